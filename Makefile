@@ -1,0 +1,46 @@
+# Everything starts from here; `make serve` and `make test` need Python 3.11+ and nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test test-fast lint bench lock clean
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+# The venv brings its own uv where the machine has none; the stamp is older than what it was made from when it must be remade.
+$(VENV)/.synced: pyproject.toml requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install -q --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install -q --no-deps -e .
+	@touch $@
+
+serve: $(VENV)/.synced  ## a broker on 127.0.0.1:9092 (ARGS="--ephemeral ..." for more)
+	@exec $(BIN)/oncelog serve $(ARGS)
+
+test: $(VENV)/.synced lint  ## every check and test, with stock clients and a real Kafka where Java is
+	$(BIN)/pytest $(ARGS)
+
+test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
+	$(BIN)/pytest tests -m "not slow" $(ARGS)
+
+lint: $(VENV)/.synced  ## style, types, and the one-way imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.synced  ## ours and a real Kafka in turn, as ratios
+	$(BIN)/python -m bench $(ARGS)
+
+lock: $(VENV)/.synced  ## remake the lock files from pyproject.toml
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
+	    --python-version 3.11 pyproject.toml --group dev -o requirements.lock
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
+	    --python-version 3.11 pyproject.toml --group dev --group spark -o requirements-spark.lock
+
+clean:  ## forget the venv and the caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
