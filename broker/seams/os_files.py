@@ -1,0 +1,327 @@
+"""The operating system's files: see ``broker/seams/files.py`` for what is promised."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import struct
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+from broker.seams.files import Buffer, File
+
+T = TypeVar("T")
+
+OPEN_FILES_DEFAULT = 4096
+"""Descriptors that the log store keeps open, if half of the process's own limit is not less."""
+
+OFFLOAD_THREADS = 8
+"""Blocking calls (fsync, cold reads) that may run at the same time."""
+
+CACHE_PROBE_STRIDE = 64 * 1024
+"""Bytes between two probes of ``is_cached``: half of what Linux reads ahead, so that a hole it misses is
+small."""
+
+
+class OsFile:
+    """A file of the operating system. Its descriptor is opened when needed and may be closed between any two
+    calls."""
+
+    __slots__ = ("_closed", "_fd", "_files", "_holders", "_size", "_used", "path")
+
+    def __init__(self, files: OsFileSystem, path: str, fd: int, size: int) -> None:
+        self.path = path
+        self._files = files
+        self._fd = fd
+        self._size = size
+        self._holders = 0
+        self._used = True
+        self._closed = False
+
+    def append(self, *chunks: Buffer) -> None:
+        fd = self._fd if self._fd >= 0 else self._files._reopen(self)
+        self._used = True
+        size = self._size
+        try:
+            if len(chunks) == 1:
+                wanted = len(chunks[0])
+                written = os.pwrite(fd, chunks[0], size)
+            else:
+                wanted = sum(map(len, chunks))
+                written = os.pwritev(fd, chunks, size) if wanted else 0
+            if written != wanted:
+                # The kernel takes less than asked only when the disk is full or a size limit is reached.
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        except OSError as error:
+            try:
+                os.ftruncate(fd, size)
+            except OSError as second:
+                error.add_note(f"and {self.path} could not be cut back to {size} bytes: {second}")
+            raise
+        self._size = size + wanted
+
+    def pread(self, size: int, offset: int) -> bytes:
+        fd = self._fd if self._fd >= 0 else self._files._reopen(self)
+        self._used = True
+        data = os.pread(fd, size, offset)
+        while len(data) < size and offset + len(data) < self._size:
+            more = os.pread(fd, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        assert 0 <= offset <= self._size
+        fd = self._fd if self._fd >= 0 else self._files._reopen(self)
+        self._used = True
+        written = os.pwrite(fd, data, offset)
+        self._size = max(self._size, offset + written)
+        if written != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+
+    def size(self) -> int:
+        return self._size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd if self._fd >= 0 else self._files._reopen(self), size)
+        self._size = size
+
+    def fsync(self) -> None:
+        _sync_data(self._fd if self._fd >= 0 else self._files._reopen(self))
+
+    def fileno(self) -> int:
+        self._used = True
+        return self._fd if self._fd >= 0 else self._files._reopen(self)
+
+    def is_cached(self, offset: int, size: int) -> bool:
+        fd = self._fd if self._fd >= 0 else self._files._reopen(self)
+        return _is_cached(fd, offset, min(size, self._size - offset))
+
+    def acquire(self) -> None:
+        if self._fd < 0:
+            self._files._reopen(self)
+        self._holders += 1
+
+    def release(self) -> None:
+        assert self._holders > 0
+        self._holders -= 1
+        if self._closed and not self._holders:
+            self._files._forget(self)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if not self._holders:
+                self._files._forget(self)
+
+
+class OsFileSystem:
+    """The operating system's files.
+
+    Of the files that are open, at most ``open_files_max`` keep their descriptor (never more than half of
+    RLIMIT_NOFILE, the other half is for connections); the least recently used are closed, and reopened by
+    path on the next use. One that is held (``File.acquire``) is never closed, so that many holders may exceed
+    the limit.
+    """
+
+    def __init__(self, open_files_max: int = OPEN_FILES_DEFAULT) -> None:
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.open_files_max = open_files_max
+        if allowed != resource.RLIM_INFINITY:
+            self.open_files_max = max(1, min(open_files_max, allowed // 2))
+        # In the order they were opened. What was used since it was last looked at gets a second chance, so
+        # that a use costs one flag and not a move in a list.
+        self._open: OrderedDict[OsFile, None] = OrderedDict()
+        self._by_directory: dict[str, set[OsFile]] = {}
+        self._limiter = trio.CapacityLimiter(OFFLOAD_THREADS)
+
+    @property
+    def open_descriptors(self) -> int:
+        return len(self._open)
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        file = OsFile(self, path, fd, os.fstat(fd).st_size)
+        self._by_directory.setdefault(_parent(path), set()).add(file)
+        self._open[file] = None
+        self._evict()
+        return file
+
+    def _reopen(self, file: OsFile) -> int:
+        if file._closed:
+            raise OSError(errno.EBADF, "file is closed", file.path)
+        file._fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+        file._used = True
+        self._open[file] = None
+        self._evict()
+        return file._fd
+
+    def _evict(self) -> None:
+        opened = self._open
+        looks = 2 * len(opened)
+        while len(opened) > self.open_files_max and looks:
+            looks -= 1
+            file = next(iter(opened))
+            if file._used or file._holders:
+                file._used = False
+                opened.move_to_end(file)
+            else:
+                del opened[file]
+                os.close(file._fd)
+                file._fd = -1
+
+    def _forget(self, file: OsFile) -> None:
+        """Close for good."""
+        directory = _parent(file.path)
+        siblings = self._by_directory[directory]
+        siblings.discard(file)
+        if not siblings:
+            del self._by_directory[directory]
+        if file._fd >= 0:
+            del self._open[file]
+            os.close(file._fd)
+            file._fd = -1
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def makedirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        for name in os.listdir(path):
+            inside = f"{path}/{name}"
+            if os.path.isdir(inside) and not os.path.islink(inside):
+                self.remove_tree(inside)
+            else:
+                os.remove(inside)
+        os.rmdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+        inside = self._by_directory.pop(source, None)
+        if inside is not None:
+            for file in inside:
+                file.path = target + file.path[len(source) :]
+            self._by_directory.setdefault(target, set()).update(inside)
+            return
+        siblings = self._by_directory.get(_parent(source), ())
+        for file in [file for file in siblings if file.path == source]:
+            self._by_directory[_parent(source)].discard(file)
+            file.path = target
+            self._by_directory.setdefault(_parent(target), set()).add(file)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def space(self, path: str) -> tuple[int, int]:
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+    def read_bytes(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def replace(self, path: str, data: Buffer) -> None:
+        beside = path + ".tmp"
+        with open(beside, "wb", buffering=0) as file:
+            if file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), beside)
+            os.fsync(file.fileno())
+        os.rename(beside, path)
+        self.sync_dir(_parent(path))
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> OsLock:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o644)
+        try:
+            _lock_descriptor(fd)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise BlockingIOError(error.errno, "held by another process", path) from None
+            raise
+        return OsLock(fd)
+
+    async def offload(self, call: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(call, limiter=self._limiter)
+
+    async def sync(self, file: File) -> None:
+        file.acquire()
+        try:
+            await self.offload(file.fsync)
+        finally:
+            file.release()
+
+
+class OsLock:
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+def _sync_data(fd: int) -> None:
+    # fdatasync writes the size too where it grew, but not the times: one journal commit less.
+    getattr(os, "fdatasync", os.fsync)(fd)
+
+
+def _lock_descriptor(fd: int) -> None:
+    """An open-file-description lock where there is one: unlike flock it conflicts with the POSIX locks that
+    Java takes, and unlike those it conflicts inside one process and is not lost when another descriptor of
+    the file is closed."""
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        everything = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, everything)
+    else:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _is_cached(fd: int, offset: int, size: int) -> bool:
+    """One byte of every stride, and the last: reading the whole range would copy it."""
+    if size <= 0 or not hasattr(os, "RWF_NOWAIT"):
+        return True
+    byte = [bytearray(1)]
+    with contextlib.suppress(BlockingIOError):
+        try:
+            for position in (*range(offset, offset + size - 1, CACHE_PROBE_STRIDE), offset + size - 1):
+                os.preadv(fd, byte, position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        return True
+    return False
