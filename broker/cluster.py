@@ -1,0 +1,113 @@
+"""Who leads this partition, who coordinates this key: the one place that knows.
+
+One process is one node today. Handlers ask here and assume nothing of it, so that a process can present several
+nodes, and so that a proxy can answer for an upstream cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.log.manager import LogManager
+    from broker.log.partition_log import PartitionLog
+    from broker.metadata.image import Topic
+    from broker.metadata.store import MetadataStore
+    from wire.schema import Message, Uuid
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics that clients may read but not write (Kafka: ``Topic.INTERNAL_TOPICS``)."""
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach a node."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class Hosted:
+    """A partition that this node leads: its log and the leader epoch it leads with."""
+
+    __slots__ = ("leader_epoch", "log")
+
+    def __init__(self, log: PartitionLog, leader_epoch: int) -> None:
+        self.log = log
+        self.leader_epoch = leader_epoch
+
+
+class Cluster:
+    """The cluster as this node sees it. Raises KafkaError with Kafka's code where something is not (here)."""
+
+    def __init__(self, node_id: int, metadata: MetadataStore, logs: LogManager) -> None:
+        self.node_id = node_id
+        self.endpoint = Endpoint(node_id, "", 0)
+        self._metadata = metadata
+        self._logs = logs
+        self._hosted: dict[tuple[str, int], Hosted] = {}
+
+    @property
+    def cluster_id(self) -> str:
+        return self._metadata.cluster_id
+
+    def nodes(self) -> list[Endpoint]:
+        """Every live node."""
+        return [self.endpoint]
+
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        return self.endpoint if node_id == self.node_id else None
+
+    def controller_id(self) -> int:
+        """The node that admin requests go to (a KRaft broker names any live broker)."""
+        return self.node_id
+
+    def topic(self, name: str) -> Topic | None:
+        return self._metadata.image.topics.get(name)
+
+    def topic_by_id(self, topic_id: Uuid) -> Topic | None:
+        return self._metadata.image.topics_by_id.get(topic_id)
+
+    def hosted(self, topic: str, partition: int) -> Hosted:
+        """The partition's log, where this node leads it.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, or what the log
+        manager says while the partition is being recovered.
+        """
+        found = self._hosted.get((topic, partition))
+        if found is None:
+            found = self._open(topic, partition)
+        return found
+
+    def _open(self, topic: str, partition: int) -> Hosted:
+        known = self.topic(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        state = known.partitions[partition]
+        if state.leader != self.node_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        found = Hosted(self._logs.get(topic, partition), state.leader_epoch)
+        self._hosted[(topic, partition)] = found
+        return found
+
+    def log(self, topic: str, partition: int, leader_epoch: int = -1) -> PartitionLog:
+        """The same, checked against the leader epoch the client knows (-1: it says none).
+
+        Raises also FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH.
+        """
+        hosted = self.hosted(topic, partition)
+        if leader_epoch != -1 and leader_epoch != hosted.leader_epoch:
+            if leader_epoch < hosted.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return hosted.log
+
+    def forget(self, topic: str) -> None:
+        """The topic changed: ask again about its partitions."""
+        known = self._hosted
+        for key in [key for key in known if key[0] == topic]:
+            del known[key]

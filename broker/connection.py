@@ -1,0 +1,440 @@
+"""One connection: frames in, answers out, in order.
+
+Bytes are read into one buffer that all connections of the loop share, every complete request in it is handled at
+once, and the answers leave in one send. Nothing here awaits unless it must: a task switch costs more than a small
+Produce. Three rules keep that right:
+
+* Before a handler waits, the unread rest of the shared buffer is copied, and what is ready is sent.
+* A connection owns memory only for a frame that is not complete yet; it is reserved in the server's budget.
+* After `FAIR_BYTES` or `FAIR_REQUESTS` without a wait the task yields, so that a busy peer starves nobody.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Coroutine
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from broker.handlers.table import API_VERSIONS, Api, api
+from broker.logs import get_logger
+from broker.request import CloseConnection, Deferred, RequestContext
+from broker.seams.transport import WOULD_BLOCK, Transport
+from wire.errors import DecodeError, ErrorCode, KafkaError
+from wire.header import read_header_rest
+
+if TYPE_CHECKING:
+    from broker.log.segment import FileRange
+    from broker.server import Server
+    from wire.schema import Message
+
+SHARED_BUFFER_BYTES = 256 * 1024
+"""Size of the receive buffer that all connections share."""
+FAIR_BYTES = 1024 * 1024
+FAIR_REQUESTS = 128
+"""How much a connection may do before it yields to the others."""
+SEND_SOON_BYTES = 64 * 1024
+"""Answers are gathered up to about this size before they are sent."""
+FILE_CHUNK_BYTES = 1024 * 1024
+"""How much of a file one sendfile moves, so that a fast reader starves nobody."""
+PENDING_REPLIES_MAX = 1024
+"""Produce answers that may wait for an fsync on one connection before its reading stops."""
+
+_SIZE = struct.Struct(">i")
+_PREFIX = struct.Struct(">hhi")
+_size_at = _SIZE.unpack_from
+_prefix_at = _PREFIX.unpack_from
+
+log = get_logger("broker.connection")
+
+
+class _Reply:
+    """An answer that is owed: to which request, and how to come by it."""
+
+    __slots__ = ("api", "answer", "correlation_id", "version")
+
+    def __init__(
+        self, api: Api, version: int, correlation_id: int, answer: Message | Coroutine[Any, Any, Message | None]
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.answer = answer
+
+
+class Connection:
+    """The state of one peer; `serve` runs until either side closes."""
+
+    __slots__ = (
+        "_drained",
+        "_node",
+        "_out",
+        "_pending",
+        "_ranges",
+        "_requests",
+        "_server",
+        "close_reason",
+        "idle_since",
+        "in_handler",
+        "transport",
+    )
+
+    def __init__(self, server: Server, transport: Transport) -> None:
+        self.transport = transport
+        self._server = server
+        self._node = server.node
+        self._out = bytearray()
+        self._ranges: list[tuple[int, FileRange]] = []
+        self._pending: deque[_Reply] = deque()
+        self._drained: trio.Event | None = None
+        self._requests = 0
+        self.idle_since = trio.current_time()
+        """When the peer was last heard or written to, on Trio's clock (seconds)."""
+        self.in_handler = False
+        """Whether a request of it is being waited for: such a connection is not idle."""
+        self.close_reason: str | None = None
+
+    async def serve(self) -> None:
+        """Answer requests until the peer closes, breaks the protocol, or the server closes the connection."""
+        try:
+            await self._serve()
+        except CloseConnection as why:
+            self._log_close(str(why))
+        except DecodeError as why:
+            self._log_close(f"malformed request: {why}")
+        except trio.ClosedResourceError:
+            if self.close_reason is not None:
+                self._log_close(self.close_reason)
+        except OSError as error:
+            log.debug("connection lost", peer=self.transport.peer, error=str(error))
+        finally:
+            for _, file_range in self._ranges:
+                file_range.release()
+            for reply in self._pending:
+                if isinstance(reply.answer, CoroutineType):
+                    reply.answer.close()
+            self._pending.clear()
+            self.transport.close()
+
+    def close(self, reason: str) -> None:
+        """Close from another task; `serve` ends with that reason in the log."""
+        self.close_reason = reason
+        self.transport.close()
+
+    def _log_close(self, reason: str) -> None:
+        log.warning("connection closed", peer=self.transport.peer, reason=reason)
+
+    # -- reading
+
+    async def _serve(self) -> None:
+        receive_into = self.transport.receive_into
+        shared = self._server.receive_buffer
+        since_yield = 0
+        while True:
+            count = receive_into(shared)
+            if count == WOULD_BLOCK:
+                self.idle_since = trio.current_time()
+                await self.transport.wait_readable()
+                since_yield = self._requests = 0
+                continue
+            if count == 0:
+                await self._wait_drained()
+                return
+            rest = await self._handle_frames(shared[:count])
+            if rest:
+                await self._finish_frame(rest)
+            if self._out and not self._pending:
+                await self._flush()
+            since_yield += count
+            if since_yield >= FAIR_BYTES or self._requests >= FAIR_REQUESTS:
+                since_yield = self._requests = 0
+                self.idle_since = trio.current_time()
+                await trio.lowlevel.checkpoint()
+
+    async def _handle_frames(self, view: memoryview) -> memoryview:
+        """Handle every complete frame in ``view``; give the incomplete rest."""
+        position, end = 0, len(view)
+        while end - position >= 4:
+            size = self._frame_size(view, position)
+            start = position + 4
+            if end - start < size:
+                break
+            position = start + size
+            owed = self._dispatch(view[start:position])
+            if owed is not None:
+                # Others use the shared buffer while this task waits.
+                view = memoryview(bytes(view[position:end]))
+                position, end = 0, len(view)
+                await self._await_owed(owed)
+            elif len(self._out) >= SEND_SOON_BYTES and not self._pending:
+                view = memoryview(bytes(view[position:end]))
+                position, end = 0, len(view)
+                await self._flush()
+        return view[position:end]
+
+    def _frame_size(self, view: memoryview, position: int) -> int:
+        size: int = _size_at(view, position)[0]
+        if not 8 <= size <= self._server.max_frame_bytes:
+            raise CloseConnection(
+                f"a frame of {size} bytes; the limit is {self._server.max_frame_bytes} (socket.request.max.bytes)"
+            )
+        return size
+
+    async def _finish_frame(self, rest: memoryview) -> None:
+        """Read the remainder of a frame that has begun, into memory of its own, and handle it."""
+        head = bytearray(rest)
+        if self._out and not self._pending:
+            await self._flush()
+        while len(head) < 4:
+            more = bytearray(4 - len(head))
+            count = await self._receive(memoryview(more))
+            head += more[:count]
+        size = 4 + self._frame_size(memoryview(head), 0)
+        budget = self._server.frame_budget
+        await budget.reserve(size)
+        buffer = self._server.take_buffer(size)
+        try:
+            have = len(head)
+            buffer[:have] = head
+            while have < size:
+                if have == len(buffer):
+                    buffer.extend(bytes(min(size, 4 * have) - have))
+                with memoryview(buffer) as whole:
+                    have += await self._receive(whole[have : min(size, len(buffer))])
+            with memoryview(buffer) as whole:
+                owed = self._dispatch(whole[4:size])
+            if owed is not None:
+                await self._await_owed(owed)
+        finally:
+            self._server.give_buffer(buffer)
+            budget.release(size)
+
+    async def _receive(self, view: memoryview) -> int:
+        """At least one byte into ``view``. Raises CloseConnection where the peer ends in the middle of a frame."""
+        with view:
+            while True:
+                count = self.transport.receive_into(view)
+                if count > 0:
+                    return count
+                if count == 0:
+                    raise CloseConnection("the peer closed in the middle of a frame")
+                self.idle_since = trio.current_time()
+                await self.transport.wait_readable()
+
+    # -- handling
+
+    def _dispatch(self, frame: memoryview) -> _Reply | None:
+        """Handle one request. What must be waited for is given back; all else is answered or queued already."""
+        self._requests += 1
+        api_key, version, correlation_id = _prefix_at(frame, 0)
+        served = api(api_key)
+        if served is None:
+            raise CloseConnection(f"API key {api_key} is not served")
+        if not served.min_version <= version <= served.max_version:
+            if api_key != API_VERSIONS:
+                raise CloseConnection(f"version {version} of {served.handler.name} (API key {api_key}) is not served")
+            return self._answer(served, 0, correlation_id, served.handle(
+                self._node, None, RequestContext(version, correlation_id, None, self)))
+        client_id, position = read_header_rest(frame, served.flexible[version])
+        request, _ = served.decoder(version)(frame, position)
+        if self._pending and api_key != 0:
+            # Only Produce may overtake an owed answer; anything else waits, as all do in Kafka.
+            return _Reply(served, version, correlation_id, self._handle_after_pending(served, version, correlation_id, client_id, request))
+        context = RequestContext(version, correlation_id, client_id, self)
+        return self._answer(served, version, correlation_id, self._handle(served, request, context))
+
+    def _handle(self, served: Api, request: Any, context: RequestContext) -> Any:
+        try:
+            return served.handle(self._node, request, context)
+        except KafkaError as error:
+            return refuse(served, context, error)
+        except CloseConnection:
+            raise
+        except Exception:
+            return self._own_bug(served, context)
+
+    def _own_bug(self, served: Api, context: RequestContext) -> Message:
+        log.exception(
+            "a request failed by our own fault",
+            api=served.handler.name,
+            version=context.api_version,
+            client_id=context.client_id,
+            correlation_id=context.correlation_id,
+        )
+        self._node.note_bug()
+        return refuse(served, context, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    async def _handle_after_pending(
+        self, served: Api, version: int, correlation_id: int, client_id: str | None, request: Any
+    ) -> Message | None:
+        await self._wait_drained()
+        context = RequestContext(version, correlation_id, client_id, self)
+        answer = self._handle(served, request, context)
+        if isinstance(answer, CoroutineType):
+            answer = await answer
+        return answer  # type: ignore[no-any-return]
+
+    def _answer(self, served: Api, version: int, correlation_id: int, answer: Any) -> _Reply | None:
+        if answer is None:
+            return None
+        if isinstance(answer, CoroutineType):
+            return _Reply(served, version, correlation_id, answer)
+        if isinstance(answer, Deferred):
+            return self._defer(_Reply(served, version, correlation_id, answer.reply))
+        if self._pending:
+            return self._defer(_Reply(served, version, correlation_id, answer))
+        self._encode(served, version, correlation_id, answer)
+        return None
+
+    async def _await_owed(self, owed: _Reply) -> None:
+        if self._out and not self._pending:
+            await self._flush()
+        self.in_handler = True
+        try:
+            await self._resolve(owed)
+        finally:
+            self.in_handler = False
+        self.idle_since = trio.current_time()
+
+    async def _resolve(self, owed: _Reply) -> None:
+        answer: Any = owed.answer
+        if isinstance(answer, CoroutineType):
+            try:
+                answer = await answer
+            except KafkaError as error:
+                answer = refuse(owed.api, RequestContext(owed.version, owed.correlation_id, None, self), error)
+            except (CloseConnection, OSError, trio.ClosedResourceError):
+                raise
+            except Exception:
+                answer = self._own_bug(
+                    owed.api, RequestContext(owed.version, owed.correlation_id, None, self)
+                )
+        if answer is not None:
+            self._encode(owed.api, owed.version, owed.correlation_id, answer)
+
+    # -- answers that wait for the disk while reading goes on
+
+    def _defer(self, reply: _Reply) -> _Reply | None:
+        self._pending.append(reply)
+        if self._drained is None:
+            self._drained = trio.Event()
+            self._server.nursery.start_soon(self._reply_in_order, self._drained)
+        if len(self._pending) < PENDING_REPLIES_MAX:
+            return None
+        return _Reply(reply.api, reply.version, reply.correlation_id, self._wait_drained())
+
+    async def _reply_in_order(self, drained: trio.Event) -> None:
+        try:
+            if self._out:
+                await self._flush()
+            while self._pending:
+                await self._resolve(self._pending[0])
+                if len(self._pending) == 1 or len(self._out) >= SEND_SOON_BYTES:
+                    await self._flush()
+                # Taken out only now: while it is there, nobody else writes to this connection.
+                self._pending.popleft()
+        except CloseConnection as why:
+            self.close(str(why))
+        except (OSError, trio.ClosedResourceError):
+            self.transport.close()
+        finally:
+            self._drained = None
+            drained.set()
+
+    async def _wait_drained(self) -> None:
+        while self._drained is not None:
+            await self._drained.wait()
+
+    # -- writing
+
+    def _encode(self, served: Api, version: int, correlation_id: int, answer: Message) -> None:
+        out, ranges = self._out, self._ranges
+        start = len(out)
+        ranges_before = len(ranges)
+        if served.flexible[version] and served.handler.api_key != API_VERSIONS:
+            out += b"\0\0\0\0%b\0" % _SIZE.pack(correlation_id)
+        else:
+            out += b"\0\0\0\0%b" % _SIZE.pack(correlation_id)
+        served.encoder(version)(answer, out, ranges)
+        size = len(out) - start - 4
+        if len(ranges) > ranges_before:
+            size += sum(file_range.size for _, file_range in ranges[ranges_before:])
+        _SIZE.pack_into(out, start, size)
+
+    async def _flush(self) -> None:
+        """Send all that is ready: bytes from memory, and between them ranges of files."""
+        out = self._out
+        if not self._ranges:
+            sent = self.transport.send(out)
+            if sent == len(out):
+                out.clear()
+                return
+            if sent > 0:
+                del out[:sent]
+        await self._flush_slowly()
+
+    async def _flush_slowly(self) -> None:
+        out, self._out = self._out, bytearray()
+        ranges, self._ranges = self._ranges, []
+        position = 0
+        try:
+            with memoryview(out) as whole:
+                for at, file_range in ranges:
+                    await self._send_all(whole[position:at], more=True)
+                    await self._send_range(file_range)
+                    position = at
+                await self._send_all(whole[position:])
+        finally:
+            for _, file_range in ranges:
+                file_range.release()
+
+    async def _send_all(self, view: memoryview, *, more: bool = False) -> None:
+        while view:
+            sent = self.transport.send(view, more=more)
+            if sent == WOULD_BLOCK:
+                self.idle_since = trio.current_time()
+                await self.transport.wait_writable()
+            else:
+                view = view[sent:]
+
+    async def _send_range(self, file_range: FileRange) -> None:
+        """Send a part of a file, from the page cache where it is there, else read into it by a thread first."""
+        file = file_range.file
+        position, end = file_range.position, file_range.position + file_range.size
+        while position < end:
+            size = min(FILE_CHUNK_BYTES, end - position)
+            if not file.is_cached(position, size):
+                await self._node.files.offload(partial(file.pread, size, position))
+            fileno = file.fileno()
+            if fileno >= 0:
+                await self._send_file(fileno, position, size)
+            else:
+                await self._send_all(memoryview(file.pread(size, position)), more=True)
+            position += size
+
+    async def _send_file(self, fileno: int, position: int, size: int) -> None:
+        while size:
+            sent = self.transport.send_file(fileno, position, size)
+            if sent == WOULD_BLOCK:
+                self.idle_since = trio.current_time()
+                await self.transport.wait_writable()
+            elif sent == 0:
+                raise CloseConnection("a log file is shorter than what was promised of it")
+            else:
+                position += sent
+                size -= sent
+
+
+def refuse(served: Api, context: RequestContext, error: KafkaError) -> Message:
+    """The answer that says only ``error``. Raises CloseConnection for an API whose answer has no such field."""
+    response: Any = served.response()
+    if "error_code" not in type(response).__slots__:
+        raise CloseConnection(f"{served.handler.name} cannot be answered: {error}")
+    response.error_code = error.code
+    if "error_message" in type(response).__slots__:
+        response.error_message = error.message
+    return response  # type: ignore[no-any-return]

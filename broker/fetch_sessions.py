@@ -1,0 +1,212 @@
+"""Incremental fetch sessions (KIP-227): what a consumer asked for last, so that it need not say it each time.
+
+Kafka: ``FetchManager``, ``FetchSession``, ``FetchContext``. One cache per node, of at most
+``max.incremental.fetch.session.cache.slots`` sessions. Soft state: gone after a restart, and the client starts anew.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from broker.seams.clock import Clock
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from wire.schema import ZERO_UUID, Uuid
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+MAX_EPOCH = 2**31 - 1
+TOPIC_ID_VERSION = 13
+MIN_EVICTION_MS = 120_000
+"""How long a session is safe from eviction by a larger one (Kafka: ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``)."""
+
+Key = tuple[str | Uuid, int]
+"""Topic (its id from version 13 on, else its name) and partition."""
+
+
+class FetchItem:
+    """One partition to read, and what its reader was told last."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "partition", "topic", "topic_id")
+
+    def __init__(self, topic: str, topic_id: Uuid, partition: FetchPartition) -> None:
+        self.topic = topic
+        """The name; empty where a topic is known by id only and the id is unknown."""
+        self.topic_id = topic_id
+        self.partition = partition
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def must_tell(self, answer: PartitionData) -> bool:
+        """Whether an incremental answer has to name this partition; remembers what it tells."""
+        tell = len_of(answer.records) > 0 or answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
+        if answer.high_watermark != self.high_watermark or answer.log_start_offset != self.log_start_offset:
+            tell = True
+            self.high_watermark = answer.high_watermark
+            self.log_start_offset = answer.log_start_offset
+        if answer.error_code != 0:
+            self.high_watermark = -1
+        return tell
+
+
+class FetchSession:
+    """The partitions of one consumer; those that just had data move to the end, so that all get their turn."""
+
+    __slots__ = ("created_ms", "epoch", "items", "last_used_ms", "session_id", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, items: dict[Key, FetchItem], now_ms: int) -> None:
+        self.session_id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.items = items
+        self.epoch = 1
+        self.created_ms = self.last_used_ms = now_ms
+
+
+class FetchContext:
+    """One request's partitions, and how its answer is put together.
+
+    ``session`` is set for an incremental request; ``may_create`` for a full one that asks for a session.
+    """
+
+    __slots__ = ("epoch", "items", "may_create", "session", "uses_topic_ids")
+
+    def __init__(
+        self,
+        items: dict[Key, FetchItem],
+        uses_topic_ids: bool,
+        session: FetchSession | None = None,
+        *,
+        may_create: bool = False,
+    ) -> None:
+        self.items = items
+        self.uses_topic_ids = uses_topic_ids
+        self.session = session
+        self.epoch = session.epoch if session is not None else 0
+        self.may_create = may_create
+
+
+class FetchSessions:
+    """All sessions of a node."""
+
+    def __init__(self, slots_max: int, clock: Clock, rng: random.Random) -> None:
+        self._slots_max = slots_max
+        self._clock = clock
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}
+        """In the order of their last use."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest, version: int, items: dict[Key, FetchItem]) -> FetchContext:
+        """The context of a request whose own partitions are ``items``.
+
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        uses_topic_ids = version >= TOPIC_ID_VERSION
+        session_id, epoch = request.session_id, request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._sessions.pop(session_id, None)
+            return FetchContext(items, uses_topic_ids, may_create=epoch == INITIAL_EPOCH)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._update(session, items, _forgotten(request, uses_topic_ids))
+        if not session.items:
+            del self._sessions[session_id]
+            return FetchContext(items, uses_topic_ids)
+        session.last_used_ms = self._clock.now_ms()
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        return FetchContext(session.items, uses_topic_ids, session)
+
+    @staticmethod
+    def _update(session: FetchSession, asked: dict[Key, FetchItem], forgotten: Iterable[Key]) -> None:
+        for key, item in asked.items():
+            known = session.items.get(key)
+            if known is None:
+                session.items[key] = item
+            else:
+                known.partition = item.partition
+        for key in forgotten:
+            session.items.pop(key, None)
+
+    def close_answer(
+        self, context: FetchContext, answers: list[tuple[Key, FetchItem, PartitionData]]
+    ) -> tuple[int, list[tuple[Key, FetchItem, PartitionData]]]:
+        """The session id to answer with, and which of ``answers`` to send.
+
+        Raises KafkaError INVALID_FETCH_SESSION_EPOCH where the session moved on while the request waited.
+        """
+        session = context.session
+        if session is None:
+            return (self._create(context, answers) if context.may_create else NO_SESSION), answers
+        if session.epoch != context.epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        told = []
+        for row in answers:
+            key, item, answer = row
+            if session.items.get(key) is item and item.must_tell(answer):
+                told.append(row)
+                if len_of(answer.records) > 0:
+                    session.items[key] = session.items.pop(key)
+        return session.session_id, told
+
+    def _create(self, context: FetchContext, answers: list[tuple[Key, FetchItem, PartitionData]]) -> int:
+        if not answers or not self._make_room(len(answers)):
+            return NO_SESSION
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._rng.randrange(1, 2**31 - 1)
+        for _, item, answer in answers:
+            item.high_watermark = answer.high_watermark
+            item.log_start_offset = answer.log_start_offset
+        items = {key: item for key, item, _ in answers}
+        self._sessions[session_id] = FetchSession(session_id, context.uses_topic_ids, items, self._clock.now_ms())
+        return session_id
+
+    def _make_room(self, size: int) -> bool:
+        """Kafka's rule: the stalest goes if unused for long, else the smallest of the old ones if smaller than ours."""
+        if len(self._sessions) < self._slots_max:
+            return True
+        if not self._sessions:
+            return False
+        now_ms = self._clock.now_ms()
+        stalest = next(iter(self._sessions.values()))
+        if now_ms - stalest.last_used_ms > MIN_EVICTION_MS:
+            del self._sessions[stalest.session_id]
+            return True
+        old = [s for s in self._sessions.values() if now_ms - s.created_ms > MIN_EVICTION_MS]
+        smallest = min(old, key=lambda s: len(s.items), default=None)
+        if smallest is None or len(smallest.items) > size:
+            return False
+        del self._sessions[smallest.session_id]
+        return True
+
+
+def len_of(records: object) -> int:
+    """Size in bytes of what a records field holds: nothing, bytes, or a range of a file."""
+    if records is None:
+        return 0
+    size = getattr(records, "size", None)
+    return size if isinstance(size, int) else len(records)  # type: ignore[arg-type]
+
+
+def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> list[Key]:
+    return [
+        (topic.topic_id if uses_topic_ids else topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+def session_key(topic: str, topic_id: Uuid, partition: int) -> Key:
+    """What a partition is remembered under."""
+    return (topic_id if topic_id != ZERO_UUID else topic, partition)

@@ -1,0 +1,48 @@
+"""DeleteRecords (API key 21): move the log start offset; answered when that is durable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.cluster import INTERNAL_TOPICS
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+UNKNOWN_LOW_WATERMARK = -1
+TO_HIGH_WATERMARK = -1
+
+
+def handle(node: Node, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        0,
+        [
+            DeleteRecordsTopicResult(topic.name, [_delete(node, topic.name, row) for row in topic.partitions])
+            for topic in request.topics
+        ],
+    )
+
+
+def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    index = asked.partition_index
+    try:
+        log = node.cluster.log(topic, index)
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if log.config.compact and not log.config.delete:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION)
+        offset = log.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+        if offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return DeleteRecordsPartitionResult(index, log.delete_records(offset), 0)
+    except KafkaError as error:
+        return DeleteRecordsPartitionResult(index, UNKNOWN_LOW_WATERMARK, error.code)

@@ -1,0 +1,48 @@
+"""DescribeCluster (API key 60): cluster id, controller and nodes (KIP-700)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from wire.errors import ErrorCode
+from wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+BROKERS, CONTROLLERS = 1, 2
+"""Endpoint types (KIP-919)."""
+
+
+def handle(node: Node, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKERS:
+        return _wrong_endpoint(request.endpoint_type, context.api_version)
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        0,
+        0,
+        None,
+        BROKERS,
+        node.cluster.cluster_id,
+        node.cluster.controller_id(),
+        [DescribeClusterBroker(*endpoint) for endpoint in node.cluster.nodes()],
+        CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+def _wrong_endpoint(endpoint_type: int, version: int) -> DescribeClusterResponse:
+    if endpoint_type == CONTROLLERS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = (
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        )
+    else:
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"Unsupported endpoint type {endpoint_type}"
+    return DescribeClusterResponse(0, ErrorCode.INVALID_REQUEST if version == 0 else code, message)

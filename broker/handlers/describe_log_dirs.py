@@ -1,0 +1,39 @@
+"""DescribeLogDirs (API key 35): the data directory, its free space, and how large each partition is (KIP-113, 827)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import ErrorCode
+from wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(node: Node, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    try:
+        total, usable = node.files.disk_space(node.logs.data_dir)
+    except OSError:
+        row = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, node.logs.data_dir)
+        return DescribeLogDirsResponse(0, 0, [row])
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for topic in node.metadata.image.topics.values():
+        for index in range(len(topic.partitions)):
+            if wanted is None or (topic.name, index) in wanted:
+                size = node.logs.size_of(topic.name, index)
+                topics.setdefault(topic.name, []).append(DescribeLogDirsPartition(index, size, 0, False))
+    rows = [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()]
+    return DescribeLogDirsResponse(
+        0, 0, [DescribeLogDirsResult(0, node.logs.data_dir, rows, total, usable, False)]
+    )

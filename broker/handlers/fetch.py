@@ -1,0 +1,271 @@
+"""Fetch (API key 1).
+
+Version 7 brings sessions (KIP-227), 12 flexible fields and the last fetched epoch (KIP-595), 13 topic ids,
+16 node endpoints. Records stay on disk: an answer names ranges of log files, which the connection sends from the page
+cache. A request that cannot be answered at once sleeps on exactly its partitions and wakes when `min_bytes` are
+there, when the last stable offset moved, on an error, or at its deadline (Kafka: ``ReplicaManager.fetchMessages``,
+``DelayedFetch``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from broker.fetch_sessions import FetchContext, FetchItem, Key, len_of
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+    from broker.node import Node
+    from broker.request import RequestContext
+
+TOPIC_ID_VERSION = 13
+STORAGE_ERROR_VERSION = 6
+"""The first version whose clients know KAFKA_STORAGE_ERROR; older ones are told NOT_LEADER_OR_FOLLOWER."""
+LEADER_HINT_VERSION = 16
+READ_COMMITTED = 1
+EMPTY = b""
+
+Row = tuple[Key, FetchItem, PartitionData]
+
+
+class _Fetch:
+    """One request being answered: its limits, its partitions, and the rows of the last try."""
+
+    __slots__ = ("context", "isolation", "max_bytes", "min_bytes", "node", "ready", "rows", "size", "version")
+
+    def __init__(self, node: Node, request: FetchRequest, version: int, context: FetchContext) -> None:
+        self.node = node
+        self.version = version
+        self.context = context
+        self.isolation = request.isolation_level
+        self.max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
+        self.rows: list[Row] = []
+        self.size = 0
+        self.ready = False
+
+    def read(self) -> bool:
+        """Read every partition anew; whether the answer may go out now."""
+        self.release()
+        limit = self.max_bytes
+        self.size, self.ready = 0, False
+        for key, item in self.context.items.items():
+            answer = self._read_one(item, limit, minimum_one=self.size == 0)
+            size = len_of(answer.records)
+            self.size += size
+            limit = max(0, limit - size)
+            if answer.error_code or answer.diverging_epoch.epoch >= 0:
+                self.ready = True
+            self.rows.append((key, item, answer))
+        self.ready = self.ready or self.size >= self.min_bytes
+        return self.ready
+
+    def _read_one(self, item: FetchItem, limit: int, *, minimum_one: bool) -> PartitionData:
+        asked = item.partition
+        cluster = self.node.cluster
+        try:
+            if not item.topic:
+                known = cluster.topic_by_id(item.topic_id)
+                if known is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                item.topic = known.name
+            hosted = cluster.hosted(item.topic, asked.partition)
+            if item.topic_id != ZERO_UUID and item.topic_id != hosted.log.topic_id:
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            log = cluster.log(item.topic, asked.partition, asked.current_leader_epoch)
+            if asked.last_fetched_epoch >= 0:
+                diverging = self._diverging(log, asked.last_fetched_epoch, asked.fetch_offset)
+                if diverging is not None:
+                    return diverging
+            return self._read_log(log, asked.partition, asked.fetch_offset, min(asked.partition_max_bytes, limit), minimum_one)
+        except KafkaError as error:
+            return self._error_row(item, error.code)
+
+    def _read_log(
+        self, log: PartitionLog, partition: int, offset: int, max_bytes: int, minimum_one: bool
+    ) -> PartitionData:
+        committed = self.isolation == READ_COMMITTED
+        bound = log.last_stable_offset if committed else log.high_watermark
+        read = log.read(offset, max_bytes, minimum_one=minimum_one, up_to=bound)
+        aborted: list[AbortedTransaction] | None = None
+        if committed:
+            aborted = [
+                AbortedTransaction(entry.producer_id, entry.first_offset)
+                for entry in log.aborted_transactions(offset, read.next_offset)
+            ]
+        return PartitionData(
+            partition,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            aborted_transactions=aborted,
+            records=read.records,
+        )
+
+    @staticmethod
+    def _diverging(log: PartitionLog, epoch: int, offset: int) -> PartitionData | None:
+        """The row for a reader whose last epoch ended before its offset (Kafka: ``Partition.readRecords``)."""
+        end_epoch, end_offset = log.end_offset_for_epoch(epoch)
+        if end_epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if end_epoch >= epoch and end_offset >= offset:
+            return None
+        return PartitionData(
+            log.partition,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            diverging_epoch=EpochEndOffset(end_epoch, end_offset),
+            records=EMPTY,
+        )
+
+    def _error_row(self, item: FetchItem, code: ErrorCode) -> PartitionData:
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self.version < STORAGE_ERROR_VERSION:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        row = PartitionData(item.partition.partition, code, -1, -1, -1, aborted_transactions=None, records=EMPTY)
+        if self.version >= LEADER_HINT_VERSION and code in (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.FENCED_LEADER_EPOCH,
+        ):
+            topic = self.node.cluster.topic(item.topic)
+            if topic is not None and item.partition.partition < len(topic.partitions):
+                state = topic.partitions[item.partition.partition]
+                row.current_leader = LeaderIdAndEpoch(state.leader, state.leader_epoch)
+        return row
+
+    def logs(self) -> list[PartitionLog]:
+        """The logs that a wait has to watch."""
+        found = []
+        for _, item, _ in self.rows:
+            try:
+                found.append(self.node.cluster.hosted(item.topic, item.partition.partition).log)
+            except KafkaError:
+                self.ready = True
+        return found
+
+    def release(self) -> None:
+        """Let go of the files of rows that will not be sent."""
+        for _, _, answer in self.rows:
+            release = getattr(answer.records, "release", None)
+            if release is not None:
+                release()
+        self.rows = []
+
+    def respond(self) -> FetchResponse:
+        try:
+            session_id, told = self.node.fetch_sessions.close_answer(self.context, self.rows)
+        except KafkaError as error:
+            self.release()
+            session = self.context.session
+            return FetchResponse(0, error.code, session.session_id if session is not None else 0)
+        if self.context.session is None and len(told) == 1:
+            _, item, answer = told[0]
+            return FetchResponse(0, 0, session_id, [FetchableTopicResponse(item.topic, item.topic_id, [answer])])
+        return FetchResponse(0, 0, session_id, _by_topic(told))
+
+
+class _Waiter:
+    """Counts the bytes that arrive at the watched logs (see `PartitionLog.waiters`)."""
+
+    __slots__ = ("_missing", "_seen", "event")
+
+    def __init__(self, logs: list[PartitionLog], missing: int) -> None:
+        self.event = trio.Event()
+        self._seen = {log: log.size for log in logs}
+        self._missing = missing
+
+    def notify(self, log: PartitionLog) -> None:
+        """`log` grew, or is no longer what it was."""
+        size = log.size
+        grown = size - self._seen[log]
+        self._seen[log] = size
+        self._missing -= grown
+        if self._missing <= 0 or grown <= 0:
+            self.event.set()
+
+
+def handle(
+    node: Node, request: FetchRequest, context: RequestContext
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    version = context.api_version
+    items = _items(node, request, version)
+    try:
+        opened = node.fetch_sessions.open(request, version, items)
+    except KafkaError as error:
+        return FetchResponse(0, error.code, 0)
+    fetch = _Fetch(node, request, version, opened)
+    if fetch.read() or request.max_wait_ms <= 0 or not opened.items:
+        return fetch.respond()
+    return _wait(fetch, request.max_wait_ms)
+
+
+def _items(node: Node, request: FetchRequest, version: int) -> dict[Key, FetchItem]:
+    """The request's partitions; one named twice counts once, with what is said last, as in Kafka's map."""
+    items: dict[Key, FetchItem] = {}
+    by_id = version >= TOPIC_ID_VERSION
+    for topic in request.topics:
+        name, topic_id = topic.topic, ZERO_UUID
+        if by_id:
+            topic_id = topic.topic_id
+            known = node.cluster.topic_by_id(topic_id)
+            name = known.name if known is not None else ""
+        for partition in topic.partitions:
+            items[(topic_id if by_id else name, partition.partition)] = FetchItem(name, topic_id, partition)
+    return items
+
+
+async def _wait(fetch: _Fetch, max_wait_ms: int) -> FetchResponse:
+    try:
+        with trio.move_on_after(max_wait_ms / 1000):
+            while not fetch.ready:
+                await _wait_for_bytes(fetch)
+                fetch.read()
+        if not fetch.rows:
+            fetch.read()
+        return fetch.respond()
+    except BaseException:
+        fetch.release()
+        raise
+
+
+async def _wait_for_bytes(fetch: _Fetch) -> None:
+    logs = fetch.logs()
+    if fetch.ready:
+        return
+    waiter = _Waiter(logs, fetch.min_bytes - fetch.size)
+    for log in logs:
+        log.waiters.add(waiter)
+    try:
+        await waiter.event.wait()
+    finally:
+        for log in logs:
+            log.waiters.discard(waiter)
+
+
+def _by_topic(rows: list[Row]) -> list[FetchableTopicResponse]:
+    """Rows of one topic that follow each other share an entry, as in Kafka's ``FetchResponse.toMessage``."""
+    topics: list[FetchableTopicResponse] = []
+    last: tuple[str, bytes] | None = None
+    for _, item, answer in rows:
+        here = (item.topic, item.topic_id)
+        if here != last:
+            topics.append(FetchableTopicResponse(item.topic, item.topic_id, []))
+            last = here
+        topics[-1].partitions.append(answer)
+    return topics

@@ -1,0 +1,38 @@
+"""FindCoordinator (API key 10).
+
+Groups and transactions are not served yet, so no node coordinates them: each key is answered UNSUPPORTED_VERSION, at
+which clients stop with a clear error instead of asking for ever. Malformed requests get Kafka's own errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import ErrorCode
+from wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+SHARE_VERSION = 6
+BATCH_VERSION = 4
+NOBODY = ("", -1)
+MESSAGE = "oncelog has no coordinator of that type yet"
+
+
+def handle(node: Node, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    code = _error(request.key_type, context.api_version)
+    message = MESSAGE if code is ErrorCode.UNSUPPORTED_VERSION else None
+    if context.api_version < BATCH_VERSION:
+        return FindCoordinatorResponse(0, code, message, -1, *NOBODY)
+    return FindCoordinatorResponse(
+        coordinators=[Coordinator(key, -1, *NOBODY, code, message) for key in request.coordinator_keys]
+    )
+
+
+def _error(key_type: int, version: int) -> ErrorCode:
+    if key_type not in (GROUP, TRANSACTION, SHARE) or (key_type == SHARE and version < SHARE_VERSION):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.UNSUPPORTED_VERSION

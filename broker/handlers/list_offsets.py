@@ -1,0 +1,85 @@
+"""ListOffsets (API key 2).
+
+Timestamps below zero ask for a place instead of a time (Kafka: ``ListOffsetsRequest``); each is known from a version
+on. Without tiered storage the earliest local offset is the log start, and there is nothing tiered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+    from broker.node import Node
+    from broker.request import RequestContext
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+MIN_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+CONSUMER_REPLICA_ID = -1
+READ_COMMITTED = 1
+LEADER_EPOCH_VERSION = 4
+
+
+def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    counts = Counter((topic.name, row.partition_index) for topic in request.topics for row in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for asked in topic.partitions:
+            try:
+                if counts[(topic.name, asked.partition_index)] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                rows.append(_find(node, topic.name, asked, request, context.api_version))
+            except KafkaError as error:
+                rows.append(ListOffsetsPartitionResponse(asked.partition_index, error.code))
+        topics.append(ListOffsetsTopicResponse(topic.name, rows))
+    return ListOffsetsResponse(0, topics)
+
+
+def _find(
+    node: Node, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+) -> ListOffsetsPartitionResponse:
+    timestamp = asked.timestamp
+    if timestamp < 0 and (
+        timestamp < EARLIEST_PENDING_UPLOAD or version < MIN_VERSION_OF.get(timestamp, version)
+    ):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    log = node.cluster.log(topic, asked.partition_index, asked.current_leader_epoch)
+    last_fetchable = _last_fetchable(log, request)
+    row = ListOffsetsPartitionResponse(asked.partition_index)
+    if timestamp == LATEST:
+        row.offset = last_fetchable
+        row.leader_epoch = node.cluster.hosted(topic, asked.partition_index).leader_epoch
+        return row
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        row.offset = log.log_start_offset
+        row.leader_epoch = log.epoch_of(log.log_start_offset)
+        return row
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return row
+    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is not None and found.offset < last_fetchable:
+        row.timestamp, row.offset, row.leader_epoch = found.timestamp, found.offset, found.leader_epoch
+    return row
+
+
+def _last_fetchable(log: PartitionLog, request: ListOffsetsRequest) -> int:
+    """Where the asker's view of the log ends, exclusive."""
+    if request.replica_id != CONSUMER_REPLICA_ID:
+        return log.log_end_offset
+    return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark

@@ -1,0 +1,110 @@
+"""Metadata (API key 3).
+
+Version 9 on, clients trust the leader epochs; 10 brings topic ids, 12 look-up by id. Topics null means all, an empty
+list none (version 0: all). A missing topic is created where both the broker and the client allow it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.cluster import INTERNAL_TOPICS
+from broker.metadata.topics import auto_create, check_name
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.metadata.image import Topic
+    from broker.node import Node
+    from broker.request import RequestContext
+
+TOPIC_ID_LOOKUP_VERSION = 12
+ALLOW_AUTO_CREATION_VERSION = 4
+CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
+
+
+def handle(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    version = context.api_version
+    topics = _topics(node, request, version)
+    if request.include_topic_authorized_operations:
+        for row in topics:
+            row.topic_authorized_operations = TOPIC_OPERATIONS
+    asks_cluster = version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations
+    return MetadataResponse(
+        0,
+        [MetadataResponseBroker(*endpoint) for endpoint in node.cluster.nodes()],
+        node.cluster.cluster_id,
+        node.cluster.controller_id(),
+        topics,
+        CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
+    )
+
+
+def _topics(node: Node, request: MetadataRequest, version: int) -> list[MetadataResponseTopic]:
+    if request.topics is None or (version == 0 and not request.topics):
+        return [_found(topic) for topic in node.metadata.image.topics.values()]
+    for asked in request.topics:
+        if version < TOPIC_ID_LOOKUP_VERSION and (asked.name is None or asked.topic_id != ZERO_UUID):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+    ids = list(dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID))
+    if ids:
+        by_id = [(topic_id, node.cluster.topic_by_id(topic_id)) for topic_id in ids]
+        unknown = [
+            MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+            for topic_id, topic in by_id
+            if topic is None
+        ]
+        return unknown + [_found(topic) for _, topic in by_id if topic is not None]
+    names = list(dict.fromkeys(asked.name for asked in request.topics if asked.name is not None))
+    return _by_name(node, names, request, version)
+
+
+def _by_name(
+    node: Node, names: list[str], request: MetadataRequest, version: int
+) -> list[MetadataResponseTopic]:
+    found = [topic for name in names if (topic := node.cluster.topic(name)) is not None]
+    known = {topic.name for topic in found}
+    missing = [name for name in names if name not in known]
+    rows = [_found(topic) for topic in found]
+    if not missing:
+        return rows
+    allowed = version < ALLOW_AUTO_CREATION_VERSION or request.allow_auto_topic_creation
+    if allowed and node.config.auto_create_topics_enable:
+        for name, error in auto_create(node, missing).items():
+            created = node.cluster.topic(name) if error is None else None
+            if created is not None:
+                # Kafka answers LEADER_NOT_AVAILABLE first and the client asks again; here the topic is there already.
+                rows.append(_found(created))
+            else:
+                code = error.code if error is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                rows.append(_unknown(name, code))
+        return rows
+    for name in missing:
+        try:
+            check_name(name)
+            rows.append(_unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        except KafkaError as error:
+            rows.append(_unknown(name, error.code))
+    return rows
+
+
+def _unknown(name: str, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
+
+
+def _found(topic: Topic) -> MetadataResponseTopic:
+    rows = [
+        MetadataResponsePartition(
+            0, index, state.leader, state.leader_epoch, list(state.replicas), list(state.isr), []
+        )
+        for index, state in enumerate(topic.partitions)
+    ]
+    return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.name in INTERNAL_TOPICS, rows)

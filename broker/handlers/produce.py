@@ -1,0 +1,174 @@
+"""Produce (API key 0).
+
+Versions 3 to 9 know topics by name, 13 by id; 8 adds errors per record; 12 is for transactions v2.
+Every partition stands alone: one row's error changes nothing of the others (Kafka: ``ReplicaManager.appendRecords``).
+The answer waits only where ``flush.messages`` asks for an fsync; the connection goes on reading meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from broker.request import CloseConnection, Deferred
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from wire.schema import Message
+from wire.validate import InvalidRecords
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+    from broker.node import Node
+    from broker.request import RequestContext
+
+TOPIC_ID_VERSION = 13
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id that Kafka lets write to internal topics."""
+
+Unflushed = tuple["PartitionLog", int, PartitionProduceResponse]
+"""A log, the offset up to which it must be on disk before its row may be answered, and the row."""
+
+
+def handle(
+    node: Node, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Deferred | None:
+    if request.transactional_id is not None:
+        return _refuse_all(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported yet"))
+    unflushed: list[Unflushed] = []
+    topics = []
+    for topic in request.topic_data:
+        name = topic.name
+        if context.api_version >= TOPIC_ID_VERSION:
+            known = node.cluster.topic_by_id(topic.topic_id)
+            name = known.name if known is not None else ""
+        rows = [
+            _append(node, name, partition, request.acks, context, unflushed)
+            for partition in topic.partition_data
+        ]
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+    response = ProduceResponse(topics)
+    if not unflushed:
+        return _finish(response, request.acks)
+    if request.acks == 0:
+        # Nobody waits for the answer; the high watermark still waits for the disk.
+        return Deferred(_wait_flushed(unflushed, response, 0))
+    return Deferred(_wait_flushed(unflushed, response, request.acks))
+
+
+def _append(
+    node: Node,
+    topic: str,
+    partition: PartitionProduceData,
+    acks: int,
+    context: RequestContext,
+    unflushed: list[Unflushed],
+) -> PartitionProduceResponse:
+    log: PartitionLog | None = None
+    try:
+        if not topic:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_ID
+                if context.api_version >= TOPIC_ID_VERSION
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        hosted = node.cluster.hosted(topic, partition.index)
+        log = hosted.log
+        _check(topic, log, acks, context)
+        records = partition.records
+        if records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must not have null records")
+        result = log.append(
+            records, leader_epoch=hosted.leader_epoch, produce_version=context.api_version
+        )
+    except InvalidRecords as error:
+        return _error_row(
+            partition.index, error, log, [BatchIndexAndErrorMessage(*row) for row in error.record_errors]
+        )
+    except KafkaError as error:
+        return _error_row(partition.index, error, log)
+    row = PartitionProduceResponse(
+        partition.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
+    )
+    if result.must_flush:
+        unflushed.append((log, result.last_offset + 1, row))
+    return row
+
+
+def _check(topic: str, log: PartitionLog, acks: int, context: RequestContext) -> None:
+    if not -1 <= acks <= 1:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if topic in INTERNAL_TOPICS or topic == CLUSTER_METADATA_TOPIC:
+        if context.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+    if acks == -1 and log.config.min_insync_replicas > 1:
+        raise KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"The size of the current ISR : 1 is insufficient to satisfy the min.isr requirement of "
+            f"{log.config.min_insync_replicas} for partition {log.topic}-{log.partition}",
+        )
+
+
+def _error_row(
+    index: int,
+    error: KafkaError,
+    log: PartitionLog | None,
+    record_errors: Sequence[BatchIndexAndErrorMessage] = (),
+) -> PartitionProduceResponse:
+    keeps_start = log is not None and isinstance(error, InvalidRecords)
+    return PartitionProduceResponse(
+        index,
+        error.code,
+        -1,
+        -1,
+        log.log_start_offset if keeps_start and log is not None else -1,
+        list(record_errors),
+        error.message,
+    )
+
+
+def _refuse_all(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+    return _finish(
+        ProduceResponse(
+            [
+                TopicProduceResponse(
+                    topic.name,
+                    topic.topic_id,
+                    [_error_row(partition.index, error, None) for partition in topic.partition_data],
+                )
+                for topic in request.topic_data
+            ]
+        ),
+        request.acks,
+    )
+
+
+async def _wait_flushed(unflushed: list[Unflushed], response: ProduceResponse, acks: int) -> Message | None:
+    for log, up_to, row in unflushed:
+        try:
+            await log.flush(up_to)
+        except KafkaError as error:
+            row.error_code = error.code
+            row.error_message = error.message
+            row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
+    return _finish(response, acks)
+
+
+def _finish(response: ProduceResponse, acks: int) -> ProduceResponse | None:
+    """The answer; none for acks=0, whose producer learns of an error only by losing the connection."""
+    if acks != 0:
+        return response
+    for topic in response.responses:
+        for row in topic.partition_responses:
+            if row.error_code:
+                raise CloseConnection(
+                    f"a Produce with acks=0 failed on {topic.name}-{row.index}: {ErrorCode(row.error_code).name}"
+                )
+    return None

@@ -1,0 +1,118 @@
+"""Which APIs are served, and which versions of each: the only list of them.
+
+ApiVersions, the version check of every request, the API table in the docs and the compatibility matrix all derive
+from `HANDLERS`. A name here is the name of three modules: ``wire.messages.<name>``, ``broker.handlers.<name>`` and
+``tests.handlers.test_<name>``. They are imported at an API's first request, since start-up time is a feature.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+    from wire.schema import Message
+
+Handle = Callable[["Node", Any, "RequestContext"], "Message | Coroutine[Any, Any, Message] | None"]
+
+
+class Handler(NamedTuple):
+    """One API: its key, its name, the versions that are answered, and the lowest that is announced."""
+
+    api_key: int
+    name: str
+    min_version: int
+    max_version: int
+    announced_min: int
+
+
+def _table(*rows: tuple[int, str, int, int]) -> dict[int, Handler]:
+    return {key: Handler(key, name, low, high, low) for key, name, low, high in rows}
+
+
+HANDLERS: dict[int, Handler] = _table(
+    (0, "produce", 3, 13),
+    (1, "fetch", 4, 18),
+    (2, "list_offsets", 1, 11),
+    (3, "metadata", 0, 13),
+    (10, "find_coordinator", 0, 6),
+    (18, "api_versions", 0, 4),
+    (19, "create_topics", 2, 7),
+    (20, "delete_topics", 1, 6),
+    (21, "delete_records", 0, 2),
+    (22, "init_producer_id", 0, 5),
+    (23, "offset_for_leader_epoch", 2, 4),
+    (32, "describe_configs", 1, 4),
+    (33, "alter_configs", 0, 2),
+    (35, "describe_log_dirs", 1, 5),
+    (37, "create_partitions", 0, 3),
+    (44, "incremental_alter_configs", 0, 1),
+    (46, "list_partition_reassignments", 0, 0),
+    (57, "update_features", 0, 2),
+    (60, "describe_cluster", 0, 2),
+    (74, "list_config_resources", 0, 1),
+    (75, "describe_topic_partitions", 0, 0),
+)
+
+# Older librdkafka switches compression off unless Produce is announced from 0; versions 0 to 2 are refused all the
+# same (KAFKA-18659).
+HANDLERS[0] = HANDLERS[0]._replace(announced_min=0)
+
+API_VERSIONS = 18
+
+
+class Api:
+    """A handler with its modules loaded and one codec per version: what a connection needs for a request."""
+
+    __slots__ = ("decoders", "encoders", "flexible", "handle", "handler", "max_version", "min_version", "request", "response")
+
+    def __init__(self, handler: Handler) -> None:
+        messages = _load(f"wire.messages.{handler.name}")
+        module = _load(f"broker.handlers.{handler.name}")
+        stem = "".join(word.capitalize() for word in handler.name.split("_"))
+        self.handler = handler
+        self.min_version = handler.min_version
+        self.max_version = handler.max_version
+        self.request: type[Message] = getattr(messages, stem + "Request")
+        self.response: type[Message] = getattr(messages, stem + "Response")
+        self.handle: Handle = module.handle
+        self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
+        self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)
+        self.flexible = [
+            version >= self.request.MIN_VERSION and self.request.is_flexible(version)
+            for version in range(handler.max_version + 1)
+        ]
+
+    def decoder(self, version: int) -> Callable[..., Any]:
+        found = self.decoders[version]
+        if found is None:
+            found = self.decoders[version] = self.request.decoder(version)
+        return found
+
+    def encoder(self, version: int) -> Callable[..., None]:
+        found = self.encoders[version]
+        if found is None:
+            found = self.encoders[version] = self.response.encoder(version)
+        return found
+
+
+def _load(name: str) -> Any:
+    __import__(name)
+    return sys.modules[name]
+
+
+_apis: dict[int, Api] = {}
+
+
+def api(api_key: int) -> Api | None:
+    """The API with that key, loaded; None where it is not served."""
+    found = _apis.get(api_key)
+    if found is None:
+        handler = HANDLERS.get(api_key)
+        if handler is None:
+            return None
+        found = _apis[api_key] = Api(handler)
+    return found

@@ -1,0 +1,40 @@
+"""What a handler is told of a request beside its body, and the two ways of answering that are not an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker.connection import Connection
+    from wire.schema import Message
+
+
+class RequestContext:
+    """One request's header, and the connection it came on."""
+
+    __slots__ = ("api_version", "client_id", "connection", "correlation_id")
+
+    def __init__(
+        self, api_version: int, correlation_id: int, client_id: str | None, connection: Connection
+    ) -> None:
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+
+
+class Deferred:
+    """An answer that is owed while the connection goes on reading later Produce requests.
+
+    ``reply`` is awaited in the order of the requests and gives the response, or None where the peer wants none.
+    """
+
+    __slots__ = ("reply",)
+
+    def __init__(self, reply: Coroutine[Any, Any, Message | None]) -> None:
+        self.reply = reply
+
+
+class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error
+    """The peer broke the protocol, or asked for no answer and must learn of an error: close, and log why."""

@@ -1,0 +1,148 @@
+"""One connection's bytes, non-blocking first: the only place that touches a socket.
+
+Trio's own streams cost a scheduler round trip per call; here a call that can be answered at once is, and only
+one that would block is awaited (`wait_readable`, `wait_writable`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from typing import Protocol
+
+import trio
+
+Buffer = bytes | bytearray | memoryview
+
+WOULD_BLOCK = -1
+"""What a non-blocking call gives when nothing could be moved now; 0 from a receive means the peer closed."""
+
+
+class Transport(Protocol):
+    """A connected byte stream. Calls raise OSError when the connection is broken."""
+
+    peer: str
+    """The other side as ``host:port``, for logs and for connection limits."""
+
+    local: tuple[str, int]
+    """This side's host and port."""
+
+    def receive_into(self, buffer: memoryview) -> int:
+        """Bytes put into ``buffer``, 0 at the end of the stream, or WOULD_BLOCK."""
+
+    def send(self, data: Buffer, *, more: bool = False) -> int:
+        """Bytes of ``data`` taken, or WOULD_BLOCK. ``more``: another send follows at once."""
+
+    def send_file(self, fileno: int, position: int, size: int) -> int:
+        """Bytes of the file sent from ``position`` (0: the file ended before), or WOULD_BLOCK."""
+
+    async def wait_readable(self) -> None:
+        """Return when a receive may get something. Raises trio.ClosedResourceError when closed meanwhile."""
+
+    async def wait_writable(self) -> None:
+        """Return when a send may take something. Raises trio.ClosedResourceError when closed meanwhile."""
+
+    def close(self) -> None:
+        """Close; waiting tasks get trio.ClosedResourceError. May be called again."""
+
+
+class SocketTransport:
+    """A TCP connection."""
+
+    __slots__ = ("_fileno", "_sock", "local", "peer")
+
+    def __init__(self, sock: socket.socket, peer: str) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self._fileno = sock.fileno()
+        self.peer = peer
+        name = sock.getsockname()
+        self.local: tuple[str, int] = (name[0], name[1])
+
+    def receive_into(self, buffer: memoryview) -> int:
+        try:
+            return self._sock.recv_into(buffer)
+        except BlockingIOError:
+            return WOULD_BLOCK
+
+    def send(self, data: Buffer, *, more: bool = False) -> int:
+        try:
+            return self._sock.send(data, socket.MSG_MORE if more else 0)
+        except BlockingIOError:
+            return WOULD_BLOCK
+
+    def send_file(self, fileno: int, position: int, size: int) -> int:
+        try:
+            return os.sendfile(self._fileno, fileno, position, size)
+        except BlockingIOError:
+            return WOULD_BLOCK
+
+    async def wait_readable(self) -> None:
+        await trio.lowlevel.wait_readable(self._sock)
+
+    async def wait_writable(self) -> None:
+        await trio.lowlevel.wait_writable(self._sock)
+
+    def close(self) -> None:
+        if self._sock.fileno() != -1:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+    def reset(self) -> None:
+        """Close so that the peer sees a reset at once, without waiting for unsent bytes."""
+        if self._sock.fileno() != -1:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close()
+
+
+class SocketListener:
+    """A listening TCP socket. Raises OSError from `bind` when the address cannot be had."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        name = sock.getsockname()
+        self.address: tuple[str, int] = (name[0], name[1])
+
+    @classmethod
+    def bind(cls, host: str, port: int, backlog: int) -> SocketListener:
+        """Listen on ``host:port`` (port 0: a free one). ``backlog``: connections that may wait to be accepted."""
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, proto)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(backlog)
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+        return cls(sock)
+
+    def accept(self) -> SocketTransport | None:
+        """The next waiting connection, or None. Raises OSError (for one, EMFILE: no descriptors left)."""
+        try:
+            sock, address = self._sock.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        return SocketTransport(sock, f"{address[0]}:{address[1]}")
+
+    async def wait_for_connection(self) -> None:
+        await trio.lowlevel.wait_readable(self._sock)
+
+    def set_buffers(self, send_bytes: int, receive_bytes: int) -> None:
+        """Socket buffer sizes that accepted connections inherit, in bytes; -1 leaves the system's own choice."""
+        for option, size in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):
+            if size != -1:
+                self._sock.setsockopt(socket.SOL_SOCKET, option, size)
+
+    def close(self) -> None:
+        if self._sock.fileno() != -1:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+
+__all__ = ["WOULD_BLOCK", "Buffer", "SocketListener", "SocketTransport", "Transport"]

@@ -1,0 +1,158 @@
+"""Listeners, and the limits that hold for all connections together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from broker.connection import SHARED_BUFFER_BYTES, Connection
+from broker.logs import get_logger
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.seams.transport import Transport
+
+POOLED_BUFFER_BYTES = 1024 * 1024 + 64 * 1024
+"""Size of the buffers that are kept for frames larger than the shared one: what a client's largest default batch needs."""
+POOLED_BUFFERS_MAX = 4
+"""How many such buffers are kept while nobody uses them."""
+ACCEPT_RETRY_SECONDS = 0.1
+"""Pause after a failed accept (no descriptors left), before it is tried again."""
+
+log = get_logger("broker.server")
+
+
+class Listener(Protocol):
+    address: tuple[str, int]
+
+    def accept(self) -> Transport | None: ...
+
+    async def wait_for_connection(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class ByteBudget:
+    """Bytes that unfinished frames may take (``queued.max.request.bytes``); -1: no limit.
+
+    As Kafka's SimpleMemoryPool: a frame is let in while anything is free, so the sum may pass the limit by one frame.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._room = trio.Event()
+
+    async def reserve(self, size: int) -> None:
+        """Take ``size`` bytes; waits while nothing is free."""
+        while 0 <= self.limit <= self.used:
+            await self._room.wait()
+        self.used += size
+
+    def release(self, size: int) -> None:
+        was_full = 0 <= self.limit <= self.used
+        self.used -= size
+        if was_full and self.used < self.limit:
+            self._room.set()
+            self._room = trio.Event()
+
+
+class Server:
+    """Accepts connections and gives each a task; owns what they share."""
+
+    def __init__(self, node: Node, listeners: list[Listener]) -> None:
+        config = node.config
+        self.node = node
+        self.listeners = listeners
+        self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.max_frame_bytes = config.socket_request_max_bytes
+        self.frame_budget = ByteBudget(config.queued_max_request_bytes)
+        self.connections: set[Connection] = set()
+        self.nursery: trio.Nursery
+        self._per_address: Counter[str] = Counter()
+        self._spare: list[bytearray] = []
+        self._room = trio.Event()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; the listeners and every connection are closed then."""
+        try:
+            async with trio.open_nursery() as self.nursery:
+                for listener in self.listeners:
+                    self.nursery.start_soon(self._accept, listener)
+                self.nursery.start_soon(self._close_idle)
+                task_status.started()
+        finally:
+            for listener in self.listeners:
+                listener.close()
+
+    async def _accept(self, listener: Listener) -> None:
+        maximum = self.node.config.max_connections
+        while True:
+            while len(self.connections) >= maximum:
+                # Kafka's acceptor waits too; who comes meanwhile waits in the listen queue.
+                await self._room.wait()
+            try:
+                transport = listener.accept()
+            except OSError as error:
+                log.error("cannot accept a connection", error=str(error))
+                await trio.sleep(ACCEPT_RETRY_SECONDS)
+                continue
+            if transport is None:
+                await listener.wait_for_connection()
+                continue
+            self._admit(transport)
+
+    def _admit(self, transport: Transport) -> None:
+        address = transport.peer.rpartition(":")[0]
+        limit = self.node.config.max_connections_per_ip
+        if self._per_address[address] >= limit:
+            log.warning(
+                "connection closed",
+                peer=transport.peer,
+                reason=f"{limit} connections from its address already (max.connections.per.ip)",
+            )
+            transport.close()
+            return
+        self._per_address[address] += 1
+        connection = Connection(self, transport)
+        self.connections.add(connection)
+        self.nursery.start_soon(self._serve, connection, address)
+
+    async def _serve(self, connection: Connection, address: str) -> None:
+        try:
+            await connection.serve()
+        finally:
+            self.connections.discard(connection)
+            self._per_address[address] -= 1
+            if not self._per_address[address]:
+                del self._per_address[address]
+            self._room.set()
+            self._room = trio.Event()
+
+    async def _close_idle(self) -> None:
+        idle_seconds = self.node.config.connections_max_idle_ms / 1000
+        if idle_seconds <= 0:
+            return
+        while True:
+            now = trio.current_time()
+            oldest = now
+            for connection in list(self.connections):
+                if connection.in_handler:
+                    continue
+                if now - connection.idle_since >= idle_seconds:
+                    connection.close(f"idle for {idle_seconds:g} s (connections.max.idle.ms)")
+                else:
+                    oldest = min(oldest, connection.idle_since)
+            await trio.sleep_until(oldest + idle_seconds)
+
+    def take_buffer(self, size: int) -> bytearray:
+        """Memory for a frame of ``size`` bytes; one larger than the pooled size grows as its bytes arrive."""
+        if self._spare and size <= POOLED_BUFFER_BYTES:
+            return self._spare.pop()
+        return bytearray(POOLED_BUFFER_BYTES)
+
+    def give_buffer(self, buffer: bytearray) -> None:
+        if len(buffer) == POOLED_BUFFER_BYTES and len(self._spare) < POOLED_BUFFERS_MAX:
+            self._spare.append(buffer)
