@@ -1,0 +1,180 @@
+"""`BrokerConfig`: the broker's configuration, an attribute per key (``log.segment.bytes`` is
+``config.log_segment_bytes``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from broker.config.definitions import ConfigError, Declared, Key, Value, is_secret
+from broker.config.definitions_coordinators import GroupKeys, TransactionKeys
+from broker.config.definitions_log import LogKeys
+from broker.config.definitions_node import NetworkKeys, NodeKeys, OwnKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from broker.config.topic_config import TopicConfig
+
+MS_PER_MINUTE = 60_000
+MS_PER_HOUR = 3_600_000
+
+
+class BrokerConfig(
+    NodeKeys, NetworkKeys, LogKeys, GroupKeys, TransactionKeys, OwnKeys, metaclass=Declared, record=True
+):
+    """All keys' values; immutable. Built from the texts that were given, all other keys have their defaults.
+
+    `texts`: what was given, key -> text. `origins`: where each of them came from, for messages
+    (``server.properties:12``, ``-c``, ``KAFKA_NUM_PARTITIONS``); DescribeConfigs calls all of these
+    STATIC_BROKER_CONFIG. `without_effect`: the given keys that Kafka knows and oncelog does nothing with, or
+    nothing yet.
+
+    Raises `ConfigError`, naming the key, its value and its origin, for an unknown key or a value that it
+    cannot have."""
+
+    __slots__ = ("_topic_defaults", "origins", "texts", "without_effect")
+
+    def __init__(
+        self, texts: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None
+    ) -> None:
+        put = object.__setattr__
+        given = dict(texts or {})
+        put(self, "texts", given)
+        put(self, "origins", dict(origins or {}))
+        put(self, "_topic_defaults", None)
+        for found in BrokerConfig.KEYS.values():
+            put(self, found.attribute, found.default)
+        without_effect = []
+        for name, text in given.items():
+            known = BrokerConfig.KEYS.get(name)
+            if known is not None:
+                put(self, known.attribute, self._parsed(known, text))
+            if known is None and not _is_known(name):
+                shown = "[hidden]" if is_secret(name) else text
+                self._refuse(name, f"Unknown configuration {name} (value {shown})")
+            if known is None or not known.in_effect:
+                without_effect.append(name)
+        put(self, "without_effect", tuple(without_effect))
+        _join_node_id(self)
+        _check_together(self)
+
+    if TYPE_CHECKING:
+        texts: Mapping[str, str]
+        origins: Mapping[str, str]
+        without_effect: tuple[str, ...]
+        _topic_defaults: TopicConfig | None
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"BrokerConfig is immutable ({name})")
+
+    def value(self, name: str) -> Value:
+        """The value of the key `name`. Raises KeyError for a key that is not declared."""
+        found: Value = getattr(self, BrokerConfig.KEYS[name].attribute)
+        return found
+
+    def text(self, name: str) -> str | None:
+        """The value of the key `name` as Kafka writes it; None for a null."""
+        return BrokerConfig.KEYS[name].to_text(self.value(name))
+
+    def with_changes(self, texts: Mapping[str, str], origin: str = "dynamic configuration") -> BrokerConfig:
+        """This configuration with some keys set otherwise: what dynamic broker configs make of it."""
+        return BrokerConfig({**self.texts, **texts}, {**self.origins, **dict.fromkeys(texts, origin)})
+
+    def topic_defaults(self) -> TopicConfig:
+        """What a topic without overrides has; made once."""
+        if self._topic_defaults is None:
+            from broker.config.topic_config import TopicConfig
+
+            object.__setattr__(self, "_topic_defaults", TopicConfig.defaults_of(self))
+        assert self._topic_defaults is not None
+        return self._topic_defaults
+
+    def keys_given(self) -> Iterator[Key]:
+        """The declared keys that were given, in the order of declaration."""
+        return (found for name, found in BrokerConfig.KEYS.items() if name in self.texts)
+
+    @property
+    def data_dir(self) -> str:
+        """The data directory."""
+        return (self.log_dirs or self.log_dir)[0]
+
+    def first_set(self, synonyms: tuple[tuple[str, int], ...]) -> Value:
+        """The value of the first of several keys that is not null, times the factor that comes with it."""
+        for name, factor in synonyms:
+            found = self.value(name)
+            if found is not None:
+                return found if factor == 1 else found * factor
+        raise KeyError(synonyms)
+
+    def _parsed(self, known: Key, text: str) -> Value:
+        try:
+            return known.parse(text)
+        except ConfigError as error:
+            self._refuse(known.name, str(error))
+
+    def _refuse(self, name: str, why: str) -> NoReturn:
+        origin = self.origins.get(name)
+        raise ConfigError(f"{why} [from {origin}]" if origin else why)
+
+
+def _is_known(name: str) -> bool:
+    from broker.config.definitions_known import is_known
+
+    return is_known(name)
+
+
+def _join_node_id(config: BrokerConfig) -> None:
+    """``broker.id`` and ``node.id`` are one thing (``AbstractKafkaConfig.populateSynonyms``)."""
+    if "node.id" not in config.texts and "broker.id" in config.texts:
+        object.__setattr__(config, "node_id", config.broker_id)
+    elif "broker.id" not in config.texts:
+        object.__setattr__(config, "broker_id", config.node_id)
+    if config.node_id != config.broker_id:
+        config._refuse("broker.id", "You must set `node.id` to the same value as `broker.id`.")
+    if config.node_id < 0:
+        config._refuse(
+            "broker.id", f"Invalid value {config.node_id} for configuration node.id: Value must be at least 0"
+        )
+
+
+def _check_together(config: BrokerConfig) -> None:
+    """What ``KafkaConfig.validateValues`` says of keys that must suit each other."""
+    roll_ms = config.log_roll_ms
+    if roll_ms is not None and roll_ms < 1:
+        config._refuse(
+            "log.roll.ms", f"Invalid value {roll_ms} for configuration log.roll.ms: Value must be at least 1"
+        )
+    jitter_ms = config.log_roll_jitter_ms
+    if jitter_ms is not None and jitter_ms < 0:
+        config._refuse(
+            "log.roll.jitter.ms",
+            f"Invalid value {jitter_ms} for configuration log.roll.jitter.ms: Value must be at least 0",
+        )
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if config.value(name) == 0 and config.topic_defaults().retention_ms == 0:
+            config._refuse(
+                name, f"Invalid value 0 for configuration {name}: it must be -1 (for ever), or at least 1"
+            )
+    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+        config._refuse(
+            "queued.max.request.bytes",
+            "queued.max.request.bytes must be at least socket.request.max.bytes, or -1",
+        )
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        config._refuse(
+            "max.connections.per.ip",
+            "max.connections.per.ip can be 0 only where max.connections.per.ip.overrides is set",
+        )
+    for name in ("log.dirs", "log.dir"):
+        directories = config.value(name)
+        if isinstance(directories, tuple) and len(directories) != 1:
+            config._refuse(
+                name,
+                f"{name} must name one directory; oncelog keeps one: {','.join(directories)!r}",
+            )
+    policy = config.topic_defaults()
+    if policy.min_compaction_lag_ms > policy.max_compaction_lag_ms:
+        config._refuse(
+            "log.cleaner.min.compaction.lag.ms",
+            "log.cleaner.min.compaction.lag.ms is above log.cleaner.max.compaction.lag.ms",
+        )

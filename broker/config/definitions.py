@@ -1,0 +1,330 @@
+"""What a configuration key is: its type, default, limits and documentation, and how its text becomes a value.
+
+Keys are declared as attributes of a class (see `definitions_log.py`), once for the type checker, the parser,
+DescribeConfigs and the documentation. The attribute's name is the key's with ``_`` for ``.``. Meanings,
+types, defaults and the texts of refusals are those of ``org.apache.kafka.common.config.ConfigDef`` and
+``KafkaConfig`` of Kafka 4.3.1."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+# A key's parsed value; None where the key has no default and is not set.
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; the message names the key, the value and why, in Kafka's words."""
+
+
+class ConfigType(IntEnum):
+    """The type of a key's value, as DescribeConfigs answers it (``DescribeConfigsResponse.ConfigType``)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    PASSWORD = 9
+
+
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, PASSWORD = ConfigType
+HIGH, MEDIUM, LOW = "high", "medium", "low"
+
+
+class UpdateMode(IntEnum):
+    """How a broker key may change while the broker runs (Kafka: ``DynamicBrokerConfig``)."""
+
+    READ_ONLY = 0
+    PER_BROKER = 1
+    CLUSTER_WIDE = 2
+
+
+READ_ONLY, PER_BROKER, CLUSTER_WIDE = UpdateMode
+
+# Where oncelog's default is not Kafka's, and why. This is the only place; docs/differences.md is checked
+# against it.
+OUR_DEFAULTS: dict[str, tuple[Value, str]] = {
+    "controller.listener.names": (("CONTROLLER",), "required by Kafka; there is no controller to reach here"),
+    "group.initial.rebalance.delay.ms": (0, "a test's first consumer should not wait three seconds"),
+    "listeners": (("PLAINTEXT://127.0.0.1:9092",), "reachable from this machine only, until told otherwise"),
+    "node.id": (1, "required by Kafka; one node needs no choice"),
+    "offsets.topic.replication.factor": (1, "there is one node"),
+    "process.roles": (("broker", "controller"), "required by Kafka; one process does both"),
+    "transaction.state.log.min.isr": (1, "there is one node"),
+    "transaction.state.log.replication.factor": (1, "there is one node"),
+}
+
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
+_BITS = {SHORT: 16, INT: 32, LONG: 64}
+_SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "keystore.key")
+
+
+class Key:
+    """One configuration key. `name`, `attribute` and `in_effect` are set by the class that it is declared in.
+
+    `kafka_default` is Kafka's default and `default` ours; they differ only by `OUR_DEFAULTS`. `synonyms`
+    (topic keys): the broker keys that give the default, the first that is set wins, each with the factor that
+    converts its unit (``ServerTopicConfigSynonyms``)."""
+
+    __slots__ = (
+        "at_least",
+        "at_most",
+        "attribute",
+        "check",
+        "choices",
+        "default",
+        "documentation",
+        "importance",
+        "in_effect",
+        "internal",
+        "kafka_default",
+        "name",
+        "synonyms",
+        "type",
+        "update_mode",
+    )
+
+    def __init__(
+        self,
+        type: ConfigType,
+        default: Value,
+        documentation: str,
+        importance: str,
+        update_mode: UpdateMode,
+        at_least: float | None,
+        at_most: float | None,
+        choices: tuple[str, ...],
+        check: Callable[[str, Any], None] | None,
+        synonyms: tuple[tuple[str, int], ...],
+        internal: bool,
+    ) -> None:
+        self.name = self.attribute = ""
+        self.type = type
+        self.default = self.kafka_default = default
+        self.documentation = documentation
+        self.importance = importance
+        self.update_mode = update_mode
+        self.at_least = at_least
+        self.at_most = at_most
+        self.choices = choices
+        self.check = check
+        self.synonyms = synonyms
+        self.internal = internal
+        self.in_effect = True
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value must never be shown."""
+        return self.type is PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value that `text` stands for. Raises `ConfigError`, in Kafka's words, where it is none or out
+        of range."""
+        value = _PARSERS[self.type](self, text.strip(_JAVA_BLANKS), text)
+        self.validate(value)
+        return value
+
+    def validate(self, value: Any) -> None:
+        """Raise `ConfigError` where `value`, of the key's type, is not one that the key may have."""
+        if self.choices:
+            for word in value if self.type is LIST else (value,):
+                if self.type is LIST and not word:
+                    raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
+                if word not in self.choices:
+                    raise self.refusal(word, "String must be one of: " + ", ".join(self.choices))
+        if self.at_least is not None and value < self.at_least:
+            raise self.refusal(self.to_text(value), f"Value must be at least {self.at_least}")
+        if self.at_most is not None and value > self.at_most:
+            raise self.refusal(self.to_text(value), f"Value must be no more than {self.at_most}")
+        if self.check is not None:
+            self.check(self.name, value)
+
+    def refusal(self, value: object, why: str) -> ConfigError:
+        """Kafka's ``ConfigException`` for this key."""
+        shown = "[hidden]" if self.sensitive else value
+        return ConfigError(f"Invalid value {shown} for configuration {self.name}: {why}")
+
+    def to_text(self, value: Value) -> str | None:
+        """The value as Kafka writes it (``ConfigDef.convertToString``); None for a null."""
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return _java_double(value) if isinstance(value, float) else str(value)
+
+
+def key(
+    type: ConfigType,
+    default: T,
+    documentation: str,
+    *,
+    importance: str = MEDIUM,
+    update: UpdateMode = READ_ONLY,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    choices: tuple[str, ...] = (),
+    check: Callable[[str, Any], None] | None = None,
+    synonyms: tuple[tuple[str, int], ...] = (),
+    internal: bool = False,
+) -> T:
+    """Declare a key; for the type checker it is its value (the same trick as the wire's field specifiers)."""
+    found: Any = Key(
+        type,
+        default,  # type: ignore[arg-type]
+        documentation,
+        importance,
+        update,
+        at_least,
+        at_most,
+        choices,
+        check,
+        synonyms,
+        internal,
+    )
+    return found  # type: ignore[no-any-return]
+
+
+class Declared(type):
+    """The metaclass of classes that declare keys: collects them in ``KEYS`` (name -> Key, in declared order).
+
+    ``record=True`` makes the class whose instances hold the values of all keys, its bases' included, in
+    slots. ``in_effect=False`` says that what the keys of this class rule is not built yet: setting one is a
+    warning."""
+
+    KEYS: Mapping[str, Key]
+
+    def __new__(
+        meta,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        record: bool = False,
+        in_effect: bool = True,
+    ) -> Declared:
+        keys: dict[str, Key] = {}
+        for base in bases:
+            keys.update(getattr(base, "KEYS", {}))
+        for attribute, found in list(namespace.items()):
+            if isinstance(found, Key):
+                del namespace[attribute]
+                _bind(found, attribute, in_effect)
+                keys[found.name] = found
+        namespace["KEYS"] = keys
+        more = namespace.get("__slots__", ())
+        namespace["__slots__"] = (*more, *(found.attribute for found in keys.values())) if record else more
+        return super().__new__(meta, name, bases, namespace)
+
+
+def _bind(found: Key, attribute: str, in_effect: bool) -> None:
+    found.attribute = attribute
+    found.name = attribute.replace("_", ".")
+    found.in_effect = in_effect
+    if found.name in OUR_DEFAULTS:
+        found.default = OUR_DEFAULTS[found.name][0]
+
+
+def is_secret(name: str) -> bool:
+    """Whether a value of a key that we may not know should better not be shown in a message."""
+    return any(word in name for word in _SECRET_WORDS)
+
+
+def between_or(low: int, high: int, also: int) -> Callable[[str, int], None]:
+    """A check for a range with one more value outside of it (``CompressionType.GZIP.levelValidator``)."""
+
+    def check(name: str, value: int) -> None:
+        if not low <= value <= high and value != also:
+            raise ConfigError(
+                f"Invalid value {value} for configuration {name}: "
+                f"Value must be between {low} and {high} or equal to {also}"
+            )
+
+    return check
+
+
+def one_of_any_case(words: tuple[str, ...]) -> Callable[[str, str], None]:
+    """A check for one of `words`, whatever its case (``ConfigDef.CaseInsensitiveValidString``)."""
+
+    def check(name: str, value: str) -> None:
+        if value.lower() not in words:
+            choices = ", ".join(word.upper() for word in words)
+            raise ConfigError(
+                f"Invalid value {value} for configuration {name}: "
+                f"String must be one of (case insensitive): {choices}"
+            )
+
+    return check
+
+
+def _boolean(found: Key, stripped: str, text: str) -> bool:
+    word = stripped.lower()
+    if word not in ("true", "false"):
+        raise found.refusal(text, "Expected value to be either true or false")
+    return word == "true"
+
+
+def _integer(found: Key, stripped: str, text: str) -> int:
+    digits = stripped[1:] if stripped[:1] in ("+", "-") else stripped
+    limit = 1 << (_BITS[found.type] - 1)
+    # As Java's Integer.parseInt: no underscores, no blanks inside; what has more digits than a long is not
+    # even converted.
+    if not digits.isdecimal() or len(digits.lstrip("0")) > 19 or not -limit <= int(stripped) < limit:
+        raise found.refusal(text, f"Not a number of type {found.type.name}")
+    return int(stripped)
+
+
+def _double(found: Key, stripped: str, text: str) -> float:
+    number = stripped[:-1] if stripped[-1:] in ("d", "D", "f", "F") else stripped
+    letters = number.lstrip("+-")
+    try:
+        if "_" in number or (letters[:1].isalpha() and letters not in ("NaN", "Infinity")):
+            raise ValueError
+        return float(number)
+    except ValueError:
+        raise found.refusal(text, "Not a number of type DOUBLE") from None
+
+
+def _string(found: Key, stripped: str, text: str) -> str:
+    return stripped
+
+
+def _list(found: Key, stripped: str, text: str) -> tuple[str, ...]:
+    if not stripped:
+        return ()
+    words = [word.strip() for word in stripped.split(",")]
+    return tuple(dict.fromkeys(words)) if found.choices else tuple(words)
+
+
+_PARSERS: dict[ConfigType, Callable[[Key, str, str], Value]] = {
+    BOOLEAN: _boolean,
+    STRING: _string,
+    INT: _integer,
+    SHORT: _integer,
+    LONG: _integer,
+    DOUBLE: _double,
+    LIST: _list,
+    PASSWORD: _string,
+}
+
+
+def _java_double(value: float) -> str:
+    """As Java's ``Double.toString``."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits = 1
+    while float(f"{value:.{digits}e}") != value:
+        digits += 1
+    mantissa, _, exponent = f"{value:.{digits}e}".partition("e")
+    return f"{mantissa}E{int(exponent)}"

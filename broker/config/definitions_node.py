@@ -1,0 +1,144 @@
+"""The broker's keys for the node, its topics and its network, and oncelog's own (Kafka: ``ServerConfigs``,
+``KRaftConfigs``, ``SocketServerConfigs``, ``ReplicationConfigs``)."""
+
+from __future__ import annotations
+
+from broker.config.definitions import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    PER_BROKER,
+    STRING,
+    Declared,
+    key,
+)
+from broker.config.definitions_log import INT_MAX
+
+PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+
+
+class NodeKeys(metaclass=Declared):
+    """Who this node is, and what its clients may do to topics."""
+
+    __slots__ = ()
+
+    node_id: int = key(INT, 1, "The number of this node.", at_least=0, importance=HIGH)
+    broker_id: int = key(INT, -1, "The older name of node.id.", importance=HIGH)
+    broker_rack: str | None = key(STRING, None, "The rack that this node says it is in.")
+    process_roles: tuple[str, ...] = key(
+        LIST,
+        (),
+        "What this process is; oncelog is always both.",
+        choices=("broker", "controller"),
+        importance=HIGH,
+    )
+    auto_create_topics_enable: bool = key(
+        BOOLEAN, True, "Whether asking for a topic's metadata may create it.", importance=HIGH
+    )
+    delete_topic_enable: bool = key(BOOLEAN, True, "Whether topics can be deleted.", importance=HIGH)
+    num_partitions: int = key(INT, 1, "Partitions of a topic that does not say how many.", at_least=1)
+    default_replication_factor: int = key(INT, 1, "Replicas of a topic that does not say how many.")
+
+
+class NetworkKeys(metaclass=Declared):
+    """Where clients connect, and what they may take."""
+
+    __slots__ = ()
+
+    listeners: tuple[str, ...] = key(
+        LIST,
+        ("PLAINTEXT://:9092",),
+        "The addresses to listen on, as NAME://HOST:PORT.",
+        importance=HIGH,
+        update=PER_BROKER,
+    )
+    advertised_listeners: tuple[str, ...] | None = key(
+        LIST, None, "The addresses that clients are told, as NAME://HOST:PORT.", importance=HIGH
+    )
+    listener_security_protocol_map: str = key(
+        STRING,
+        PROTOCOL_MAP,
+        "The security protocol of each listener name, as NAME:PROTOCOL.",
+        importance=LOW,
+        update=PER_BROKER,
+    )
+    controller_listener_names: tuple[str, ...] = key(
+        LIST, (), "Listeners that are the controller's; oncelog does not open them.", importance=HIGH
+    )
+    socket_send_buffer_bytes: int = key(
+        INT,
+        100 << 10,
+        "Bytes of a connection's send buffer in the kernel; -1 leaves the system's.",
+        importance=HIGH,
+    )
+    socket_receive_buffer_bytes: int = key(
+        INT,
+        100 << 10,
+        "Bytes of a connection's receive buffer in the kernel; -1 leaves the system's.",
+        importance=HIGH,
+    )
+    socket_request_max_bytes: int = key(
+        INT,
+        100 << 20,
+        "Bytes of the largest request; a larger one closes the connection.",
+        at_least=1,
+        importance=HIGH,
+    )
+    socket_listen_backlog_size: int = key(INT, 50, "Connections that may wait to be accepted.", at_least=1)
+    max_connections: int = key(INT, INT_MAX, "Connections at once.", at_least=0, update=CLUSTER_WIDE)
+    max_connections_per_ip: int = key(
+        INT, INT_MAX, "Connections at once from one address.", at_least=0, update=CLUSTER_WIDE
+    )
+    max_connections_per_ip_overrides: str = key(
+        STRING,
+        "",
+        "Other limits for some addresses, as HOST:COUNT, separated by commas.",
+        update=CLUSTER_WIDE,
+    )
+    max_connection_creation_rate: int = key(
+        INT, INT_MAX, "Connections accepted in a second.", at_least=0, update=CLUSTER_WIDE
+    )
+    connections_max_idle_ms: int = key(
+        LONG, 600_000, "Milliseconds after which a silent connection is closed."
+    )
+    queued_max_request_bytes: int = key(
+        LONG, -1, "Bytes of requests held unanswered by all connections; -1 is without limit."
+    )
+    max_incremental_fetch_session_cache_slots: int = key(
+        INT, 1000, "Fetch sessions that are kept at once.", at_least=0
+    )
+    fetch_max_bytes: int = key(INT, 55 << 20, "Bytes of records in one fetch answer at most.", at_least=1024)
+    max_request_partition_size_limit: int = key(
+        INT, 2000, "Partitions in one DescribeTopicPartitions answer at most.", at_least=1
+    )
+
+
+class OwnKeys(metaclass=Declared):
+    """Limits that Kafka has no key for, and what Kafka keeps elsewhere than in its configuration."""
+
+    __slots__ = ()
+
+    oncelog_cluster_id: str | None = key(
+        STRING, None, "The cluster id of a new data directory; made up where not set."
+    )
+    oncelog_request_array_max_length: int = key(
+        INT, 1_000_000, "Elements of one array in a request at most.", at_least=1, importance=LOW
+    )
+    oncelog_connection_inflight_max_bytes: int = key(
+        LONG,
+        64 << 20,
+        "Bytes of requests that one connection may have unanswered before it is read no further.",
+        at_least=1,
+        importance=LOW,
+    )
+    oncelog_open_files_max: int = key(
+        INT,
+        0,
+        "Files of the log store held open at once; 0 is what the process may open, less a reserve.",
+        at_least=0,
+        importance=LOW,
+    )

@@ -1,0 +1,342 @@
+"""`TopicConfig`: what holds for one topic, an attribute per key (``segment.bytes`` is
+``config.segment_bytes``).
+
+Keys, defaults and refusals are those of ``org.apache.kafka.storage.internals.log.LogConfig`` of Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from broker.config.broker_config import MS_PER_HOUR, MS_PER_MINUTE, BrokerConfig
+from broker.config.definitions import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    STRING,
+    ConfigError,
+    ConfigType,
+    Declared,
+    Value,
+    between_or,
+    key,
+)
+from broker.config.definitions_log import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def _key(type: ConfigType, synonym: str, documentation: str, *more: tuple[str, int], **options: Any) -> Any:
+    """A key whose default is the broker's key `synonym`, or `more` of them with factors where that is not
+    set."""
+    return key(type, None, documentation, synonyms=((synonym, 1), *more), **options)
+
+
+def _check_throttled(name: str, value: tuple[str, ...]) -> None:
+    """``ThrottledReplicaListValidator``: ``*``, or pairs of numbers."""
+    if value == ("*",) or all(_is_throttled_replica(pair) for pair in value):
+        return
+    raise ConfigError(
+        f"Invalid value [{', '.join(value)}] for configuration {name}: {name} must be the literal '*' "
+        "or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+
+
+def _is_throttled_replica(pair: str) -> bool:
+    partition, _, broker = pair.partition(":")
+    return not pair or (partition.isdecimal() and broker.isdecimal())
+
+
+class TopicKeys(metaclass=Declared):
+    """The keys that a topic may set, in Kafka's order (which decides what is complained of first)."""
+
+    __slots__ = ()
+
+    segment_bytes: int = _key(
+        INT, "log.segment.bytes", "Size in bytes at which a new segment starts.", at_least=1 << 20
+    )
+    segment_ms: int = _key(
+        LONG,
+        "log.roll.ms",
+        "Age in milliseconds at which a new segment starts.",
+        ("log.roll.hours", MS_PER_HOUR),
+        at_least=1,
+    )
+    segment_jitter_ms: int = _key(
+        LONG,
+        "log.roll.jitter.ms",
+        "At most this many milliseconds, by chance, off segment.ms.",
+        ("log.roll.jitter.hours", MS_PER_HOUR),
+        at_least=0,
+    )
+    segment_index_bytes: int = _key(
+        INT, "log.index.size.max.bytes", "Bytes of an offset index at which its segment is full.", at_least=4
+    )
+    flush_messages: int = _key(
+        LONG,
+        "log.flush.interval.messages",
+        "Records after which the log is flushed; 1 flushes before every answer.",
+        at_least=1,
+    )
+    flush_ms: int = _key(
+        LONG,
+        "log.flush.interval.ms",
+        "Milliseconds that a record may stay unflushed.",
+        ("log.flush.scheduler.interval.ms", 1),
+        at_least=0,
+    )
+    retention_bytes: int = _key(
+        LONG, "log.retention.bytes", "Bytes that a partition keeps; -1 is without limit."
+    )
+    retention_ms: int = _key(
+        LONG,
+        "log.retention.ms",
+        "Milliseconds that records are kept; -1 for ever.",
+        ("log.retention.minutes", MS_PER_MINUTE),
+        ("log.retention.hours", MS_PER_HOUR),
+        at_least=-1,
+    )
+    max_message_bytes: int = _key(
+        INT, "message.max.bytes", "Bytes of the largest batch, its header included.", at_least=0
+    )
+    index_interval_bytes: int = _key(
+        INT, "log.index.interval.bytes", "Bytes of log between two entries of an index.", at_least=0
+    )
+    delete_retention_ms: int = _key(
+        LONG,
+        "log.cleaner.delete.retention.ms",
+        "Milliseconds that a tombstone stays in a compacted log.",
+        at_least=0,
+    )
+    min_compaction_lag_ms: int = _key(
+        LONG,
+        "log.cleaner.min.compaction.lag.ms",
+        "Milliseconds that a record stays uncompacted at least.",
+        at_least=0,
+    )
+    max_compaction_lag_ms: int = _key(
+        LONG,
+        "log.cleaner.max.compaction.lag.ms",
+        "Milliseconds that a record stays uncompacted at most.",
+        at_least=1,
+    )
+    file_delete_delay_ms: int = _key(
+        LONG,
+        "log.segment.delete.delay.ms",
+        "Milliseconds between a file's removal from the log and from the disk.",
+        at_least=0,
+    )
+    min_cleanable_dirty_ratio: float = _key(
+        DOUBLE,
+        "log.cleaner.min.cleanable.ratio",
+        "Share of the log that is dirty from which it is compacted.",
+        at_least=0,
+        at_most=1,
+    )
+    cleanup_policy: tuple[str, ...] = _key(
+        LIST,
+        "log.cleanup.policy",
+        "What happens to old segments: delete, compact, both or (empty) nothing.",
+        choices=CLEANUP_POLICIES,
+    )
+    unclean_leader_election_enable: bool = _key(
+        BOOLEAN,
+        "unclean.leader.election.enable",
+        "Whether a replica out of sync may lead when there is no other.",
+    )
+    min_insync_replicas: int = _key(
+        INT, "min.insync.replicas", "Replicas in sync that acks=all needs.", at_least=1
+    )
+    compression_type: str = _key(
+        STRING,
+        "compression.type",
+        "The codec that batches are kept in; producer keeps them as they came.",
+        choices=COMPRESSION_TYPES,
+    )
+    compression_gzip_level: int = _key(
+        INT,
+        "compression.gzip.level",
+        "The level for compression.type gzip; -1 is the library's own.",
+        check=between_or(1, 9, -1),
+    )
+    compression_lz4_level: int = _key(
+        INT, "compression.lz4.level", "The level for compression.type lz4.", at_least=1, at_most=17
+    )
+    compression_zstd_level: int = _key(
+        INT, "compression.zstd.level", "The level for compression.type zstd.", at_least=-131072, at_most=22
+    )
+    preallocate: bool = _key(
+        BOOLEAN, "log.preallocate", "Whether a new segment's file gets its full size at once."
+    )
+    message_timestamp_type: str = _key(
+        STRING,
+        "log.message.timestamp.type",
+        "Whose time a record carries: the producer's or the log's.",
+        choices=TIMESTAMP_TYPES,
+    )
+    message_timestamp_before_max_ms: int = _key(
+        LONG,
+        "log.message.timestamp.before.max.ms",
+        "Milliseconds that a producer's time may lie in the past.",
+        at_least=0,
+    )
+    message_timestamp_after_max_ms: int = _key(
+        LONG,
+        "log.message.timestamp.after.max.ms",
+        "Milliseconds that a producer's time may lie in the future.",
+        at_least=0,
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = key(
+        LIST,
+        (),
+        "Replicas whose replication is slowed at the leader; without effect on one node.",
+        check=_check_throttled,
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = key(
+        LIST,
+        (),
+        "Replicas whose replication is slowed at the follower; without effect on one node.",
+        check=_check_throttled,
+    )
+    remote_storage_enable: bool = key(BOOLEAN, False, "Whether storage is tiered; oncelog refuses it.")
+    local_retention_ms: int = _key(
+        LONG,
+        "log.local.retention.ms",
+        "Milliseconds kept here where storage is tiered; -2 is retention.ms.",
+        at_least=-2,
+    )
+    local_retention_bytes: int = _key(
+        LONG,
+        "log.local.retention.bytes",
+        "Bytes kept here where storage is tiered; -2 is retention.bytes.",
+        at_least=-2,
+    )
+    remote_log_copy_disable: bool = key(
+        BOOLEAN, False, "Whether tiered storage takes no more; without effect here."
+    )
+    remote_log_delete_on_disable: bool = key(
+        BOOLEAN, False, "Whether leaving tiered storage deletes it; without effect here."
+    )
+    internal_segment_bytes: int | None = key(
+        INT, None, "As segment.bytes, without its lower bound; for tests.", internal=True
+    )
+
+
+class TopicConfig(TopicKeys, metaclass=Declared, record=True):
+    """All topic keys' values; immutable.
+
+    `compact` and `delete` are what `cleanup_policy` says. `segment_size` is the size in bytes at which a
+    segment is full (``internal.segment.bytes``, or else ``segment.bytes``). `max_segment_ms` is the age at
+    which a segment is rolled: a compacted log rolls before its records get too old for max.compaction.lag.ms.
+    """
+
+    __slots__ = ("compact", "delete", "max_segment_ms", "segment_size")
+
+    if TYPE_CHECKING:
+        compact: bool
+        delete: bool
+        segment_size: int
+        max_segment_ms: int
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        """Of parsed values, one for every key. Use `effective`, which makes them."""
+        put = object.__setattr__
+        for name, found in TopicConfig.KEYS.items():
+            put(self, found.attribute, values[name])
+        put(self, "compact", "compact" in self.cleanup_policy)
+        put(self, "delete", "delete" in self.cleanup_policy)
+        put(self, "segment_size", self.internal_segment_bytes or self.segment_bytes)
+        rolled_for_lag = self.compact and self.max_compaction_lag_ms > 0
+        put(
+            self,
+            "max_segment_ms",
+            min(self.segment_ms, self.max_compaction_lag_ms) if rolled_for_lag else self.segment_ms,
+        )
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"TopicConfig is immutable ({name})")
+
+    def value(self, name: str) -> Value:
+        """The value of the key `name`. Raises KeyError for an unknown key."""
+        found: Value = getattr(self, TopicConfig.KEYS[name].attribute)
+        return found
+
+    def text(self, name: str) -> str | None:
+        """The value of the key `name` as Kafka writes it; None for a null."""
+        return TopicConfig.KEYS[name].to_text(self.value(name))
+
+    @classmethod
+    def defaults_of(cls, broker: BrokerConfig) -> TopicConfig:
+        """What a topic without overrides has (``KafkaConfig.extractLogConfigMap``)."""
+        values = {
+            name: broker.first_set(found.synonyms) if found.synonyms else found.default
+            for name, found in cls.KEYS.items()
+        }
+        values["retention.ms"] = max(-1, values["retention.ms"])  # type: ignore[type-var]
+        return cls(values)
+
+    @classmethod
+    def effective(
+        cls,
+        overrides: Mapping[str, str],
+        broker: BrokerConfig,
+        broker_dynamic: Mapping[str, str] | None = None,
+    ) -> TopicConfig:
+        """What holds for a topic with these overrides under `broker` (with `broker_dynamic` set on it
+        dynamically).
+
+        Raises `KafkaError` (INVALID_CONFIG) as `parse_topic_overrides`.
+        """
+        defaults = (broker.with_changes(broker_dynamic) if broker_dynamic else broker).topic_defaults()
+        if not overrides:
+            return defaults
+        values = {name: getattr(defaults, found.attribute) for name, found in cls.KEYS.items()}
+        values.update(parse_topic_overrides(overrides, defaults))
+        return cls(values)
+
+
+def parse_topic_overrides(
+    overrides: Mapping[str, str | None], defaults: TopicConfig | None = None
+) -> dict[str, Value]:
+    """The values of a topic's own settings, key -> value; `defaults` is what holds for keys that it does not
+    set.
+
+    Raises `KafkaError` (INVALID_CONFIG) with Kafka's message for an unknown key, a null, a value that the key
+    cannot have, tiered storage, or settings that contradict each other (``LogConfig.validate``)."""
+    nulls = [name for name, text in overrides.items() if text is None]
+    if nulls:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls)
+        )
+    for name in overrides:
+        if name not in TopicConfig.KEYS:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    defaults = defaults or BrokerConfig().topic_defaults()
+    try:
+        values = {
+            name: found.parse(overrides[name] or "")
+            for name, found in TopicConfig.KEYS.items()
+            if name in overrides
+        }
+        _check_together(values, defaults)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return values
+
+
+def _check_together(values: Mapping[str, Value], defaults: TopicConfig) -> None:
+    least: Any = values.get("min.compaction.lag.ms", defaults.min_compaction_lag_ms)
+    most: Any = values.get("max.compaction.lag.ms", defaults.max_compaction_lag_ms)
+    if least > most:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        )
+    if values.get("remote.storage.enable"):
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
