@@ -1,0 +1,219 @@
+"""From a declaration and a version: one flat decode and one flat encode function.
+
+Nested structs are written out in line, adjacent fields of fixed size share one ``struct`` call, and every
+read is checked before it is made: by ``struct`` and by indexing for fixed sizes, by a comparison with the
+end for lengths. This module holds what both directions share; ``decode_source`` and ``encode_source`` write
+the code.
+
+Layouts: KIP-482 (flexible versions), ``org.apache.kafka.message.MessageDataGenerator``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from wire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from wire.schema import Buffer, Field, Message, SizedRange, Struct
+
+M = TypeVar("M", bound="Message")
+
+Decoder: TypeAlias = "Callable[[Buffer, int], tuple[M, int]]"
+Encoder: TypeAlias = "Callable[[M, bytearray, list[tuple[int, SizedRange]]], None]"
+
+FIXED = {
+    "bool": ("?", 1),
+    "int8": ("b", 1),
+    "int16": ("h", 2),
+    "uint16": ("H", 2),
+    "int32": ("i", 4),
+    "uint32": ("I", 4),
+    "int64": ("q", 8),
+    "float64": ("d", 8),
+    "uuid": ("16s", 16),
+}
+"""Kinds of fixed size: their ``struct`` format and their size in bytes."""
+
+STRING_LENGTH_MAX = 32767
+"""Bytes of UTF-8 in a string, in flexible versions too (``MessageDataGenerator`` refuses longer ones)."""
+
+UNCHECKED_COUNT_MAX = 16
+"""Array elements that are read without looking at the bytes left first: each read is checked anyway."""
+
+VARINT_MAX = 0xFFFFFFFF
+
+
+class _New:
+    """Marks a default that is made anew for every object."""
+
+    def __repr__(self) -> str:
+        return "NEW"
+
+
+NEW = _New()
+
+
+def in_range(version: int, versions: tuple[int, int]) -> bool:
+    return versions[0] <= version <= versions[1]
+
+
+def tagged_fields(cls: type[Struct], version: int) -> list[Field]:
+    """The fields that stand in the struct's tag section in this version, in the order of their tags."""
+    fields = [f for f in cls.FIELDS if in_range(version, f.versions) and in_range(version, f.tagged)]
+    return sorted(fields, key=lambda field: field.tag or 0)
+
+
+class Source:
+    """Lines of a function that is being written, and the names they use."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self.label = f"{cls.__name__} v{version}"
+        self.version = version
+        self.flexible = cls.is_flexible(version)
+        self.names: dict[str, Any] = {}
+        self.lines: list[str] = []
+        self.indent = 1
+        self._used = 0
+
+    def emit(self, line: str) -> None:
+        self.lines.append("    " * self.indent + line)
+
+    def fresh(self, prefix: str) -> str:
+        """A name that nothing else in the function has."""
+        self._used += 1
+        return f"{prefix}{self._used}"
+
+    def struct_call(self, layout: str, method: str) -> str:
+        """The name of a precompiled struct's ``pack`` or ``unpack_from`` for a big-endian layout."""
+        name = method + "_" + layout.replace("?", "o")
+        if name not in self.names:
+            self.names[name] = getattr(_struct(layout), method)
+        return name
+
+    def type_name(self, cls: type[Struct]) -> str:
+        """The name that a struct class has in the function (two classes may be called the same)."""
+        name = cls.__name__
+        while self.names.setdefault(name, cls) is not cls:
+            name += "_"
+        return name
+
+
+_STRUCTS: dict[str, struct.Struct] = {}
+
+
+def _struct(layout: str) -> struct.Struct:
+    found = _STRUCTS.get(layout)
+    if found is None:
+        found = _STRUCTS[layout] = struct.Struct(">" + layout)
+    return found
+
+
+def compile_function(name: str, where: str, lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:
+    """Compiles one function; its source shows in tracebacks under ``<oncelog WHERE NAME>``."""
+    import linecache
+
+    source = "\n".join(lines) + "\n"
+    filename = f"<oncelog {where} {name}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec", dont_inherit=True), names)
+    function: Callable[..., Any] = names[name]
+    return function
+
+
+def compile_decoder(cls: type[M], version: int) -> Decoder[M]:
+    from wire.decode_source import decode_lines
+
+    lines, names = decode_lines(cls, version)
+    return compile_function("decode", f"{cls.__module__}.{cls.__name__} v{version}", lines, names)
+
+
+def compile_encoder(cls: type[M], version: int) -> Encoder[M]:
+    from wire.encode_source import encode_lines
+
+    lines, names = encode_lines(cls, version)
+    return compile_function("encode", f"{cls.__module__}.{cls.__name__} v{version}", lines, names)
+
+
+# What the compiled functions call when the short way does not do.
+
+
+def long_uvarint(buffer: Buffer, pos: int, first: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte (> 127, just before ``pos``) is known.
+
+    Returns the value and the position after it.
+    """
+    value = first & 0x7F
+    shift = 7
+    while True:
+        byte = buffer[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 28:
+            raise DecodeError("varint of more than five bytes")
+    if value > VARINT_MAX:
+        raise DecodeError("varint of more than 32 bits")
+    return value, pos
+
+
+def long_string_length(buffer: Buffer, pos: int, first: int) -> tuple[int, int]:
+    """``long_uvarint`` for a compact string's length plus one."""
+    value, pos = long_uvarint(buffer, pos, first)
+    if value > STRING_LENGTH_MAX + 1:
+        raise DecodeError(f"string of {value - 1} bytes")
+    return value, pos
+
+
+def uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
+    byte = buffer[pos]
+    pos += 1
+    return (byte, pos) if byte < 0x80 else long_uvarint(buffer, pos, byte)
+
+
+def check_count(count: int, bytes_left: int, size_min: int, what: str) -> int:
+    """An array's count, if that many elements of at least ``size_min`` bytes can be there."""
+    if count < 0:
+        raise DecodeError(f"{what}: " + ("null" if count == -1 else f"count {count}"))
+    if count * size_min > bytes_left:
+        raise DecodeError(f"{what}: {count} elements in {bytes_left} bytes")
+    return count
+
+
+def bad_length(length: int, bytes_left: int, what: str) -> DecodeError:
+    if length < 0:
+        return DecodeError(f"{what}: " + ("null" if length == -1 else f"length {length}"))
+    return DecodeError(f"{what}: {length} bytes where {bytes_left} are left")
+
+
+def skip_tags(buffer: Buffer, pos: int, end: int) -> int:
+    """Passes over a tag section of which no tag is known, from its start; returns the position after it."""
+    count, pos = uvarint(buffer, pos)
+    previous = -1
+    for _ in range(count):
+        tag, _size, pos = tag_header(buffer, pos, end, previous)
+        previous = tag
+        pos += _size
+    return pos
+
+
+def tag_header(buffer: Buffer, pos: int, end: int, previous: int) -> tuple[int, int, int]:
+    """A tagged field's tag, its size in bytes and the position of its first byte."""
+    tag, pos = uvarint(buffer, pos)
+    size, pos = uvarint(buffer, pos)
+    if tag <= previous:
+        raise DecodeError(f"tag {tag} after tag {previous}")
+    if size > end - pos:
+        raise DecodeError(f"tag {tag}: {size} bytes where {end - pos} are left")
+    return tag, size, pos
+
+
+def put_uvarint(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)

@@ -1,0 +1,248 @@
+"""Writes the source of decode functions (see ``wire.compiler``)."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, cast
+
+from wire import compiler
+from wire.compiler import FIXED, NEW, UNCHECKED_COUNT_MAX, Source, in_range, tagged_fields
+from wire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from wire.schema import Field, Message, Struct
+
+_HELPERS: dict[str, Any] = {
+    "new": object.__new__,
+    "DecodeError": DecodeError,
+    "struct_error": struct.error,
+    "unpack_from": struct.unpack_from,
+    "long_uvarint": compiler.long_uvarint,
+    "long_string_length": compiler.long_string_length,
+    "check_count": compiler.check_count,
+    "bad_length": compiler.bad_length,
+    "skip_tags": compiler.skip_tags,
+    "tag_header": compiler.tag_header,
+}
+
+
+def decode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str, Any]]:
+    """The lines of ``decode(buf, pos)`` and the names they need."""
+    source = _DecodeSource(cls, version)
+    source.names.update(_HELPERS)
+    source.indent = 2
+    source.struct("m", cls, cls.__name__)
+    source.flush()
+    head = ["def decode(buf, pos):", "    try:"]
+    if _has_records(cls):
+        head.append("        buf = memoryview(buf)")
+    tail = [
+        "        return m, pos",
+        "    except (IndexError, struct_error, UnicodeDecodeError) as error:",
+        f"        raise DecodeError(f'{source.label}: {{error}} (byte {{pos}} of {{len(buf)}})') from error",
+        "    except DecodeError as error:",
+        f"        error.add_note('in {source.label}')",
+        "        raise",
+    ]
+    return [*head, "        end = len(buf)", *source.lines, *tail], source.names
+
+
+def _has_records(cls: type[Struct]) -> bool:
+    for field in cls.FIELDS:
+        element = field.element
+        if field.kind == "records" or (isinstance(element, type) and _has_records(element)):
+            return True
+    return False
+
+
+def size_min(cls: type[Struct], version: int, flexible: bool) -> int:
+    """The fewest bytes that a struct of this version can take."""
+    size = 1 if flexible else 0
+    for field in cls.FIELDS:
+        if in_range(version, field.versions) and not in_range(version, field.tagged):
+            size += _field_size_min(field, version, flexible)
+    return size
+
+
+def _field_size_min(field: Field, version: int, flexible: bool) -> int:
+    if field.kind in FIXED:
+        return FIXED[field.kind][1]
+    if field.kind == "struct":
+        nullable = in_range(version, field.nullable)
+        return 1 if nullable else size_min(cast("type[Struct]", field.element), version, flexible)
+    if flexible:
+        return 1
+    return 2 if field.kind == "string" else 4
+
+
+class _DecodeSource(Source):
+    def __init__(self, cls: type[Message], version: int) -> None:
+        super().__init__(cls, version)
+        self._layout = ""
+        self._size = 0
+        self._targets: list[str] = []
+
+    def fixed(self, layout: str, size: int, target: str) -> None:
+        """Notes a read of fixed size; it happens with its neighbours at ``flush``."""
+        self._layout += layout
+        self._size += size
+        self._targets.append(target)
+
+    def flush(self) -> None:
+        if not self._targets:
+            return
+        if self._layout == "B":
+            self.emit(f"{self._targets[0]} = buf[pos]; pos += 1")
+        else:
+            call = self.struct_call(self._layout, "unpack_from")
+            self.emit(f"{', '.join(self._targets)}, = {call}(buf, pos); pos += {self._size}")
+        self._layout, self._size, self._targets = "", 0, []
+
+    def uvarint(self, name: str, slow: str = "long_uvarint") -> None:
+        """Reads an unsigned varint; its first byte comes with the fixed fields before it."""
+        self.fixed("B", 1, name)
+        self.flush()
+        self.emit(f"if {name} > 127: {name}, pos = {slow}(buf, pos, {name})")
+
+    def struct(self, target: str, cls: type[Struct], path: str) -> None:
+        """Makes an object, assigns it to ``target`` and reads its fields."""
+        name = target if target.isidentifier() else self.fresh("s")
+        made = f"new({self.type_name(cls)})"
+        self.emit(f"{name} = {made}" if name == target else f"{name} = {target} = {made}")
+        self.fields(name, cls, path)
+
+    def fields(self, name: str, cls: type[Struct], path: str) -> None:
+        tagged = tagged_fields(cls, self.version)
+        for field in cls.FIELDS:
+            target = f"{name}.{field.name}"
+            if not in_range(self.version, field.versions) or field in tagged:
+                self.emit(f"{target} = {self.default(field)}")
+            else:
+                self.value(field, target, f"{path}.{field.name}")
+        if tagged:
+            self.tag_section(name, tagged, path)
+        elif self.flexible:
+            count = self.fresh("t")
+            self.fixed("B", 1, count)
+            self.flush()
+            self.emit(f"if {count}: pos = skip_tags(buf, pos - 1, end)")
+
+    def default(self, field: Field) -> str:
+        if field.default is not NEW:
+            return repr(field.default)
+        return "[]" if field.kind == "array" else f"{self.type_name(cast('type[Struct]', field.element))}()"
+
+    def tag_section(self, name: str, tagged: list[Field], path: str) -> None:
+        count, tag, size, stop = self.fresh("t"), self.fresh("tag"), self.fresh("size"), self.fresh("stop")
+        self.uvarint(count)
+        self.emit(f"if {count}:")
+        self.indent += 1
+        self.emit(f"{tag} = -1")
+        self.emit(f"for _ in range({count}):")
+        self.indent += 1
+        self.emit(f"{tag}, {size}, pos = tag_header(buf, pos, end, {tag}); {stop} = pos + {size}")
+        for index, field in enumerate(tagged):
+            self.emit(f"{'elif' if index else 'if'} {tag} == {field.tag}:")
+            self.indent += 1
+            self.tagged_value(field, f"{name}.{field.name}", f"{path}.{field.name}")
+            self.flush()
+            self.emit(
+                f"if pos != {stop}: raise DecodeError('{path}.{field.name}: not as long as its tag says')"
+            )
+            self.indent -= 1
+        self.emit(f"else: pos = {stop}")
+        self.indent -= 2
+
+    def tagged_value(self, field: Field, target: str, path: str) -> None:
+        if field.kind != "struct" or not in_range(self.version, field.nullable):
+            self.value(field, target, path)
+            return
+        present = self.fresh("n")  # a varint here, a signed byte where the field is not tagged
+        self.uvarint(present)
+        self.null_or(f"{present} == 0", target)
+        self.struct(target, cast("type[Struct]", field.element), path)
+        self.flush()
+        self.indent -= 1
+
+    def null_or(self, condition: str, target: str) -> None:
+        """Begins the block for a value that is not null; the caller ends it."""
+        self.emit(f"if {condition}: {target} = None")
+        self.emit("else:")
+        self.indent += 1
+
+    def value(self, field: Field, target: str, path: str) -> None:
+        kind = field.kind
+        if kind in FIXED:
+            self.fixed(*FIXED[kind], target)
+        elif kind == "struct":
+            self.plain_struct(field, target, path)
+        else:
+            self.sized(field, target, path)
+
+    def plain_struct(self, field: Field, target: str, path: str) -> None:
+        cls = cast("type[Struct]", field.element)
+        if not in_range(self.version, field.nullable):
+            self.struct(target, cls, path)
+            return
+        present = self.fresh("n")
+        self.fixed("b", 1, present)
+        self.flush()
+        self.null_or(f"{present} < 0", target)
+        self.struct(target, cls, path)
+        self.flush()
+        self.indent -= 1
+
+    def sized(self, field: Field, target: str, path: str) -> None:
+        """A string, bytes, records or array: a length or count (-1: null), then what it counts."""
+        n = self.fresh("n")
+        if self.flexible:
+            self.uvarint(n, "long_string_length" if field.kind == "string" else "long_uvarint")
+            self.emit(f"{n} -= 1")
+        else:
+            self.fixed(*(("h", 2) if field.kind == "string" else ("i", 4)), n)
+            self.flush()
+        nullable = in_range(self.version, field.nullable)
+        if nullable:
+            self.null_or(f"{n} == -1", target)
+        if field.kind == "array":
+            self.array(field, target, n, path)
+        else:
+            self.run_of_bytes(field.kind, target, n, path)
+        if nullable:
+            self.flush()
+            self.indent -= 1
+
+    def run_of_bytes(self, kind: str, target: str, n: str, path: str) -> None:
+        stop = self.fresh("e")
+        self.emit(f"{stop} = pos + {n}")
+        self.emit(f"if not pos <= {stop} <= end: raise bad_length({n}, end - pos, {path!r})")
+        read = {"string": "str({}, 'utf-8')", "bytes": "bytes({})", "records": "{}"}[kind]
+        self.emit(f"{target} = {read.format(f'buf[pos:{stop}]')}; pos = {stop}")
+
+    def array(self, field: Field, target: str, n: str, path: str) -> None:
+        element = field.element
+        assert element is not None
+        kind = "struct" if isinstance(element, type) else element.kind
+        if isinstance(element, type):
+            least = size_min(element, self.version, self.flexible)
+        else:
+            least = _field_size_min(element, self.version, self.flexible)
+        check = f"{n} = check_count({n}, end - pos, {max(least, 1)}, {path!r})"
+        if kind in FIXED and kind != "uuid":
+            layout, size = FIXED[kind]
+            self.emit(check)
+            self.emit(f"{target} = list(unpack_from('>%d{layout}' % {n}, buf, pos)); pos += {n} * {size}")
+            return
+        self.emit(f"if not 0 <= {n} <= {UNCHECKED_COUNT_MAX}: {check}")
+        items = self.fresh("a")
+        self.emit(f"{items} = {target} = []")
+        self.emit(f"for _ in range({n}):")
+        self.indent += 1
+        item = self.fresh("s")
+        if isinstance(element, type):
+            self.struct(item, element, path)
+        else:
+            self.value(element, item, path)
+        self.flush()
+        self.emit(f"{items}.append({item})")
+        self.indent -= 1

@@ -1,0 +1,101 @@
+"""Request and response headers, written out by hand: every request passes here.
+
+Request header v1: api key (int16), api version (int16), correlation id (int32), client id (nullable
+string). v2, which flexible versions have: the same, the client id still not compact, then a tag section.
+Response header v0: correlation id; v1: correlation id and a tag section. An ApiVersions answer has v0
+always, so that a client may read it before it knows what the broker can do.
+
+Source: ``RequestHeader.json``, ``ApiKeys.requestHeaderVersion``, KIP-482, KIP-511.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from wire.compiler import skip_tags
+from wire.errors import DecodeError
+from wire.schema import Buffer
+
+API_VERSIONS_KEY = 18
+REQUEST_PREFIX_SIZE = 8
+"""Bytes of a request that hold its key, version and correlation id: enough to refuse it."""
+
+_unpack_prefix = struct.Struct(">hhi").unpack_from
+_unpack_fixed = struct.Struct(">hhih").unpack_from
+_pack_v0 = struct.Struct(">i").pack
+_pack_v1 = struct.Struct(">ix").pack
+
+
+class RequestHeader:
+    """``header_size`` is in bytes: the request's body starts that far after the header's first byte.
+
+    ``client_id`` is "" where the client sent null, as in Kafka.
+    """
+
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "header_size")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str = "", header_size: int = 0
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.header_size = header_size
+
+    def __repr__(self) -> str:
+        return (
+            f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, "
+            f"correlation_id={self.correlation_id}, client_id={self.client_id!r}, "
+            f"header_size={self.header_size})"
+        )
+
+
+def read_request_prefix(buffer: Buffer, offset: int = 0) -> tuple[int, int, int]:
+    """Api key, api version and correlation id: they decide whether, and how, the rest is read.
+
+    Raises DecodeError for fewer than ``REQUEST_PREFIX_SIZE`` bytes.
+    """
+    try:
+        prefix: tuple[int, int, int] = _unpack_prefix(buffer, offset)
+    except struct.error:
+        raise DecodeError(f"request of {len(buffer) - offset} bytes: shorter than its header") from None
+    return prefix
+
+
+def read_request_header(buffer: Buffer, flexible: bool, offset: int = 0) -> RequestHeader:
+    """The whole header; ``flexible`` says whether this api version is (``Message.is_flexible``).
+
+    Raises DecodeError.
+    """
+    try:
+        api_key, api_version, correlation_id, length = _unpack_fixed(buffer, offset)
+        pos = offset + 10
+        if length > 0:
+            stop = pos + length
+            if stop > len(buffer):
+                raise DecodeError(f"client id of {length} bytes where {len(buffer) - pos} are left")
+            client_id = str(buffer[pos:stop], "utf-8")
+            pos = stop
+        elif length >= -1:
+            client_id = ""
+        else:
+            raise DecodeError(f"client id of length {length}")
+        if flexible:
+            if buffer[pos]:
+                pos = skip_tags(buffer, pos, len(buffer))
+            else:
+                pos += 1
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise DecodeError(f"request header: {error}") from error
+    return RequestHeader(api_key, api_version, correlation_id, client_id, pos - offset)
+
+
+def has_tagged_response_header(api_key: int, flexible: bool) -> bool:
+    """Whether the answer to a request of this key and flexibility has response header v1."""
+    return flexible and api_key != API_VERSIONS_KEY
+
+
+def encode_response_header(correlation_id: int, tagged: bool) -> bytes:
+    """4 bytes, or 5 with the empty tag section of v1."""
+    return _pack_v1(correlation_id) if tagged else _pack_v0(correlation_id)

@@ -1,0 +1,47 @@
+"""ApiVersions (18): what this broker can do, asked before anything else.
+
+The answer's header is always v0 (see ``wire.header``), and an unknown version is answered in v0 (KIP-511).
+Version 3 brings the client's name and, as tagged fields, the features (KIP-584); in version 4 a feature's
+lowest version may be 0.
+"""
+
+from __future__ import annotations
+
+from wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+
+
+class ApiVersionsRequest(Message, api_key=18, kind="request", versions="0-4", flexible="3+"):
+    client_software_name: str = string("3+", ignorable=True)
+    client_software_version: str = string("3+", ignorable=True)
+
+
+class ApiVersion(Struct):
+    """``max_version`` is included."""
+
+    api_key: int = int16()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+class SupportedFeatureKey(Struct):
+    name: str = string()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+class FinalizedFeatureKey(Struct):
+    name: str = string()
+    max_version_level: int = int16()
+    min_version_level: int = int16()
+
+
+class ApiVersionsResponse(Message, api_key=18, kind="response", versions="0-4", flexible="3+"):
+    """``finalized_features`` count only where ``finalized_features_epoch`` is not -1."""
+
+    error_code: int = int16()
+    api_keys: list[ApiVersion] = array(ApiVersion)
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, "3+", tag=0, ignorable=True)
+    finalized_features_epoch: int = int64("3+", default=-1, tag=1, ignorable=True)
+    finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, "3+", tag=2, ignorable=True)
+    zk_migration_ready: bool = boolean("3+", tag=3, ignorable=True)

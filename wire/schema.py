@@ -1,0 +1,385 @@
+"""The words a message is declared with, and what every declared message can do.
+
+A declaration names a message's fields once, in Kafka's order and with Kafka's names in snake_case; a
+specifier such as ``int32("7+", default=-1)`` says how a field looks on the wire and in which versions it is
+there. ``wire.compiler`` turns (message, version) into one decode and one encode function when they are
+first wanted. So declaring is cheap: importing a module of messages compiles nothing.
+
+The facts follow Kafka's message definitions (``clients/src/main/resources/common/message/README.md``
+explains them).
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform
+
+from wire.compiler import NEW, Decoder, Encoder, compile_decoder, compile_encoder, compile_function
+
+T = TypeVar("T")
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes to read from; a memoryview must be one-dimensional, of single bytes (as ``memoryview(bytes)`` is)."""
+
+Uuid: TypeAlias = bytes
+"""16 bytes, the most significant first."""
+
+ZERO_UUID: Uuid = bytes(16)
+
+VersionRange: TypeAlias = tuple[int, int]
+"""First and last version, both included; an open end is ``LAST_VERSION``."""
+
+LAST_VERSION = 32767
+NO_VERSIONS: VersionRange = (0, -1)
+ALL_VERSIONS: VersionRange = (0, LAST_VERSION)
+
+
+class SizedRange(Protocol):
+    """Bytes that are not in memory: only their number is known here (a range of a log file)."""
+
+    @property
+    def size(self) -> int: ...
+
+
+Records: TypeAlias = Buffer | SizedRange
+"""What a ``records()`` field may hold when it is encoded; decoding always gives a memoryview."""
+
+
+def uuid_to_text(uuid: Uuid) -> str:
+    """Kafka's text form: 22 characters of URL-safe base64 without padding
+    (``org.apache.kafka.common.Uuid``).
+    """
+    return urlsafe_b64encode(uuid)[:22].decode("ascii")
+
+
+def uuid_from_text(text: str) -> Uuid:
+    """The reverse of ``uuid_to_text``. Raises ValueError for anything but 16 bytes of URL-safe base64."""
+    try:
+        uuid = urlsafe_b64decode(text.rstrip("=") + "==")
+    except (Base64Error, ValueError) as error:
+        raise ValueError(f"not a UUID in base64: {text!r}") from error
+    if len(uuid) != 16:
+        raise ValueError(f"not a UUID of 16 bytes: {text!r}")
+    return uuid
+
+
+def parse_versions(text: str) -> VersionRange:
+    """``"3"``, ``"3-7"``, ``"3+"`` or ``"none"`` (also ``""``) as a range."""
+    if text in ("", "none"):
+        return NO_VERSIONS
+    if text[-1] == "+":
+        return int(text[:-1]), LAST_VERSION
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+class Field:
+    """One field of a struct.
+
+    ``kind`` is Kafka's type name, or ``"array"`` / ``"struct"`` with what it holds in ``element`` (a Field
+    that has no name, or a Struct class). ``versions``, ``nullable`` and ``tagged`` are the versions in
+    which the field is there, may be null, and stands in the tag section. ``default`` is the value of a
+    field that was not set; ``NEW`` stands for a new list or struct.
+    """
+
+    __slots__ = ("default", "element", "ignorable", "kind", "name", "nullable", "tag", "tagged", "versions")
+
+    def __init__(
+        self,
+        kind: str,
+        versions: str,
+        nullable: str,
+        default: object,
+        tag: int | None,
+        tagged: str | None,
+        ignorable: bool,
+        element: Field | type[Struct] | None = None,
+    ) -> None:
+        self.name = ""
+        self.kind = kind
+        self.element = element
+        self.versions = parse_versions(versions) if versions else ALL_VERSIONS
+        self.nullable = parse_versions(nullable) if nullable else NO_VERSIONS
+        self.default = default
+        self.tag = tag
+        self.tagged = NO_VERSIONS
+        if tag is not None:
+            self.tagged = self.versions if tagged is None else parse_versions(tagged)
+        self.ignorable = ignorable
+
+    def __repr__(self) -> str:
+        return f"Field({self.name!r}, {self.kind}, {self.versions})"
+
+
+def _number(kind: str, zero: T) -> Callable[..., T]:
+    """A specifier for a field of fixed size: ``(versions, *, default, tag, tagged, ignorable)``."""
+
+    def specifier(
+        versions: str = "",
+        *,
+        default: T = zero,
+        tag: int | None = None,
+        tagged: str | None = None,
+        ignorable: bool = False,
+    ) -> T:
+        return cast(T, Field(kind, versions, "", default, tag, tagged, ignorable))
+
+    return specifier
+
+
+boolean = _number("bool", False)
+int8 = _number("int8", 0)
+int16 = _number("int16", 0)
+uint16 = _number("uint16", 0)
+int32 = _number("int32", 0)
+uint32 = _number("uint32", 0)
+int64 = _number("int64", 0)
+float64 = _number("float64", 0.0)
+uuid = _number("uuid", ZERO_UUID)
+
+
+def string(
+    versions: str = "",
+    *,
+    nullable: str = "",
+    default: str | None = "",
+    tag: int | None = None,
+    tagged: str | None = None,
+    ignorable: bool = False,
+) -> str:
+    return cast(str, Field("string", versions, nullable, default, tag, tagged, ignorable))
+
+
+def bytes_(
+    versions: str = "",
+    *,
+    nullable: str = "",
+    default: bytes | None = b"",
+    tag: int | None = None,
+    tagged: str | None = None,
+    ignorable: bool = False,
+) -> bytes:
+    return cast(bytes, Field("bytes", versions, nullable, default, tag, tagged, ignorable))
+
+
+def records(
+    versions: str = "",
+    *,
+    nullable: str = "",
+    tag: int | None = None,
+    tagged: str | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """Record batches: a memoryview without a copy when decoded; bytes or a ``SizedRange`` to encode;
+    default None.
+    """
+    return Field("records", versions, nullable, None, tag, tagged, ignorable)
+
+
+def array(
+    element: Callable[..., T],
+    versions: str = "",
+    *,
+    nullable: str = "",
+    default: tuple[()] | None = (),
+    tag: int | None = None,
+    tagged: str | None = None,
+    ignorable: bool = False,
+) -> list[T]:
+    """A list of a struct class or of a specifier: ``array(Topic)``, ``array(int32)``; default a new list,
+    or None.
+    """
+    inner = element if isinstance(element, StructMeta) else element()
+    value = None if default is None else NEW
+    return cast(
+        "list[T]", Field("array", versions, nullable, value, tag, tagged, ignorable, cast(Any, inner))
+    )
+
+
+def struct(
+    element: Callable[..., T],
+    versions: str = "",
+    *,
+    nullable: str = "",
+    default: tuple[()] | None = (),
+    tag: int | None = None,
+    tagged: str | None = None,
+    ignorable: bool = False,
+) -> T:
+    """A struct in a struct.
+
+    A tagged one that may not be null defaults to None, which means what Kafka's default struct does: it is
+    not sent. (Such fields are many and nearly always absent: making a struct for each would cost more than
+    the rest.)
+    """
+    absent = default is None or (tag is not None and not nullable)
+    value = None if absent else NEW
+    return cast(T, Field("struct", versions, nullable, value, tag, tagged, ignorable, cast(Any, element)))
+
+
+@dataclass_transform()
+class StructMeta(type):
+    """Turns the specifiers of a class body into ``FIELDS`` and ``__slots__``."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **header: Any) -> Any:
+        fields = []
+        for key, value in namespace.items():
+            if type(value) is Field:
+                value.name = key
+                fields.append(value)
+        for field in fields:
+            del namespace[field.name]
+        namespace["__slots__"] = tuple([field.name for field in fields])
+        namespace["FIELDS"] = tuple(fields)
+        if header:
+            namespace.update(_message_facts(**header))
+        return super().__new__(mcs, name, bases, namespace)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **header: Any) -> None:
+        super().__init__(name, bases, namespace)
+
+
+def _message_facts(
+    *, kind: str, versions: str, flexible: str, api_key: int = -1, latest_version_unstable: bool = False
+) -> dict[str, Any]:
+    first, last = parse_versions(versions)
+    return {
+        "API_KEY": api_key,
+        "KIND": kind,
+        "MIN_VERSION": first,
+        "MAX_VERSION": last,
+        "LATEST_VERSION_UNSTABLE": latest_version_unstable,
+        "FLEXIBLE_VERSIONS": parse_versions(flexible),
+        "_decoders": {},
+        "_encoders": {},
+    }
+
+
+class Struct(metaclass=StructMeta):
+    """A group of fields: constructed by keyword or position, in declared order; compared by value."""
+
+    FIELDS: ClassVar[tuple[Field, ...]]
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            # The first construction compiles the class's own __init__: at import it would cost start-up time.
+            cls = type(self)
+            cls.__init__ = _compile_init(cls)
+            cls.__init__(self, *args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in self.FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in self.FIELDS)
+        return f"{type(self).__name__}({shown})"
+
+
+def _compile_init(cls: type[Struct]) -> Callable[..., None]:
+    names: dict[str, Any] = {"NEW": NEW}
+    parameters = ["self"]
+    body = []
+    for index, field in enumerate(cls.FIELDS):
+        value = field.name
+        if field.default is NEW:
+            made = "[]"
+            if field.kind == "struct":
+                made = f"T{index}()"
+                names[f"T{index}"] = field.element
+            value = f"{made} if {field.name} is NEW else {field.name}"
+            parameters.append(f"{field.name}=NEW")
+        else:
+            parameters.append(f"{field.name}={field.default!r}")
+        body.append(f"    self.{field.name} = {value}")
+    lines = [f"def __init__({', '.join(parameters)}):", *(body or ["    pass"])]
+    return compile_function("__init__", f"{cls.__module__}.{cls.__qualname__}", lines, names)
+
+
+class Message(Struct):
+    """A struct that is a whole request, response or stored record, with versions of its own.
+
+    Declared as ``class X(Message, api_key=…, kind=…, versions=…, flexible=…, latest_version_unstable=…)``.
+    ``kind`` is Kafka's word for the type of message: ``request``, ``response``, ``metadata`` (there
+    ``api_key`` is the record type), ``data``. ``api_key`` is -1 where there is none.
+    """
+
+    API_KEY: ClassVar[int]
+    KIND: ClassVar[str]
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    LATEST_VERSION_UNSTABLE: ClassVar[bool]
+    FLEXIBLE_VERSIONS: ClassVar[VersionRange]
+    _decoders: ClassVar[dict[int, Any]]
+    _encoders: ClassVar[dict[int, Any]]
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether this version has compact lengths and tag sections (KIP-482)."""
+        first, last = cls.FLEXIBLE_VERSIONS
+        return first <= version <= last
+
+    @classmethod
+    def decoder(cls, version: int) -> Decoder[Self]:
+        """The compiled ``(buffer, offset) -> (message, end offset)``; raises DecodeError. ValueError: no
+        such version.
+        """
+        function: Decoder[Self] | None = cls._decoders.get(version)
+        if function is None:
+            function = cls._decoders[version] = compile_decoder(cls, cls._check_version(version))
+        return function
+
+    @classmethod
+    def encoder(cls, version: int) -> Encoder[Self]:
+        """The compiled ``(message, out, ranges) -> None`` behind ``encode_into``. ValueError: no such
+        version.
+        """
+        function: Encoder[Self] | None = cls._encoders.get(version)
+        if function is None:
+            function = cls._encoders[version] = compile_encoder(cls, cls._check_version(version))
+        return function
+
+    @classmethod
+    def _check_version(cls, version: int) -> int:
+        if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+            raise ValueError(
+                f"{cls.__name__} has no version {version}: {cls.MIN_VERSION} to {cls.MAX_VERSION}"
+            )
+        return version
+
+    @classmethod
+    def decode(cls, buffer: Buffer, version: int, offset: int = 0) -> Self:
+        """Reads one message that starts at ``offset``; bytes after it are ignored, as Kafka does.
+
+        Unknown tagged fields are dropped. Raises DecodeError for bytes that are not such a message,
+        ValueError for a version that does not exist.
+        """
+        return cls.decoder(version)(buffer, offset)[0]
+
+    def encode(self, version: int) -> bytes:
+        """The message's bytes. Raises ValueError as ``encode_into`` does, and for records that are not in
+        memory.
+        """
+        out = bytearray()
+        ranges: list[tuple[int, SizedRange]] = []
+        type(self).encoder(version)(self, out, ranges)
+        if ranges:
+            raise ValueError(f"{type(self).__name__}: records that are not in memory need encode_into")
+        return bytes(out)
+
+    def encode_into(self, version: int, out: bytearray, ranges: list[tuple[int, SizedRange]]) -> None:
+        """Appends the message to ``out``; records that are not in memory are noted in ``ranges`` and left
+        out.
+
+        Each entry ``(position, range)`` says that the bytes of ``range`` belong before ``out[position]``.
+        Raises ValueError for a value that this version cannot carry: a field that is set (not its default),
+        not ignorable and not in this version, null where it may not be, a number or string out of bounds.
+        ``out`` and ``ranges`` are then as before.
+        """
+        type(self).encoder(version)(self, out, ranges)
