@@ -150,23 +150,23 @@ class OsFileSystem:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
         file = OsFile(self, path, fd, os.fstat(fd).st_size)
         self._by_directory.setdefault(_parent(path), set()).add(file)
+        self._make_room()
         self._open[file] = None
-        self._evict()
         return file
 
     def _reopen(self, file: OsFile) -> int:
         if file._closed:
             raise OSError(errno.EBADF, "file is closed", file.path)
+        self._make_room()
         file._fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
         file._used = True
         self._open[file] = None
-        self._evict()
         return file._fd
 
-    def _evict(self) -> None:
+    def _make_room(self) -> None:
         opened = self._open
         looks = 2 * len(opened)
-        while len(opened) > self.open_files_max and looks:
+        while len(opened) >= self.open_files_max and looks:
             looks -= 1
             file = next(iter(opened))
             if file._used or file._holders:

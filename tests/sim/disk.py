@@ -1,8 +1,12 @@
-"""What a simulated disk keeps, and what a loss of power leaves of it."""
+"""What a simulated disk keeps, what a loss of power leaves of it, and how it fails."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Literal
+
+Operation = Literal["open", "read", "write", "truncate", "fsync", "rename", "remove", "makedirs", "sync_dir"]
 
 SECTOR = 512
 """Bytes that a disk writes or does not write as one, apart from the one that the power loss cut through."""
@@ -54,7 +58,9 @@ class Inode:
                 source, end = self.content, cut
             elif position == cut:
                 source = self.durable
-            torn += source[position:end].ljust(end - position, b"\0")
+            piece = source[position:end]
+            piece += self.durable[position + len(piece) : end]
+            torn += piece.ljust(end - position, b"\0")
             position = end
         return torn
 
@@ -93,3 +99,29 @@ class Change:
             del directory.durable[name]
         if self.target is not None:
             self.target[0].durable[self.target[1]] = self.node
+
+
+class SimulatedCrash(BaseException):
+    """The process ends here. No ``except Exception`` in the product may see it."""
+
+
+class Fault:
+    """An error to raise from calls of ``operation`` on paths that ``when`` picks.
+
+    ``after_bytes`` may still be written first (over all picked paths together); ``times`` limits how often.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        error: int,
+        when: Callable[[str], bool] = lambda path: True,
+        *,
+        after_bytes: int = 0,
+        times: int | None = None,
+    ) -> None:
+        self.operation = operation
+        self.error = error
+        self.when = when
+        self.after_bytes = after_bytes
+        self.times = times

@@ -17,36 +17,11 @@ from typing import Literal, TypeVar
 import trio
 
 from broker.seams.files import Buffer, File
-from tests.sim.disk import Change, Directory, Inode
+from tests.sim.disk import Change, Directory, Fault, Inode, Operation, SimulatedCrash
 
 T = TypeVar("T")
-Operation = Literal["open", "read", "write", "truncate", "fsync", "rename", "remove", "makedirs", "sync_dir"]
 
-
-class SimulatedCrash(BaseException):
-    """The process ends here. No ``except Exception`` in the product may see it."""
-
-
-class Fault:
-    """An error to raise from calls of ``operation`` on paths that ``when`` picks.
-
-    ``after_bytes`` may still be written first (over all picked paths together); ``times`` limits how often.
-    """
-
-    def __init__(
-        self,
-        operation: Operation,
-        error: int,
-        when: Callable[[str], bool] = lambda path: True,
-        *,
-        after_bytes: int = 0,
-        times: int | None = None,
-    ) -> None:
-        self.operation = operation
-        self.error = error
-        self.when = when
-        self.after_bytes = after_bytes
-        self.times = times
+__all__ = ["Fault", "SimFile", "SimFileSystem", "SimLock", "SimulatedCrash"]
 
 
 class SimFile:
