@@ -1,0 +1,64 @@
+"""Where log lines go: standard error, without ever waiting for whoever reads it.
+
+The broker has one thread, so a stopped terminal or a full pipe must not stop a log call. Making the
+descriptor non-blocking would make it so for everyone who shares it, the shell included. So it is asked first:
+a pipe, terminal or socket that says it is writable takes `CHUNK_BYTES` without blocking (POSIX: PIPE_BUF).
+What it does not take waits in memory, up to a limit, for the next call; what is beyond that is lost and
+counted."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections import deque
+
+CHUNK_BYTES = 512 if not hasattr(select, "PIPE_BUF") else select.PIPE_BUF
+"""The most that is written after one question."""
+WAITING_MAX_BYTES = 256 * 1024
+"""Bytes of lines that wait for a reader; further lines are lost."""
+
+
+class StderrSink:
+    """Lines to a file descriptor; a write never blocks."""
+
+    __slots__ = ("_descriptor", "_lost", "_poll", "_waiting", "_waiting_bytes")
+
+    def __init__(self, descriptor: int = 2) -> None:
+        self._descriptor = descriptor
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._lost = 0
+
+    def write(self, line: bytes) -> None:
+        """Write a line, or keep it for later, or (see `take_lost`) lose it."""
+        self.flush()
+        if self._waiting_bytes + len(line) > WAITING_MAX_BYTES:
+            self._lost += 1
+            return
+        self._waiting.append(line)
+        self._waiting_bytes += len(line)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, as far as it is taken now."""
+        while self._waiting and self._poll.poll(0):
+            line = self._waiting.popleft()
+            try:
+                written = os.write(self._descriptor, line[:CHUNK_BYTES])
+            except BlockingIOError:
+                self._waiting.appendleft(line)
+                return
+            except OSError:
+                written = len(line)  # nobody will ever read it: the reader is gone
+            self._waiting_bytes -= written
+            if written < len(line):
+                self._waiting.appendleft(line[written:])
+
+    def take_lost(self) -> int:
+        """How many lines were lost since the last call; 0 while lines still wait."""
+        if self._waiting:
+            return 0
+        lost, self._lost = self._lost, 0
+        return lost
