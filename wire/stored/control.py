@@ -69,6 +69,6 @@ class VotersRecord(Message, kind="data", versions="0", flexible="0+"):
 
 
 class EndTxnMarker(Message, kind="data", versions="0", flexible="none"):
-    """Body of a COMMIT or ABORT marker; its version comes first (int16), as ``EndTransactionMarker`` writes it."""
+    """Body of a COMMIT or ABORT marker; its version (int16) comes first (``EndTransactionMarker``)."""
 
     coordinator_epoch: int = int32()

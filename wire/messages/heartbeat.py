@@ -1,0 +1,18 @@
+"""Heartbeat (12): classic protocol: the member lives, and learns of a rebalance. Version 3 has static members
+(KIP-345)."""
+
+from __future__ import annotations
+
+from wire.schema import Message, int16, int32, string
+
+
+class HeartbeatRequest(Message, api_key=12, kind="request", versions="0-4", flexible="4+"):
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+
+
+class HeartbeatResponse(Message, api_key=12, kind="response", versions="0-4", flexible="4+"):
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16()

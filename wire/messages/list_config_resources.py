@@ -1,0 +1,21 @@
+"""ListConfigResources (74): what has configs (KIP-1142). Version 0 lists client metrics resources only
+(KIP-714)."""
+
+from __future__ import annotations
+
+from wire.schema import Message, Struct, array, int8, int16, int32, string
+
+
+class ListConfigResourcesRequest(Message, api_key=74, kind="request", versions="0-1", flexible="0+"):
+    resource_types: list[int] = array(int8, "1+")
+
+
+class ConfigResource(Struct):
+    resource_name: str = string()
+    resource_type: int = int8("1+", default=16, ignorable=True)
+
+
+class ListConfigResourcesResponse(Message, api_key=74, kind="response", versions="0-1", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    config_resources: list[ConfigResource] = array(ConfigResource)
