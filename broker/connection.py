@@ -25,7 +25,7 @@ from broker.logs import get_logger
 from broker.request import CloseConnection, Deferred, RequestContext
 from broker.seams.transport import WOULD_BLOCK, Transport
 from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.header import read_header_rest
+from wire.header import read_request_header
 
 if TYPE_CHECKING:
     from broker.log.segment import FileRange
@@ -55,10 +55,14 @@ log = get_logger("broker.connection")
 class _Reply:
     """An answer that is owed: to which request, and how to come by it."""
 
-    __slots__ = ("api", "answer", "correlation_id", "version")
+    __slots__ = ("answer", "api", "correlation_id", "version")
 
     def __init__(
-        self, api: Api, version: int, correlation_id: int, answer: Message | Coroutine[Any, Any, Message | None]
+        self,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        answer: Message | Coroutine[Any, Any, Message | None],
     ) -> None:
         self.api = api
         self.version = version
@@ -106,11 +110,11 @@ class Connection:
             self._log_close(str(why))
         except DecodeError as why:
             self._log_close(f"malformed request: {why}")
-        except trio.ClosedResourceError:
+        except (OSError, trio.ClosedResourceError) as error:
             if self.close_reason is not None:
                 self._log_close(self.close_reason)
-        except OSError as error:
-            log.debug("connection lost", peer=self.transport.peer, error=str(error))
+            else:
+                log.debug("connection lost", peer=self.transport.peer, error=str(error))
         finally:
             for _, file_range in self._ranges:
                 file_range.release()
@@ -236,14 +240,26 @@ class Connection:
             raise CloseConnection(f"API key {api_key} is not served")
         if not served.min_version <= version <= served.max_version:
             if api_key != API_VERSIONS:
-                raise CloseConnection(f"version {version} of {served.handler.name} (API key {api_key}) is not served")
-            return self._answer(served, 0, correlation_id, served.handle(
-                self._node, None, RequestContext(version, correlation_id, None, self)))
-        client_id, position = read_header_rest(frame, served.flexible[version])
-        request, _ = served.decoder(version)(frame, position)
+                raise CloseConnection(
+                    f"version {version} of {served.handler.name} (API key {api_key}) is not served"
+                )
+            return self._answer(
+                served,
+                0,
+                correlation_id,
+                served.handle(self._node, None, RequestContext(version, correlation_id, None, self)),
+            )
+        header = read_request_header(frame, served.flexible[version])
+        client_id = header.client_id
+        request, _ = served.decoder(version)(frame, header.header_size)
         if self._pending and api_key != 0:
             # Only Produce may overtake an owed answer; anything else waits, as all do in Kafka.
-            return _Reply(served, version, correlation_id, self._handle_after_pending(served, version, correlation_id, client_id, request))
+            return _Reply(
+                served,
+                version,
+                correlation_id,
+                self._handle_after_pending(served, version, correlation_id, client_id, request),
+            )
         context = RequestContext(version, correlation_id, client_id, self)
         return self._answer(served, version, correlation_id, self._handle(served, request, context))
 
@@ -306,7 +322,9 @@ class Connection:
             try:
                 answer = await answer
             except KafkaError as error:
-                answer = refuse(owed.api, RequestContext(owed.version, owed.correlation_id, None, self), error)
+                answer = refuse(
+                    owed.api, RequestContext(owed.version, owed.correlation_id, None, self), error
+                )
             except (CloseConnection, OSError, trio.ClosedResourceError):
                 raise
             except Exception:
@@ -432,9 +450,14 @@ class Connection:
 def refuse(served: Api, context: RequestContext, error: KafkaError) -> Message:
     """The answer that says only ``error``. Raises CloseConnection for an API whose answer has no such field."""
     response: Any = served.response()
-    if "error_code" not in type(response).__slots__:
+    fields = {
+        field.name
+        for field in served.response.FIELDS
+        if field.versions[0] <= context.api_version <= field.versions[1]
+    }
+    if "error_code" not in fields:
         raise CloseConnection(f"{served.handler.name} cannot be answered: {error}")
     response.error_code = error.code
-    if "error_message" in type(response).__slots__:
+    if "error_message" in fields:
         response.error_message = error.message
     return response  # type: ignore[no-any-return]

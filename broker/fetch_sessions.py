@@ -41,7 +41,7 @@ class FetchItem:
 
     def must_tell(self, answer: PartitionData) -> bool:
         """Whether an incremental answer has to name this partition; remembers what it tells."""
-        tell = len_of(answer.records) > 0 or answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
+        tell = len_of(answer.records) > 0 or answer.error_code != 0 or answer.diverging_epoch is not None
         if answer.high_watermark != self.high_watermark or answer.log_start_offset != self.log_start_offset:
             tell = True
             self.high_watermark = answer.high_watermark
@@ -56,7 +56,9 @@ class FetchSession:
 
     __slots__ = ("created_ms", "epoch", "items", "last_used_ms", "session_id", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, items: dict[Key, FetchItem], now_ms: int) -> None:
+    def __init__(
+        self, session_id: int, uses_topic_ids: bool, items: dict[Key, FetchItem], now_ms: int
+    ) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.items = items
@@ -169,7 +171,9 @@ class FetchSessions:
             item.high_watermark = answer.high_watermark
             item.log_start_offset = answer.log_start_offset
         items = {key: item for key, item, _ in answers}
-        self._sessions[session_id] = FetchSession(session_id, context.uses_topic_ids, items, self._clock.now_ms())
+        self._sessions[session_id] = FetchSession(
+            session_id, context.uses_topic_ids, items, self._clock.now_ms()
+        )
         return session_id
 
     def _make_room(self, size: int) -> bool:

@@ -68,7 +68,7 @@ class _Fetch:
             size = len_of(answer.records)
             self.size += size
             limit = max(0, limit - size)
-            if answer.error_code or answer.diverging_epoch.epoch >= 0:
+            if answer.error_code or answer.diverging_epoch is not None:
                 self.ready = True
             self.rows.append((key, item, answer))
         self.ready = self.ready or self.size >= self.min_bytes
@@ -91,7 +91,9 @@ class _Fetch:
                 diverging = self._diverging(log, asked.last_fetched_epoch, asked.fetch_offset)
                 if diverging is not None:
                     return diverging
-            return self._read_log(log, asked.partition, asked.fetch_offset, min(asked.partition_max_bytes, limit), minimum_one)
+            return self._read_log(
+                log, asked.partition, asked.fetch_offset, min(asked.partition_max_bytes, limit), minimum_one
+            )
         except KafkaError as error:
             return self._error_row(item, error.code)
 
@@ -138,7 +140,9 @@ class _Fetch:
     def _error_row(self, item: FetchItem, code: ErrorCode) -> PartitionData:
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self.version < STORAGE_ERROR_VERSION:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        row = PartitionData(item.partition.partition, code, -1, -1, -1, aborted_transactions=None, records=EMPTY)
+        row = PartitionData(
+            item.partition.partition, code, -1, -1, -1, aborted_transactions=None, records=EMPTY
+        )
         if self.version >= LEADER_HINT_VERSION and code in (
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.FENCED_LEADER_EPOCH,
@@ -176,7 +180,9 @@ class _Fetch:
             return FetchResponse(0, error.code, session.session_id if session is not None else 0)
         if self.context.session is None and len(told) == 1:
             _, item, answer = told[0]
-            return FetchResponse(0, 0, session_id, [FetchableTopicResponse(item.topic, item.topic_id, [answer])])
+            return FetchResponse(
+                0, 0, session_id, [FetchableTopicResponse(item.topic, item.topic_id, [answer])]
+            )
         return FetchResponse(0, 0, session_id, _by_topic(told))
 
 

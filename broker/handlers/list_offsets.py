@@ -36,7 +36,9 @@ LEADER_EPOCH_VERSION = 4
 
 
 def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    counts = Counter((topic.name, row.partition_index) for topic in request.topics for row in topic.partitions)
+    counts = Counter(
+        (topic.name, row.partition_index) for topic in request.topics for row in topic.partitions
+    )
     topics = []
     for topic in request.topics:
         rows = []

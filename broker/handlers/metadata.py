@@ -33,6 +33,9 @@ CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 def handle(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     version = context.api_version
+    if request.topics is not None and version < TOPIC_ID_LOOKUP_VERSION:
+        if any(asked.name is None or asked.topic_id != ZERO_UUID for asked in request.topics):
+            return _invalid(request)
     topics = _topics(node, request, version)
     if request.include_topic_authorized_operations:
         for row in topics:
@@ -48,12 +51,19 @@ def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Met
     )
 
 
+def _invalid(request: MetadataRequest) -> MetadataResponse:
+    """What a request gets that asks in a way its version does not have (``MetadataRequest.getErrorResponse``)."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(ErrorCode.INVALID_REQUEST, asked.name or "", asked.topic_id)
+            for asked in request.topics or []
+        ]
+    )
+
+
 def _topics(node: Node, request: MetadataRequest, version: int) -> list[MetadataResponseTopic]:
     if request.topics is None or (version == 0 and not request.topics):
         return [_found(topic) for topic in node.metadata.image.topics.values()]
-    for asked in request.topics:
-        if version < TOPIC_ID_LOOKUP_VERSION and (asked.name is None or asked.topic_id != ZERO_UUID):
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
     ids = list(dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID))
     if ids:
         by_id = [(topic_id, node.cluster.topic_by_id(topic_id)) for topic_id in ids]

@@ -24,7 +24,9 @@ def handle(
     return OffsetForLeaderEpochResponse(
         0,
         [
-            OffsetForLeaderTopicResult(topic.topic, [_end(node, topic.topic, row) for row in topic.partitions])
+            OffsetForLeaderTopicResult(
+                topic.topic, [_end(node, topic.topic, row) for row in topic.partitions]
+            )
             for topic in request.topics
         ],
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from wire.validate import InvalidRecords
+
 from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from broker.request import CloseConnection, Deferred
 from wire.errors import ErrorCode, KafkaError
@@ -22,7 +24,6 @@ from wire.messages.produce import (
     TopicProduceResponse,
 )
 from wire.schema import Message
-from wire.validate import InvalidRecords
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
@@ -37,11 +38,11 @@ Unflushed = tuple["PartitionLog", int, PartitionProduceResponse]
 """A log, the offset up to which it must be on disk before its row may be answered, and the row."""
 
 
-def handle(
-    node: Node, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Deferred | None:
+def handle(node: Node, request: ProduceRequest, context: RequestContext) -> ProduceResponse | Deferred | None:
     if request.transactional_id is not None:
-        return _refuse_all(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported yet"))
+        return _refuse_all(
+            request, KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported yet")
+        )
     unflushed: list[Unflushed] = []
     topics = []
     for topic in request.topic_data:
@@ -85,9 +86,7 @@ def _append(
         records = partition.records
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must not have null records")
-        result = log.append(
-            records, leader_epoch=hosted.leader_epoch, produce_version=context.api_version
-        )
+        result = log.append(records, leader_epoch=hosted.leader_epoch, produce_version=context.api_version)
     except InvalidRecords as error:
         return _error_row(
             partition.index, error, log, [BatchIndexAndErrorMessage(*row) for row in error.record_errors]

@@ -67,7 +67,17 @@ API_VERSIONS = 18
 class Api:
     """A handler with its modules loaded and one codec per version: what a connection needs for a request."""
 
-    __slots__ = ("decoders", "encoders", "flexible", "handle", "handler", "max_version", "min_version", "request", "response")
+    __slots__ = (
+        "decoders",
+        "encoders",
+        "flexible",
+        "handle",
+        "handler",
+        "max_version",
+        "min_version",
+        "request",
+        "response",
+    )
 
     def __init__(self, handler: Handler) -> None:
         messages = _load(f"wire.messages.{handler.name}")

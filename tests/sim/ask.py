@@ -1,0 +1,114 @@
+"""What most broker tests ask: make a topic, append a batch, read it back. Batches are made by hand (compat_tests)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compat_tests.batches import Batch, batch, read_batches
+from tests.sim.client import SimClient
+from wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
+LATEST, EARLIEST = -1, -2
+
+
+async def create_topic(
+    client: SimClient, name: str, partitions: int = 1, configs: dict[str, str] | None = None
+) -> bytes:
+    """Make a topic; its id."""
+    rows = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
+    request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, [], rows)], 1000)
+    answer = await client.ask(request, 7, CreateTopicsResponse)
+    [topic] = answer.topics
+    assert topic.error_code == 0, topic
+    return bytes(topic.topic_id)
+
+
+def produce_request(topic: str, records: bytes, partition: int = 0, acks: int = 1) -> ProduceRequest:
+    return ProduceRequest(
+        None,
+        acks,
+        30_000,
+        [TopicProduceData(topic, partition_data=[PartitionProduceData(partition, records)])],
+    )
+
+
+async def produce(
+    client: SimClient, topic: str, records: bytes | None = None, partition: int = 0, *, acks: int = 1
+) -> PartitionProduceResponse:
+    """Append one batch (default: one plain record); the answer's row."""
+    request = produce_request(topic, batch() if records is None else records, partition, acks)
+    answer = await client.ask(request, PRODUCE_VERSION, ProduceResponse)
+    row: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+    return row
+
+
+def fetch_request(
+    topic: str,
+    offset: int,
+    partition: int = 0,
+    *,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    isolation_level: int = 0,
+) -> FetchRequest:
+    asked = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        topics=[FetchTopic(topic, partitions=[asked])],
+    )
+
+
+async def fetch(
+    client: SimClient, topic: str, offset: int = 0, partition: int = 0, **limits: Any
+) -> PartitionData:
+    """Read from ``offset``; the answer's row."""
+    answer = await client.ask(fetch_request(topic, offset, partition, **limits), FETCH_VERSION, FetchResponse)
+    row: PartitionData = answer.responses[0].partitions[0]
+    return row
+
+
+async def read_all(client: SimClient, topic: str, partition: int = 0, offset: int = 0) -> list[Batch]:
+    """All batches from ``offset`` to the high watermark."""
+    found: list[Batch] = []
+    while True:
+        row = await fetch(client, topic, offset, partition)
+        assert row.error_code == 0, row
+        if offset >= row.high_watermark:
+            return found
+        for one in read_batches(bytes(row.records or b"")):
+            found.append(one)
+            offset = one.base_offset + one.last_offset_delta + 1
+
+
+async def list_offset(client: SimClient, topic: str, timestamp: int, partition: int = 0) -> Any:
+    """ListOffsets for one partition; the answer's row."""
+    request = ListOffsetsRequest(
+        -1, 0, [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, -1, timestamp)])]
+    )
+    answer = await client.ask(request, 7, ListOffsetsResponse)
+    return answer.topics[0].partitions[0]

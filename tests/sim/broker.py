@@ -1,0 +1,116 @@
+"""A whole broker in one task tree: simulated disk, network and clock, no thread, no real time.
+
+`SimBroker` starts a node on a `SimFileSystem`; `crash` ends it as a dying process or a power loss would, and `start`
+brings up the next one on what is left of the disk.
+"""
+
+from __future__ import annotations
+
+import random
+from types import TracebackType
+from typing import Any, Literal
+
+import trio
+
+from broker.config.broker_config import BrokerConfig
+from broker.node import Node
+from tests.sim.client import SimClient
+from tests.sim.files import SimFileSystem, SimulatedCrash
+from tests.sim.transport import MemoryListener
+
+DATA_DIR = "/data"
+EPOCH_MS = 1_700_000_000_000
+"""The wall time at which every simulation starts, in milliseconds."""
+
+
+class SimClock:
+    """Wall time that follows Trio's clock, so that a test's virtual clock rules it."""
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(trio.current_time() * 1000) - self._start_ms
+
+    def __init__(self) -> None:
+        self._start_ms = int(trio.current_time() * 1000)
+
+
+class _ProcessFiles:
+    """The disk as one process sees it: nothing reaches it once the process is dead, not even its clean-up."""
+
+    def __init__(self, files: SimFileSystem) -> None:
+        self._files = files
+        self.dead = False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.dead:
+            raise SimulatedCrash
+        return getattr(self._files, name)
+
+
+class SimBroker:
+    """``async with SimBroker(seed) as broker``; ``config`` holds Kafka's keys as text."""
+
+    def __init__(
+        self, seed: int = 0, config: dict[str, str] | None = None, pipe_bytes_max: int = 256 * 1024
+    ) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.files = SimFileSystem(random.Random(seed + 1))
+        self.files.makedirs(DATA_DIR)
+        self.config = BrokerConfig({"log.dirs": DATA_DIR, **(config or {})})
+        self.clock = SimClock()
+        self.node: Node
+        self._pipe_bytes_max = pipe_bytes_max
+        self._nursery: trio.Nursery
+        self._process: _ProcessFiles
+        self._scope: trio.CancelScope | None = None
+        self._ended = trio.Event()
+
+    async def __aenter__(self) -> SimBroker:
+        self._nursery_manager = trio.open_nursery()
+        self._nursery = await self._nursery_manager.__aenter__()
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        if kind is None:
+            await self.stop()
+        self._nursery.cancel_scope.cancel()
+        return await self._nursery_manager.__aexit__(kind, error, traceback)
+
+    async def start(self) -> None:
+        """Bring up a node on the disk as it is."""
+        self.listener = MemoryListener(self._pipe_bytes_max)
+        self._process = _ProcessFiles(self.files)
+        self.node = Node(self.config, files=self._process, clock=self.clock, rng=self.rng)
+        self.node.fail_on_bugs = True
+        self._ended = trio.Event()
+        await self._nursery.start(self._run)
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        process = self._process
+        try:
+            with trio.CancelScope() as self._scope:
+                await self.node.run([self.listener], task_status=task_status)
+        except BaseException:
+            if not process.dead:
+                raise
+        finally:
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Stop it cleanly."""
+        if self._scope is not None:
+            self._scope.cancel()
+            await self._ended.wait()
+            self._scope = None
+
+    async def crash(self, kind: Literal["process", "power"]) -> None:
+        """``process``: it dies, what was written stays. ``power``: what was not fsynced may be gone."""
+        self._process.dead = True
+        self.files.crash(kind)
+        await self.stop()
+
+    def connect(self) -> SimClient:
+        return SimClient(self.listener.connect())
