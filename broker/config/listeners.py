@@ -1,0 +1,155 @@
+"""`listeners`, `advertised.listeners` and what goes with them, resolved: where to listen, and what clients
+are told.
+
+Rules: ``SocketServerConfigs``, ``AbstractKafkaConfig`` and ``KafkaConfig`` of Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.config.definitions import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.config.broker_config import BrokerConfig
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOLS = ("PLAINTEXT",)
+_EVERY_ADDRESS = ("0.0.0.0", "::")
+_HOST_MARKS = "-%._:"
+
+
+class Endpoint(NamedTuple):
+    """One ``NAME://HOST:PORT``. An empty host is every address (to listen on) or this machine's name (to
+    tell)."""
+
+    listener: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.listener}://{address_text(self.host, self.port)}"
+
+
+class Listener(NamedTuple):
+    """Where to listen, and what clients who come that way are told; its port 0 is the port that listening
+    got.
+
+    `advertised` is None for a listener that ``advertised.listeners`` leaves out.
+    """
+
+    bind: Endpoint
+    advertised: Endpoint | None
+
+
+def address_text(host: str, port: int) -> str:
+    """``HOST:PORT``, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def resolve_listeners(config: BrokerConfig, host_name: Callable[[], str]) -> tuple[list[Listener], list[str]]:
+    """The listeners to open, controllers' left out, and warnings. `host_name` gives this machine's name.
+
+    Raises `ConfigError`, naming the key and its value, for what cannot be read, what Kafka refuses, and
+    security protocols that oncelog does not serve."""
+    controllers = {name.upper() for name in config.controller_listener_names}
+    bound = _endpoints(config, "listeners", config.listeners)
+    if not bound or all(endpoint.listener in controllers for endpoint in bound):
+        raise _refusal(config, "listeners", "there is no listener for clients")
+    protocols = _protocols(config)
+    warnings = []
+    for endpoint in bound:
+        if endpoint.listener in controllers:
+            warnings.append(f"listener {endpoint} is the controller's: not opened, oncelog needs none")
+        else:
+            _check_protocol(config, endpoint, protocols)
+    broker_bound = [endpoint for endpoint in bound if endpoint.listener not in controllers]
+    advertised = _advertised(config, broker_bound, controllers, host_name)
+    return [Listener(endpoint, advertised.get(endpoint.listener)) for endpoint in broker_bound], warnings
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """``NAME://HOST:PORT``; the name in upper case, an IPv6 host in brackets. Raises ValueError."""
+    name, slashes, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    plain = all(char.isascii() and (char.isalnum() or char in _HOST_MARKS) for char in host)
+    if not (
+        slashes and name and colon and plain and port.isascii() and port.isdecimal() and int(port) < 65536
+    ):
+        raise ValueError(f"Unable to parse {text} to a broker endpoint, expected NAME://HOST:PORT")
+    return Endpoint(name.upper(), host, int(port))
+
+
+def _endpoints(config: BrokerConfig, key: str, texts: Iterable[str]) -> list[Endpoint]:
+    try:
+        found = [parse_endpoint(text) for text in texts]
+    except ValueError as error:
+        raise _refusal(config, key, str(error)) from None
+    if len({endpoint.listener for endpoint in found}) < len(found):
+        raise _refusal(config, key, "each listener must have a different name")
+    addresses = [(endpoint.host, endpoint.port) for endpoint in found if endpoint.port]
+    if key == "listeners" and len(set(addresses)) < len(addresses):
+        raise _refusal(config, key, "each listener must have a different address")
+    return found
+
+
+def _protocols(config: BrokerConfig) -> dict[str, str]:
+    """``listener.security.protocol.map``: listener name -> security protocol."""
+    found = {}
+    for pair in filter(None, map(str.strip, config.listener_security_protocol_map.split(","))):
+        name, _, protocol = pair.rpartition(":")
+        protocol = protocol.strip().upper()
+        if not name or protocol not in SECURITY_PROTOCOLS:
+            raise _refusal(
+                config, "listener.security.protocol.map", f"{pair} is not NAME:PROTOCOL with a known protocol"
+            )
+        found[name.strip().upper()] = protocol
+    return found
+
+
+def _check_protocol(config: BrokerConfig, endpoint: Endpoint, protocols: dict[str, str]) -> None:
+    protocol = protocols.get(endpoint.listener)
+    if protocol is None:
+        raise _refusal(config, "listeners", f"No security protocol defined for listener {endpoint.listener}")
+    if protocol not in SERVED_PROTOCOLS:
+        raise _refusal(
+            config,
+            "listeners",
+            f"listener {endpoint} is {protocol}, which oncelog does not serve yet: use PLAINTEXT",
+        )
+
+
+def _advertised(
+    config: BrokerConfig, bound: list[Endpoint], controllers: set[str], host_name: Callable[[], str]
+) -> dict[str, Endpoint]:
+    key = "listeners" if config.advertised_listeners is None else "advertised.listeners"
+    if config.advertised_listeners is None:
+        told = bound
+    else:
+        given = _endpoints(config, key, config.advertised_listeners)
+        told = [endpoint for endpoint in given if endpoint.listener not in controllers]
+    names = {endpoint.listener for endpoint in bound}
+    for endpoint in told:
+        if endpoint.listener not in names:
+            raise _refusal(config, key, f"{endpoint} is advertised, but listeners has no {endpoint.listener}")
+        if endpoint.host in _EVERY_ADDRESS:
+            raise _refusal(
+                config,
+                key,
+                f"clients cannot be told to connect to {endpoint.host}: set --advertise HOST:PORT",
+            )
+    if not told:
+        raise _refusal(config, key, "there must be at least one advertised listener for clients")
+    return {
+        endpoint.listener: endpoint if endpoint.host else endpoint._replace(host=host_name())
+        for endpoint in told
+    }
+
+
+def _refusal(config: BrokerConfig, key: str, why: str) -> ConfigError:
+    origin = config.origins.get(key)
+    return ConfigError(f"{key}={config.text(key)}: {why}" + (f" [from {origin}]" if origin else ""))
