@@ -121,7 +121,7 @@ class FileSystem(Protocol):
         """When the file was last written, in milliseconds of wall time."""
         ...
 
-    def space(self, path: str) -> tuple[int, int]:
+    def disk_space(self, path: str) -> tuple[int, int]:
         """Total and usable bytes of the volume that holds ``path``."""
         ...
 

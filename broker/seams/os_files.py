@@ -233,7 +233,7 @@ class OsFileSystem:
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
-    def space(self, path: str) -> tuple[int, int]:
+    def disk_space(self, path: str) -> tuple[int, int]:
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 

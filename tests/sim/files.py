@@ -301,7 +301,7 @@ class SimFileSystem:
     def modified_ms(self, path: str) -> int:
         return self._inode(path).modified_ms
 
-    def space(self, path: str) -> tuple[int, int]:
+    def disk_space(self, path: str) -> tuple[int, int]:
         self._find(path)
         return 1 << 40, 1 << 39
 

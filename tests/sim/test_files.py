@@ -198,7 +198,7 @@ def test_offload_and_sync(disk: tuple[FileSystem, str]) -> None:
 
 def test_volume_and_times(disk: tuple[FileSystem, str]) -> None:
     files, root = disk
-    total, usable = files.space(root)
+    total, usable = files.disk_space(root)
     assert total >= usable > 0
     files.open(f"{root}/a", create=True).close()
     assert files.modified_ms(f"{root}/a") >= 0
