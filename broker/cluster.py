@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
     from broker.metadata.image import Topic
     from broker.metadata.store import MetadataStore
-    from wire.schema import Message, Uuid
+    from wire.schema import Uuid
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that clients may read but not write (Kafka: ``Topic.INTERNAL_TOPICS``)."""
@@ -44,9 +44,11 @@ class Hosted:
 class Cluster:
     """The cluster as this node sees it. Raises KafkaError with Kafka's code where something is not (here)."""
 
-    def __init__(self, node_id: int, metadata: MetadataStore, logs: LogManager) -> None:
+    def __init__(
+        self, node_id: int, metadata: MetadataStore, logs: LogManager, endpoints: dict[str, Endpoint]
+    ) -> None:
         self.node_id = node_id
-        self.endpoint = Endpoint(node_id, "", 0)
+        self._endpoints = endpoints
         self._metadata = metadata
         self._logs = logs
         self._hosted: dict[tuple[str, int], Hosted] = {}
@@ -55,12 +57,9 @@ class Cluster:
     def cluster_id(self) -> str:
         return self._metadata.cluster_id
 
-    def nodes(self) -> list[Endpoint]:
-        """Every live node."""
-        return [self.endpoint]
-
-    def endpoint_of(self, node_id: int) -> Endpoint | None:
-        return self.endpoint if node_id == self.node_id else None
+    def nodes(self, listener_name: str) -> list[Endpoint]:
+        """Every live node, as clients of that listener reach it."""
+        return [self._endpoints[listener_name]]
 
     def controller_id(self) -> int:
         """The node that admin requests go to (a KRaft broker names any live broker)."""
@@ -90,7 +89,9 @@ class Cluster:
         state = known.partitions[partition]
         if state.leader != self.node_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        found = Hosted(self._logs.get(topic, partition), state.leader_epoch)
+        log = self._logs.get(topic, partition)
+        log.become_leader(state.leader_epoch)
+        found = Hosted(log, state.leader_epoch)
         self._hosted[(topic, partition)] = found
         return found
 

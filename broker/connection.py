@@ -84,11 +84,13 @@ class Connection:
         "close_reason",
         "idle_since",
         "in_handler",
+        "listener_name",
         "transport",
     )
 
-    def __init__(self, server: Server, transport: Transport) -> None:
+    def __init__(self, server: Server, transport: Transport, listener_name: str) -> None:
         self.transport = transport
+        self.listener_name = listener_name
         self._server = server
         self._node = server.node
         self._out = bytearray()

@@ -7,70 +7,124 @@ more connections, then every log written out and the clean-shutdown mark last.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
-from coordinator.producer_ids import ProducerIds
 
 from broker.cluster import Cluster, Endpoint
+from broker.config.broker_config import BrokerConfig
+from broker.config.topic_config import TopicConfig
 from broker.fetch_sessions import FetchSessions
-from broker.log.manager import LogManager
+from broker.log.manager import Hosting, LogManager
 from broker.logs import get_logger
+from broker.metadata.configs import effective_topic_config
+from broker.metadata.image import BROKER, TOPIC
 from broker.metadata.store import MetadataStore
+from broker.metadata.topics import bump_leader_epoch
 from broker.server import Listener, Server
+from coordinator.producer_ids import ProducerIds
+from wire.errors import KafkaError
+from wire.stored.metadata import (
+    BrokerEndpoint,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+)
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
+    from broker.log.partition_log import PartitionLog
+    from broker.metadata.image import Topic
     from broker.seams.clock import Clock
     from broker.seams.files import FileSystem
     from wire.schema import Message
 
+PLAINTEXT = 0
+"""The security protocol's number in a broker's registration (Kafka: ``SecurityProtocol``)."""
+
 log = get_logger("broker.node")
+
+
+class Entrance(NamedTuple):
+    """A listener that is open, and where clients that come by it are told to come."""
+
+    name: str
+    listener: Listener
+    host: str
+    port: int
 
 
 class Node:
     """A broker on one data directory. All that touches the outside comes in: files, wall time, chance, listeners."""
 
     def __init__(self, config: BrokerConfig, *, files: FileSystem, clock: Clock, rng: random.Random) -> None:
+        self.static_config = config
         self.config = config
+        """What holds now: `static_config` and the dynamic changes."""
         self.files = files
         self.clock = clock
         self.random = rng
         self.fail_on_bugs = False
         """Whether an error of our own ends the process (tests) instead of one request (service)."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, rng)
-        self.logs: LogManager
+        self.logs = LogManager(config.data_dir, files, clock, rng, config)
         self.metadata: MetadataStore
         self.cluster: Cluster
+        self.server: Server
         self._producer_ids: ProducerIds
 
     async def run(
-        self,
-        listeners: list[Listener],
-        *,
-        advertised: tuple[str, int] | None = None,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+        self, entrances: list[Entrance], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve until cancelled, then stop cleanly. ``advertised``: where clients are told to come (default: where
-        the first listener is).
+        """Serve until cancelled, then stop cleanly.
 
-        Raises BlockingIOError where another process holds the data directory.
+        Raises DataDirectoryError where the data directory cannot be used (for one, another process holds it).
         """
-        self._open()
-        host, port = advertised or listeners[0].address
-        self.cluster.endpoint = Endpoint(self.config.node_id, host, port, self.config.broker_rack)
+        self.logs.start()
         try:
+            self._load(entrances)
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.logs.run)
-                await nursery.start(Server(self, listeners).run)
+                self.server = Server(self, entrances)
+                await nursery.start(self.server.run)
                 task_status.started()
         finally:
-            self._close()
+            self._stop()
+
+    def _load(self, entrances: list[Entrance]) -> None:
+        logs = self.logs
+        self.metadata = MetadataStore(
+            logs.data_dir,
+            self.files,
+            self.clock,
+            self.random,
+            self.static_config,
+            cluster_id=logs.cluster_id,
+            directory_id=logs.directory_id,
+        )
+        self.metadata.start()
+        self.metadata.register([BrokerEndpoint(row.name, row.host, row.port, PLAINTEXT) for row in entrances])
+        self._apply_broker_configs()
+        self.metadata.subscribe(self._on_record)
+        self._producer_ids = ProducerIds(self.metadata.take_producer_ids)
+        endpoints = {row.name: Endpoint(self.config.node_id, row.host, row.port, self.config.broker_rack) for row in entrances}
+        self.cluster = Cluster(self.config.node_id, self.metadata, logs, endpoints)
+        logs.load(self._hosting, self._on_truncated)
+
+    def _stop(self) -> None:
+        metadata = getattr(self, "metadata", None)
+        if metadata is None:
+            self.logs.stop()
+            return
+        try:
+            metadata.close()
+        finally:
+            self.logs.stop(metadata.broker_epoch)
 
     def next_producer_id(self) -> int:
         """A producer id that nobody has; durable blocks make that true over restarts.
 
-        Raises KafkaError UNKNOWN_SERVER_ERROR when all are used up.
+        Raises KafkaError: UNKNOWN_SERVER_ERROR when all are used up, KAFKA_STORAGE_ERROR.
         """
         return self._producer_ids.next()
 
@@ -79,11 +133,51 @@ class Node:
         if self.fail_on_bugs:
             raise AssertionError("a request failed by our own fault: see the log")
 
-    def _open(self) -> None:
-        raise NotImplementedError
+    # -- what follows from a change of metadata
 
-    def _close(self) -> None:
-        raise NotImplementedError
+    def topic_config(self, topic: str) -> TopicConfig:
+        """What holds for a topic now: its overrides, else the broker's."""
+        return effective_topic_config(self.metadata.image, self.config, topic)
 
-    def _on_record(self, record: Message) -> None:
-        raise NotImplementedError
+    def _hosting(self, name: str) -> Hosting | None:
+        topic = self.metadata.image.topics.get(name)
+        if topic is None:
+            return None
+        return Hosting(topic.topic_id, self.topic_config(name), range(len(topic.partitions)))
+
+    def _on_truncated(self, truncated: PartitionLog) -> None:
+        """A start lost bytes of this log: lead it with a new epoch, so that consumers can notice."""
+        topic = self.metadata.image.topics[truncated.topic]
+        self.metadata.commit(bump_leader_epoch(topic, [truncated.partition]))
+
+    def _on_record(self, record: Message, topic: Topic | None) -> None:
+        if isinstance(record, PartitionRecord) and topic is not None:
+            self.cluster.forget(topic.name)
+            try:
+                self.logs.create(topic.name, record.partition_id, topic.topic_id, self.topic_config(topic.name))
+            except KafkaError as error:
+                # Its requests will say so; the topic exists.
+                log.error("partition not created", topic=topic.name, partition=record.partition_id, error=str(error))
+        elif isinstance(record, PartitionChangeRecord) and topic is not None:
+            self.cluster.forget(topic.name)
+        elif isinstance(record, RemoveTopicRecord) and topic is not None:
+            self.cluster.forget(topic.name)
+            for partition in range(len(topic.partitions)):
+                self.logs.delete(topic.name, partition)
+        elif isinstance(record, ConfigRecord):
+            self._on_config(record)
+
+    def _on_config(self, record: ConfigRecord) -> None:
+        if record.resource_type == TOPIC:
+            if record.resource_name in self.metadata.image.topics:
+                self.logs.update_config(record.resource_name, self.topic_config(record.resource_name))
+        elif record.resource_type == BROKER:
+            self._apply_broker_configs()
+            for name in self.metadata.image.topics:
+                self.logs.update_config(name, self.topic_config(name))
+
+    def _apply_broker_configs(self) -> None:
+        """Cluster-wide dynamic settings (resource ""), then this broker's own."""
+        configs = self.metadata.image.configs
+        changes = {**configs.get((BROKER, ""), {}), **configs.get((BROKER, str(self.config.node_id)), {})}
+        self.config = self.static_config.with_changes(changes) if changes else self.static_config

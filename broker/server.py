@@ -11,11 +11,11 @@ from broker.connection import SHARED_BUFFER_BYTES, Connection
 from broker.logs import get_logger
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from broker.node import Entrance, Node
     from broker.seams.transport import Transport
 
 POOLED_BUFFER_BYTES = 1024 * 1024 + 64 * 1024
-"""Size of the buffers that are kept for frames larger than the shared one: what a client's largest default batch needs."""
+"""Size of the buffers kept for frames larger than the shared one: a client's largest batch by default fits."""
 POOLED_BUFFERS_MAX = 4
 """How many such buffers are kept while nobody uses them."""
 ACCEPT_RETRY_SECONDS = 0.1
@@ -62,10 +62,10 @@ class ByteBudget:
 class Server:
     """Accepts connections and gives each a task; owns what they share."""
 
-    def __init__(self, node: Node, listeners: list[Listener]) -> None:
+    def __init__(self, node: Node, entrances: list[Entrance]) -> None:
         config = node.config
         self.node = node
-        self.listeners = listeners
+        self.entrances = entrances
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.max_frame_bytes = config.socket_request_max_bytes
         self.frame_budget = ByteBudget(config.queued_max_request_bytes)
@@ -79,15 +79,16 @@ class Server:
         """Serve until cancelled; the listeners and every connection are closed then."""
         try:
             async with trio.open_nursery() as self.nursery:
-                for listener in self.listeners:
-                    self.nursery.start_soon(self._accept, listener)
+                for entrance in self.entrances:
+                    self.nursery.start_soon(self._accept, entrance)
                 self.nursery.start_soon(self._close_idle)
                 task_status.started()
         finally:
-            for listener in self.listeners:
-                listener.close()
+            for entrance in self.entrances:
+                entrance.listener.close()
 
-    async def _accept(self, listener: Listener) -> None:
+    async def _accept(self, entrance: Entrance) -> None:
+        listener = entrance.listener
         maximum = self.node.config.max_connections
         while True:
             while len(self.connections) >= maximum:
@@ -102,9 +103,9 @@ class Server:
             if transport is None:
                 await listener.wait_for_connection()
                 continue
-            self._admit(transport)
+            self._admit(transport, entrance.name)
 
-    def _admit(self, transport: Transport) -> None:
+    def _admit(self, transport: Transport, listener_name: str) -> None:
         address = transport.peer.rpartition(":")[0]
         limit = self.node.config.max_connections_per_ip
         if self._per_address[address] >= limit:
@@ -116,7 +117,7 @@ class Server:
             transport.close()
             return
         self._per_address[address] += 1
-        connection = Connection(self, transport)
+        connection = Connection(self, transport, listener_name)
         self.connections.add(connection)
         self.nursery.start_soon(self._serve, connection, address)
 

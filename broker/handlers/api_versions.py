@@ -56,6 +56,6 @@ def handle(node: Node, request: ApiVersionsRequest | None, context: RequestConte
 
 
 def _is_software_word(word: str) -> bool:
-    """ASCII letters and digits, and inside the word also ``-`` and ``.`` (Kafka's ``SOFTWARE_NAME_VERSION_PATTERN``)."""
+    """ASCII letters and digits, inside the word also ``-`` and ``.`` (``SOFTWARE_NAME_VERSION_PATTERN``)."""
     inner = word.replace("-", "a").replace(".", "a")
     return word.isascii() and inner.isalnum() and word[0].isalnum() and word[-1].isalnum()

@@ -23,7 +23,7 @@ def handle(node: Node, request: DescribeLogDirsRequest, context: RequestContext)
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     try:
-        total, usable = node.files.space(node.logs.data_dir)
+        total, usable = node.files.disk_space(node.logs.data_dir)
     except OSError:
         row = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, node.logs.data_dir)
         return DescribeLogDirsResponse(0, 0, [row])

@@ -33,9 +33,10 @@ CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 def handle(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     version = context.api_version
-    if request.topics is not None and version < TOPIC_ID_LOOKUP_VERSION:
-        if any(asked.name is None or asked.topic_id != ZERO_UUID for asked in request.topics):
-            return _invalid(request)
+    if version < TOPIC_ID_LOOKUP_VERSION and any(
+        asked.name is None or asked.topic_id != ZERO_UUID for asked in request.topics or []
+    ):
+        return _invalid(request)
     topics = _topics(node, request, version)
     if request.include_topic_authorized_operations:
         for row in topics:
@@ -43,7 +44,7 @@ def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Met
     asks_cluster = version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations
     return MetadataResponse(
         0,
-        [MetadataResponseBroker(*endpoint) for endpoint in node.cluster.nodes()],
+        [MetadataResponseBroker(*endpoint) for endpoint in node.cluster.nodes(context.connection.listener_name)],
         node.cluster.cluster_id,
         node.cluster.controller_id(),
         topics,

@@ -104,9 +104,9 @@ def _append(
 def _check(topic: str, log: PartitionLog, acks: int, context: RequestContext) -> None:
     if not -1 <= acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    if topic in INTERNAL_TOPICS or topic == CLUSTER_METADATA_TOPIC:
-        if context.client_id != ADMIN_CLIENT_ID:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+    internal = topic in INTERNAL_TOPICS or topic == CLUSTER_METADATA_TOPIC
+    if internal and context.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
     if acks == -1 and log.config.min_insync_replicas > 1:
         raise KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,

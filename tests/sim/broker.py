@@ -13,7 +13,8 @@ from typing import Any, Literal
 import trio
 
 from broker.config.broker_config import BrokerConfig
-from broker.node import Node
+from broker.connection import Connection
+from broker.node import Entrance, Node
 from tests.sim.client import SimClient
 from tests.sim.files import SimFileSystem, SimulatedCrash
 from tests.sim.transport import MemoryListener
@@ -92,7 +93,8 @@ class SimBroker:
         process = self._process
         try:
             with trio.CancelScope() as self._scope:
-                await self.node.run([self.listener], task_status=task_status)
+                entrance = Entrance("PLAINTEXT", self.listener, *self.listener.address)
+                await self.node.run([entrance], task_status=task_status)
         except BaseException:
             if not process.dead:
                 raise
@@ -114,3 +116,11 @@ class SimBroker:
 
     def connect(self) -> SimClient:
         return SimClient(self.listener.connect())
+
+    def server_connections(self) -> list[Connection]:
+        """The connections the node has open."""
+        return list(self.node.server.connections)
+
+    def frame_bytes_reserved(self) -> int:
+        """Bytes that unfinished frames hold of the server's budget."""
+        return self.node.server.frame_budget.used

@@ -73,3 +73,7 @@ class SimClient:
         data = bytes(self._unread[:size])
         del self._unread[:size]
         return data
+
+    def unread(self) -> int:
+        """Bytes of answers that have come and were not read."""
+        return len(self._unread) + self.transport.pending()

@@ -27,8 +27,8 @@ def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 def deterministic(main: Callable[[], Awaitable[None]], seed: int) -> None:
     """Run ``main`` so that the same seed gives the same interleaving.
 
-    Trio shuffles each batch of runnable tasks with a private `random.Random`; its deterministic switch sorts them first.
-    Both are private: `test_determinism` fails when a new Trio moves them.
+    Trio shuffles each batch of runnable tasks with a `random.Random` of its own; its deterministic switch sorts them
+    first. Both are private: `test_determinism` fails when a new Trio moves them.
     """
     allowed, trio_run._ALLOW_DETERMINISTIC_SCHEDULING = trio_run._ALLOW_DETERMINISTIC_SCHEDULING, True
     state = trio_run._r.getstate()

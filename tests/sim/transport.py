@@ -78,6 +78,10 @@ class MemoryTransport:
             self._check(self._outgoing)
         await trio.lowlevel.checkpoint()
 
+    def pending(self) -> int:
+        """Bytes that the other side has sent and this side has not read."""
+        return len(self._incoming.data)
+
     def end_sending(self) -> None:
         """Half-close: the other side reads to the end and may still answer."""
         self._outgoing.ended = True

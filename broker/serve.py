@@ -1,0 +1,54 @@
+"""The real broker: a `Node` on the operating system's files, sockets and clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.node import Entrance, Node
+from broker.seams.clock import SystemClock
+from broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
+from broker.seams.transport import SocketListener
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.config.listeners import Listener
+
+
+async def serve(
+    config: BrokerConfig, listeners: Sequence[Listener], on_ready: Callable[[Node, list[Entrance]], None]
+) -> None:
+    """Run a broker until cancelled, then stop it cleanly. ``on_ready`` is called when requests are answered.
+
+    Raises OSError where an address cannot be listened on, DataDirectoryError where the data directory cannot be used.
+    """
+    entrances: list[Entrance] = []
+    try:
+        for listener in listeners:
+            entrances.append(_open(listener, config))
+        node = Node(
+            config,
+            files=OsFileSystem(config.oncelog_open_files_max or OPEN_FILES_DEFAULT),
+            clock=SystemClock(),
+            rng=random.Random(),
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_run, node, entrances)
+            on_ready(node, entrances)
+    finally:
+        for entrance in entrances:
+            entrance.listener.close()
+
+
+async def _run(node: Node, entrances: list[Entrance], task_status: trio.TaskStatus[None]) -> None:
+    await node.run(entrances, task_status=task_status)
+
+
+def _open(listener: Listener, config: BrokerConfig) -> Entrance:
+    bound = SocketListener.bind(listener.bind.host, listener.bind.port, config.socket_listen_backlog_size)
+    bound.set_buffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes)
+    told = listener.advertised or listener.bind
+    return Entrance(listener.bind.listener, bound, told.host or bound.address[0], told.port or bound.address[1])

@@ -1,0 +1,180 @@
+"""One connection's framing and order, and what a peer that misbehaves gets (it is closed, all others are served)."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+import trio
+import trio.testing
+
+from broker.connection import SHARED_BUFFER_BYTES
+from compat_tests.batches import batch, record
+from tests.sim.ask import create_topic, fetch, fetch_request, produce, produce_request, read_all
+from tests.sim.broker import SimBroker
+from tests.sim.client import ConnectionEndedError, SimClient
+from tests.sim.run import simulated
+from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from wire.messages.fetch import FetchResponse
+from wire.messages.produce import ProduceResponse
+
+
+async def still_serves(broker: SimBroker) -> None:
+    answer = await broker.connect().ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
+    assert answer.error_code == 0
+
+
+async def is_closed(client: SimClient) -> bool:
+    try:
+        await client.receive_frame()
+    except ConnectionEndedError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 104_857_601),
+        struct.pack(">i", 0),
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">ihhi", 8, 999, 0, 1),
+        struct.pack(">ihhi", 8, 0, 2, 1),
+        struct.pack(">ihhi", 8, 1, 99, 1),
+        struct.pack(">ihhih", 10, 3, 1, 1, -2),
+        struct.pack(">ihhihi", 14, 3, 1, 1, -1, 2**31 - 1),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 20,
+    ],
+    ids=["negative", "oversized", "empty", "short", "unknown-key", "old-version", "new-version", "client-id",
+         "huge-array", "http", "tls"],
+)  # fmt: skip
+def test_a_broken_frame_closes_that_connection_only(sent: bytes) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            other = broker.connect()
+            await create_topic(other, "t")
+            bad = broker.connect()
+            await bad.send_bytes(sent)
+            assert await is_closed(bad)
+            assert (await produce(other, "t")).error_code == 0
+            await still_serves(broker)
+
+    run()
+
+
+@simulated
+async def test_a_request_may_arrive_byte_by_byte_and_many_may_arrive_at_once() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        for _ in range(3):
+            await client.send(produce_request("t", batch()), 9)
+        for expected in range(3):
+            answer = await client.receive(ProduceResponse, 9)
+            assert answer.responses[0].partition_responses[0].base_offset == expected
+        header = struct.pack(">hhih", 18, 0, 77, -1)
+        for byte in struct.pack(">i", len(header)) + header:
+            await client.send_bytes(bytes([byte]))
+            await trio.testing.wait_all_tasks_blocked()
+        frame = await client.receive_frame()
+        assert struct.unpack_from(">ih", frame) == (77, 0)
+
+
+@pytest.mark.parametrize("size", [SHARED_BUFFER_BYTES - 200, SHARED_BUFFER_BYTES + 1, 3_000_000])
+def test_frames_around_and_above_the_shared_buffer(size: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker(config={"message.max.bytes": "10000000"}) as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            big = batch([record(None, bytes(size))])
+            assert (await produce(client, "t", big)).base_offset == 0
+            assert (await produce(client, "t")).base_offset == 1
+            found = await read_all(client, "t")
+            assert [len(one.payload) > size for one in found] == [True, False]
+
+    run()
+
+
+@simulated
+async def test_answers_keep_the_order_of_requests_around_a_long_poll() -> None:
+    async with SimBroker() as broker:
+        client, other = broker.connect(), broker.connect()
+        await create_topic(client, "t")
+        await client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
+        await client.send(produce_request("t", batch()), 9)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await produce(other, "t")).base_offset == 0
+        row = (await client.receive(FetchResponse, 12)).responses[0].partitions[0]
+        assert row.high_watermark == 1
+        answer = await client.receive(ProduceResponse, 9)
+        assert answer.responses[0].partition_responses[0].base_offset == 1
+
+
+@simulated
+async def test_a_half_closed_peer_still_gets_its_answers() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        await client.send(produce_request("t", batch()), 9)
+        client.transport.end_sending()
+        answer = await client.receive(ProduceResponse, 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert await is_closed(client)
+
+
+@simulated
+async def test_a_peer_that_never_reads_holds_little_and_is_closed_when_idle() -> None:
+    async with SimBroker(config={"connections.max.idle.ms": "5000"}, pipe_bytes_max=4096) as broker:
+        slow, other = broker.connect(), broker.connect()
+        await create_topic(other, "t")
+        for _ in range(50):
+            await produce(other, "t", batch([record(None, bytes(1000))]))
+        with trio.move_on_after(1):
+            for _ in range(100):
+                await slow.send(fetch_request("t", 0), 12)
+        held = sum(len(connection._out) for connection in broker.server_connections())
+        assert held < 10_000
+        assert (await fetch(other, "t", 0)).high_watermark == 50
+        await trio.sleep(20)
+        assert broker.server_connections() == []
+
+
+@simulated
+async def test_limits_on_connections() -> None:
+    async with SimBroker(config={"max.connections.per.ip": "2"}) as broker:
+        first, second = broker.connect(), broker.connect()
+        for client in (first, second):
+            await client.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
+        third = broker.connect()
+        assert await is_closed(third)
+        second.transport.close()
+        await trio.testing.wait_all_tasks_blocked()
+        await still_serves(broker)
+
+
+@simulated
+async def test_unfinished_frames_share_a_budget() -> None:
+    limits = {"queued.max.request.bytes": "2000000", "socket.request.max.bytes": "1500000"}
+    async with SimBroker(config=limits) as broker:
+        stalled = [broker.connect() for _ in range(4)]
+        for client in stalled:
+            await client.send_bytes(struct.pack(">i", 1_400_000) + bytes(100))
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.frame_bytes_reserved() <= 2_000_000 + 1_400_004
+        await still_serves(broker)
+        for client in stalled[:2]:
+            client.transport.close()
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.frame_bytes_reserved() == 2 * 1_400_004
+
+
+@simulated
+async def test_an_unsupported_api_versions_request_is_answered_in_version_0() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await client.send_frame(struct.pack(">hhih", 18, 99, 7, -1))
+        assert (await client.receive_frame()).hex() == "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"
