@@ -1,0 +1,172 @@
+"""The data directory itself: its lock, whose it is, whether it was left in order, and what its names mean.
+
+Layout and formats are Kafka's: ``MetaProperties`` and ``MetaPropertiesEnsemble`` (version 1),
+``CleanShutdownFileHandler``, ``LocalLog.parseTopicPartitionName`` and ``logDeleteDirName``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.schema import uuid_from_text, uuid_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from broker.seams.files import FileSystem, Lock
+    from wire.schema import Uuid
+
+LOCK_FILE = ".lock"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
+
+DIRECTORY_NAME_MAX_CHARS = 255
+"""What file systems allow; the topic's part of a name is cut for it."""
+
+_RESERVED_IDS = 100
+"""Directory ids below this number have a meaning of their own (``DirectoryId``: UNASSIGNED, LOST, …)."""
+
+
+class DataDirectoryError(Exception):
+    """The data directory cannot be used; the message, which names it, is for the user."""
+
+
+class DataDirectory:
+    """What `open` found: ``cluster_id``, ``node_id``, ``directory_id``; ``was_clean``: the last stop was."""
+
+    __slots__ = ("_files", "_lock", "cluster_id", "directory_id", "node_id", "path", "was_clean")
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self._files = files
+        self._lock: Lock | None = None
+        self.path = path
+        self.node_id = -1
+        self.cluster_id = ""
+        self.directory_id: Uuid = bytes(16)
+        self.was_clean = False
+
+    def open(self, node_id: int, cluster_id: str | None, random: Random) -> None:
+        """Take the directory (made if need be) for this process and node.
+
+        ``cluster_id`` None: the directory's own, or a new one. When it returns, the mark of a clean stop is
+        off the disk: what is written from now on needs recovery until `mark_clean`. Raises DataDirectoryError
+        where another process uses it, it belongs to another node or cluster, or the disk refuses.
+        """
+        try:
+            self._files.makedirs(self.path)
+            self._take_lock()
+            self._identify(node_id, cluster_id, random)
+            mark = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+            self.was_clean = self._files.exists(mark)
+            if self.was_clean:
+                self._files.remove(mark)
+                self._files.sync_dir(self.path)
+        except OSError as error:
+            self.release()
+            raise DataDirectoryError(f"cannot use the data directory {self.path}: {error}") from error
+        except DataDirectoryError:
+            self.release()
+            raise
+
+    def mark_clean(self, broker_epoch: int) -> None:
+        """Say that all is on the disk and in order; the last thing written. Raises OSError."""
+        content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
+        self._files.replace(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode())
+
+    def release(self) -> None:
+        """Let other processes have the directory."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _take_lock(self) -> None:
+        try:
+            self._lock = self._files.lock(f"{self.path}/{LOCK_FILE}")
+        except BlockingIOError:
+            raise DataDirectoryError(
+                f"cannot lock {self.path}/{LOCK_FILE}: another process is using this data directory"
+            ) from None
+
+    def _identify(self, node_id: int, cluster_id: str | None, random: Random) -> None:
+        path = f"{self.path}/{META_PROPERTIES}"
+        found = parse_properties(self._files.read_bytes(path)) if self._files.exists(path) else {}
+        if found:
+            _check_identity(found, path, node_id, cluster_id)
+        self.node_id = node_id
+        self.cluster_id = found.get("cluster.id") or cluster_id or uuid_to_text(random_uuid(random))
+        try:
+            given = found.get("directory.id")
+            self.directory_id = uuid_from_text(given) if given else random_uuid(random)
+        except ValueError as error:
+            raise DataDirectoryError(f"directory.id in {path} is {error}") from None
+        wanted = {
+            "cluster.id": self.cluster_id,
+            "directory.id": uuid_to_text(self.directory_id),
+            "node.id": str(node_id),
+            "version": "1",
+        }
+        if found != wanted:
+            text = "".join(f"{key}={value}\n" for key, value in {**found, **wanted}.items())
+            self._files.replace(path, text.encode())
+
+
+def _check_identity(found: Mapping[str, str], path: str, node_id: int, cluster_id: str | None) -> None:
+    version = found.get("version", "0")
+    if version != "1":
+        raise DataDirectoryError(f"{path} has version {version}; only version 1 (KRaft) can be used")
+    for key in ("node.id", "cluster.id"):
+        if key not in found:
+            raise DataDirectoryError(f"{key} was not found in {path}")
+    if found["node.id"] != str(node_id):
+        raise DataDirectoryError(
+            f"stored node id {found['node.id']} is not the configured node.id {node_id} in {path}; "
+            "if the data was moved, set node.id to what is stored; a new node needs an empty directory"
+        )
+    if cluster_id is not None and found["cluster.id"] != cluster_id:
+        raise DataDirectoryError(
+            f"invalid cluster.id in {path}: expected {cluster_id}, but read {found['cluster.id']}"
+        )
+
+
+def parse_properties(text: bytes) -> dict[str, str]:
+    """A Java properties file, without its rarer forms (continued lines, unicode escapes)."""
+    found = {}
+    for line in text.decode("utf-8", "replace").splitlines():
+        line = line.strip()
+        if line and line[0] not in "#!":
+            key, _, value = line.partition("=")
+            found[key.strip()] = value.strip().replace("\\", "")
+    return found
+
+
+def random_uuid(random: Random) -> Uuid:
+    """A version 4 UUID that Kafka would make: its text does not begin with ``-``, and it is not reserved."""
+    while True:
+        drawn = bytearray(random.randbytes(16))
+        drawn[6] = drawn[6] & 0x0F | 0x40
+        drawn[8] = drawn[8] & 0x3F | 0x80
+        if drawn[0] >> 2 != 62 and int.from_bytes(drawn, "big") >= _RESERVED_IDS:
+            return bytes(drawn)
+
+
+def partition_of(name: str) -> tuple[str, int] | None:
+    """The topic and partition that a directory's name stands for, its suffix apart; None where it is none."""
+    if name.endswith((DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX)):
+        name, dot, _ = name.rpartition(".")
+        if not dot:
+            return None
+    topic, _, partition = name.rpartition("-")
+    if not topic or not (partition.isascii() and partition.isdecimal()):
+        return None
+    return topic, int(partition)
+
+
+def set_aside_name(topic: str, partition: int, suffix: str, random: Random) -> str:
+    """``topic-partition.<32 hex digits>-delete`` (or ``-stray``), the topic cut where it would get too
+    long."""
+    end = f"-{partition}.{random_uuid(random).hex()}{suffix}"
+    return topic[: DIRECTORY_NAME_MAX_CHARS - len(end)] + end
