@@ -125,7 +125,9 @@ class Session:
             session_id=self.id,
             session_epoch=self.epoch,
             topics=[
-                FetchTopic(name, partitions=[FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)])
+                FetchTopic(
+                    name, partitions=[FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)]
+                )
                 for name, offset in offsets.items()
             ],
             forgotten_topics_data=[ForgottenTopic(name, partitions=[0]) for name in forget],

@@ -74,7 +74,9 @@ async def test_authorized_operations_only_where_asked() -> None:
         client = broker.connect()
         await create_topic(client, "a")
         answer = await ask(client, ["a"], 10)
-        assert answer.cluster_authorized_operations == answer.topics[0].topic_authorized_operations == -(2**31)
+        assert (
+            answer.cluster_authorized_operations == answer.topics[0].topic_authorized_operations == -(2**31)
+        )
         request = MetadataRequest([MetadataRequestTopic(name="a")], False, True, True)
         answer = await client.ask(request, 10, MetadataResponse)
         assert answer.cluster_authorized_operations > 0

@@ -23,7 +23,11 @@ async def test_rows_come_in_request_order_and_fail_alone() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "a", 2)
-        rows = [PartitionProduceData(1, batch(2)), PartitionProduceData(7, batch()), PartitionProduceData(0, None)]
+        rows = [
+            PartitionProduceData(1, batch(2)),
+            PartitionProduceData(7, batch()),
+            PartitionProduceData(0, None),
+        ]
         topics = [
             TopicProduceData("a", partition_data=rows),
             TopicProduceData("no", partition_data=[PartitionProduceData(0, batch())]),

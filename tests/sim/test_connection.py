@@ -177,4 +177,6 @@ async def test_an_unsupported_api_versions_request_is_answered_in_version_0() ->
     async with SimBroker() as broker:
         client = broker.connect()
         await client.send_frame(struct.pack(">hhih", 18, 99, 7, -1))
-        assert (await client.receive_frame()).hex() == "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"
+        assert (
+            await client.receive_frame()
+        ).hex() == "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"

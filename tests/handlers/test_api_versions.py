@@ -1,0 +1,55 @@
+"""ApiVersions: what is announced is what is served."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.handlers.table import HANDLERS, Api, Handler
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+@simulated
+async def test_every_handler_is_announced_with_its_versions() -> None:
+    async with SimBroker() as broker:
+        for version in range(5):
+            answer = await broker.connect().ask(
+                ApiVersionsRequest("test", "1.0"), version, ApiVersionsResponse
+            )
+            announced = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+            assert announced == {
+                row.api_key: (row.announced_min, row.max_version) for row in HANDLERS.values()
+            }
+            if version >= 3:
+                finalized = {row.name for row in answer.finalized_features}
+                assert "metadata.version" in finalized
+                assert not finalized & {"transaction.version", "group.version"}
+                assert answer.finalized_features_epoch >= 0
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda row: row.name)
+def test_a_row_names_a_declared_api_and_versions_it_has(handler: Handler) -> None:
+    api = Api(handler)
+    for message in (api.request, api.response):
+        assert handler.api_key == message.API_KEY
+        assert message.MIN_VERSION <= handler.min_version <= handler.max_version <= message.MAX_VERSION
+    if api.request.LATEST_VERSION_UNSTABLE:
+        assert handler.max_version < api.request.MAX_VERSION
+
+
+@pytest.mark.parametrize(
+    ("name", "valid"),
+    [("a", True), ("apache-kafka-java", True), ("a.b", True), ("", False), ("-a", False), ("a.", False), ("a b", False),
+     ("ä", False), ("a_b", False)],
+)  # fmt: skip
+def test_software_names(name: str, valid: bool) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            for request in (ApiVersionsRequest(name, "1"), ApiVersionsRequest("x", name)):
+                answer = await broker.connect().ask(request, 3, ApiVersionsResponse)
+                assert answer.error_code == (0 if valid else ErrorCode.INVALID_REQUEST)
+
+    run()

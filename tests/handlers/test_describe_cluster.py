@@ -1,0 +1,38 @@
+"""DescribeCluster."""
+
+from __future__ import annotations
+
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+
+
+@simulated
+async def test_the_cluster_and_what_its_brokers_do_not_know() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        answer = await client.ask(DescribeClusterRequest(), 2, DescribeClusterResponse)
+        [row] = answer.brokers
+        assert (row.broker_id, row.host, row.port, row.is_fenced) == (1, "simulated", 9092, False)
+        assert answer.controller_id == 1
+        assert answer.cluster_authorized_operations == -(2**31)
+        cluster_id = answer.cluster_id
+        await broker.stop()
+        await broker.start()
+        answer = await broker.connect().ask(DescribeClusterRequest(True), 2, DescribeClusterResponse)
+        assert answer.cluster_id == cluster_id
+        assert answer.cluster_authorized_operations > 0
+
+
+@simulated
+async def test_other_endpoint_types() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        for endpoint_type, code in (
+            (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+            (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+        ):
+            request = DescribeClusterRequest(False, endpoint_type)
+            answer = await client.ask(request, 1, DescribeClusterResponse)
+            assert answer.error_code == code

@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compat_tests.batches import batch
+from tests.sim.ask import create_topic, produce
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+
+@simulated
+async def test_where_an_epoch_ends() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "a")
+        await produce(client, "a", batch(4))
+
+        async def ask(epoch: int, current: int = -1, partition: int = 0) -> Any:
+            rows = [OffsetForLeaderTopic("a", [OffsetForLeaderPartition(partition, current, epoch)])]
+            answer = await client.ask(OffsetForLeaderEpochRequest(-2, rows), 4, OffsetForLeaderEpochResponse)
+            return answer.topics[0].partitions[0]
+
+        row = await ask(0)
+        assert (row.error_code, row.leader_epoch, row.end_offset) == (0, 0, 4)
+        row = await ask(5)
+        assert (row.error_code, row.leader_epoch, row.end_offset) == (0, -1, -1)
+        assert (await ask(0, current=3)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (await ask(0, partition=3)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
