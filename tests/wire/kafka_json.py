@@ -1,0 +1,141 @@
+"""Kafka's message definitions, from kafka-python's copy or from Kafka's own jars, and an encoder for them.
+
+The encoder is kafka-python's, which interprets the same JSON: an implementation that shares nothing with ours.
+"""
+
+import importlib
+import json
+import pathlib
+import pkgutil
+import re
+import uuid
+import warnings
+import zipfile
+from typing import Any
+
+import wire.messages
+import wire.stored
+from wire.compiler import NEW
+from wire.schema import Field, Message, Struct
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its resources
+    import kafka.protocol  # type: ignore[import-untyped]
+    from kafka.protocol.schemas import StructField  # type: ignore[import-untyped]
+
+Json = dict[str, Any]
+
+BUNDLED = pathlib.Path(kafka.protocol.__file__).parent / "schemas" / "resources"
+JARS = ("kafka-clients", "kafka-metadata")
+
+
+def all_messages() -> list[type[Message]]:
+    """Every message that is declared in wire, in the order of their names."""
+    for package in (wire.messages, wire.stored):
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    found = [cls for cls in Message.__subclasses__() if cls.__module__.startswith("wire.")]
+    return sorted(found, key=lambda cls: cls.__name__)
+
+
+def parse(text: str) -> Json:
+    loaded: Json = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+    shared = {one["name"]: one["fields"] for one in loaded.get("commonStructs", ())}
+    _resolve(loaded.get("fields", []), shared)
+    return loaded
+
+
+def _resolve(fields: list[Json], shared: dict[str, list[Json]]) -> None:
+    """Puts the fields of common structs where they are used."""
+    for field in fields:
+        kind = field["type"].removeprefix("[]")
+        if kind in shared:
+            field["fields"] = shared[kind]
+        _resolve(field.get("fields", []), shared)
+
+
+def bundled() -> dict[str, Json]:
+    """Message name -> definition, as kafka-python carries them."""
+    return {path.stem: parse(path.read_text()) for path in BUNDLED.glob("*.json")}
+
+
+def from_jars(libs: pathlib.Path) -> dict[str, Json]:
+    """Message name -> definition, as Kafka's jars carry them."""
+    found = {}
+    for name in JARS:
+        (jar,) = libs.glob(f"{name}-[0-9]*.jar")
+        with zipfile.ZipFile(jar) as opened:
+            for entry in opened.namelist():
+                if re.fullmatch(r"common/(message|metadata)/\w+\.json", entry):
+                    definition = parse(opened.read(entry).decode())
+                    found[definition["name"]] = definition
+    return found
+
+
+def versions(text: str | None) -> tuple[int, int]:
+    """Kafka's version language; an empty range is (0, -1)."""
+    if not text or text == "none":
+        return 0, -1
+    if text.endswith("+"):
+        return int(text[:-1]), 32767
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+def within(version: int, text: str | None) -> bool:
+    first, last = versions(text)
+    return first <= version <= last
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("KRaft", "Kraft")).lower()
+
+
+_schemas: dict[int, tuple[Json, Any]] = {}
+
+
+def encode(definition: Json, cls: type[Struct], values: Json, version: int) -> bytes:
+    """The bytes of ``values`` (our field names, all fields) in this version, written by kafka-python."""
+    flexible = within(version, definition["flexibleVersions"])
+    if not definition["fields"]:
+        return b"\0" if flexible else b""  # kafka-python knows no struct without fields
+    schema = _schemas.setdefault(id(definition), (definition, StructField(definition)))[1]
+    item = _item(definition["fields"], cls, values, version)
+    encoded: bytes = schema.encode(item, version=version, compact=flexible, tagged=flexible)
+    return encoded
+
+
+def _item(fields: list[Json], cls: type[Struct], values: Json, version: int) -> Json:
+    ours = {field.name: field for field in cls.FIELDS}
+    plain, tagged = {}, {}
+    for field in fields:
+        if not within(version, field.get("versions", field.get("taggedVersions"))):
+            continue
+        name = snake(field["name"])
+        value = _value(field, ours[name], values[name], version)
+        theirs = StructField.underscore_name(field["name"])
+        if within(version, field.get("taggedVersions")):
+            if not is_default(ours[name], values[name]):
+                tagged[field["tag"]] = theirs, value
+        else:
+            plain[theirs] = value
+    return plain | dict(tagged[tag] for tag in sorted(tagged))
+
+
+def is_default(field: Field, value: Any) -> bool:
+    return bool(value == ([] if field.default is NEW else field.default))
+
+
+def _value(field: Json, ours: Field, value: Any, version: int) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        element = ours.element
+        if isinstance(element, type):
+            return [_item(field["fields"], element, one, version) for one in value]
+        assert isinstance(element, Field)
+        return [_value(field, element, one, version) for one in value]
+    if isinstance(value, dict):
+        assert isinstance(ours.element, type)
+        return _item(field["fields"], ours.element, value, version)
+    return uuid.UUID(bytes=value) if ours.kind == "uuid" else value
