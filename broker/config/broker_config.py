@@ -27,12 +27,12 @@ class BrokerConfig(
     `texts`: what was given, key -> text. `origins`: where each of them came from, for messages
     (``server.properties:12``, ``-c``, ``KAFKA_NUM_PARTITIONS``); DescribeConfigs calls all of these
     STATIC_BROKER_CONFIG. `without_effect`: the given keys that Kafka knows and oncelog does nothing with, or
-    nothing yet.
+    nothing yet. `connection_limits`: max.connections.per.ip.overrides, address -> connections.
 
     Raises `ConfigError`, naming the key, its value and its origin, for an unknown key or a value that it
     cannot have."""
 
-    __slots__ = ("_topic_defaults", "origins", "texts", "without_effect")
+    __slots__ = ("_topic_defaults", "connection_limits", "origins", "texts", "without_effect")
 
     def __init__(
         self, texts: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None
@@ -56,12 +56,14 @@ class BrokerConfig(
                 without_effect.append(name)
         put(self, "without_effect", tuple(without_effect))
         _join_node_id(self)
+        put(self, "connection_limits", _connection_limits(self))
         _check_together(self)
 
     if TYPE_CHECKING:
         texts: Mapping[str, str]
         origins: Mapping[str, str]
         without_effect: tuple[str, ...]
+        connection_limits: Mapping[str, int]
         _topic_defaults: TopicConfig | None
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -121,6 +123,17 @@ def _is_known(name: str) -> bool:
     from broker.config.definitions_known import is_known
 
     return is_known(name)
+
+
+def _connection_limits(config: BrokerConfig) -> dict[str, int]:
+    found = {}
+    for pair in filter(None, map(str.strip, config.max_connections_per_ip_overrides.split(","))):
+        address, _, count = pair.rpartition(":")
+        if not address or not (count.isascii() and count.isdecimal()):
+            name = "max.connections.per.ip.overrides"
+            config._refuse(name, f"Invalid value {pair} for configuration {name}: Expected HOST:COUNT")
+        found[address] = int(count)
+    return found
 
 
 def _join_node_id(config: BrokerConfig) -> None:

@@ -137,8 +137,8 @@ class OwnKeys(metaclass=Declared):
     )
     oncelog_open_files_max: int = key(
         INT,
-        0,
-        "Files of the log store held open at once; 0 is what the process may open, less a reserve.",
-        at_least=0,
+        4096,
+        "Files of the log store held open at once; half of what the process may open, where that is less.",
+        at_least=1,
         importance=LOW,
     )
