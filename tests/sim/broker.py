@@ -96,8 +96,10 @@ class SimBroker:
                 entrance = Entrance("PLAINTEXT", self.listener, *self.listener.address)
                 await self.node.run([entrance], task_status=task_status)
         except BaseException:
-            if not process.dead:
+            # A dead process says nothing; what its tasks raise while they unwind is of no meaning.
+            if not (process.dead or self.files.is_dead):
                 raise
+            process.dead = True
         finally:
             self._ended.set()
 
@@ -113,6 +115,11 @@ class SimBroker:
         self._process.dead = True
         self.files.crash(kind)
         await self.stop()
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process has died (`SimFileSystem.crash_at`)."""
+        return self._process.dead
 
     def connect(self) -> SimClient:
         return SimClient(self.listener.connect())

@@ -134,6 +134,11 @@ class SimFileSystem:
 
     # --- faults and crashes
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process died at ``crash_at``; until `crash` says what is left."""
+        return self._dead
+
     def crash(self, kind: Literal["process", "power"]) -> None:
         """End the process (all that was written stays) or the power; then the disk can be used anew."""
         self.generation += 1
