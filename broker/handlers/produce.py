@@ -34,15 +34,24 @@ TOPIC_ID_VERSION = 13
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that Kafka lets write to internal topics."""
 
+ATTRIBUTES_AT = 22
+"""Where the low byte of a batch's attributes is; it has the `TRANSACTIONAL` bit."""
+TRANSACTIONAL = 0x10
+
 Unflushed = tuple["PartitionLog", int, PartitionProduceResponse]
 """A log, the offset up to which it must be on disk before its row may be answered, and the row."""
 
 
 def handle(node: Node, request: ProduceRequest, context: RequestContext) -> ProduceResponse | Deferred | None:
-    if request.transactional_id is not None:
-        return _refuse_all(
-            request, KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported yet")
-        )
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            records = partition.records
+            if (
+                records is not None
+                and len(records) > ATTRIBUTES_AT
+                and records[ATTRIBUTES_AT] & TRANSACTIONAL
+            ):
+                return _refuse_transactional(request)
     unflushed: list[Unflushed] = []
     topics = []
     for topic in request.topic_data:
@@ -133,7 +142,11 @@ def _error_row(
     )
 
 
-def _refuse_all(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+def _refuse_transactional(request: ProduceRequest) -> ProduceResponse | None:
+    """Transactions are not served yet. Without a transactional id Kafka refuses the whole request too."""
+    error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if request.transactional_id is not None:
+        error = KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported yet")
     return _finish(
         ProduceResponse(
             [

@@ -101,7 +101,7 @@ async def test_transactional_batches_are_refused_for_now() -> None:
         await create_topic(client, "a")
         marked = batch(attributes=TRANSACTIONAL, producer=(1000, 0, 0))
         row = await produce(client, "a", marked)
-        assert row.error_code != 0
+        assert row.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         request = produce_request("a", marked)
         request.transactional_id = "t"
         answer = await client.ask(request, 9, ProduceResponse)
