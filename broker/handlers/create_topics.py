@@ -1,0 +1,22 @@
+"""CreateTopics (API key 19).
+
+- Versions 2 to 7: 4 lets the broker choose the number of partitions and replicas (-1), 5 answers with the topic's
+  configuration, 7 with its id.
+- Every topic succeeds or fails for itself; all that succeed are made by one batch of metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata import topics
+from wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(node: Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    rows = topics.create(node, request.topics, validate_only=request.validate_only)
+    return CreateTopicsResponse(topics=rows)

@@ -1,0 +1,42 @@
+"""DeleteTopics (API key 20).
+
+- Versions 1 to 6: 5 answers with error messages, 6 names topics by id as well.
+- With ``delete.topic.enable=false`` versions 1 and 2 know no error for it but INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata import topics
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+DELETION_DISABLED_VERSION = 3
+"""The first version with TOPIC_DELETION_DISABLED."""
+TOPICS_VERSION = 6
+
+
+def handle(node: Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    wanted = request.topics
+    if context.api_version < TOPICS_VERSION:
+        wanted = [DeleteTopicState(name) for name in request.topic_names]
+    if not node.config.delete_topic_enable:
+        return DeleteTopicsResponse(responses=_disabled(wanted, context.api_version))
+    return DeleteTopicsResponse(responses=topics.delete(node, wanted))
+
+
+def _disabled(wanted: list[DeleteTopicState], version: int) -> list[DeletableTopicResult]:
+    error = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
+    if version < DELETION_DISABLED_VERSION:
+        error = KafkaError(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
+    return [DeletableTopicResult(asked.name, asked.topic_id, error.code, error.message) for asked in wanted]

@@ -1,0 +1,143 @@
+"""Features: levels that a cluster has agreed on, which switch on formats and protocols (KIP-584, KIP-778).
+
+What is supported stands here; what is finalized is in the metadata image, and its epoch is the metadata offset. Source:
+Kafka's ``FeatureControlManager``, ``QuorumFeatures``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata.image import BROKER, ELR_VERSION, METADATA_VERSION, MetadataImage
+from wire.errors import ErrorCode, KafkaError
+from wire.stored.metadata import (
+    BeginTransactionRecord,
+    BrokerFeature,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+
+if TYPE_CHECKING:
+    from wire.schema import Message
+
+METADATA_VERSION_4_3_IV0 = 30
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+_SUPPORTED: dict[str, tuple[int, int]] = {
+    # Records are written in the versions of this one level.
+    METADATA_VERSION: (METADATA_VERSION_4_3_IV0, METADATA_VERSION_4_3_IV0),
+    ELR_VERSION: (0, 1),
+}
+
+# Voters that change while the quorum runs (level 1) need a quorum, and Kafka lists no feature whose only level is 0.
+KRAFT_VERSION = "kraft.version"
+_KAFKAS_OTHERS = frozenset(
+    {KRAFT_VERSION, "transaction.version", "group.version", "share.version", "streams.version"}
+)
+
+# Levels at format, as kafka-storage finalizes them; features that are not supported (yet) are left out.
+FORMAT_LEVELS: dict[str, int] = {METADATA_VERSION: METADATA_VERSION_4_3_IV0, ELR_VERSION: 1}
+
+# Upgrade types of UpdateFeatures (``FeatureUpdate.UpgradeType``); anything else is refused.
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+def supported_features() -> dict[str, tuple[int, int]]:
+    """Feature name -> lowest and highest level that can be finalized."""
+    return _SUPPORTED
+
+
+def finalized_features(image: MetadataImage) -> tuple[int, dict[str, int]]:
+    """The epoch (the offset of the last metadata record) and name -> level of the features that are finalized."""
+    return image.offset, image.features
+
+
+def broker_features() -> list[BrokerFeature]:
+    """What a broker's registration says that it supports."""
+    return [BrokerFeature(name, low, high) for name, (low, high) in _SUPPORTED.items()]
+
+
+def check_image(image: MetadataImage) -> None:
+    """Raise KafkaError (UNSUPPORTED_VERSION) where the image needs a feature level that is not supported here."""
+    for name, level in image.features.items():
+        low, high = _SUPPORTED.get(name, (0, 0))
+        if not low <= level <= high:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the data directory needs {name} at level {level}; supported are {low} to {high}",
+            )
+
+
+def bootstrap_records() -> list[Message]:
+    """What ``bootstrap.checkpoint`` holds at format: the levels, nothing else."""
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in FORMAT_LEVELS.items()]
+
+
+def format_records(levels: dict[str, int], min_insync_replicas: int) -> list[Message]:
+    """The records that a new cluster begins with, one transaction as Kafka's first controller writes it.
+
+    ``min_insync_replicas``: the broker's static setting, which becomes a cluster-wide one where ELR is on.
+    """
+    image = MetadataImage()
+    return [
+        BeginTransactionRecord(name="Bootstrap records"),
+        *(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()),
+        *(_elr_safety_records(image, min_insync_replicas) if levels.get(ELR_VERSION) else ()),
+        EndTransactionRecord(),
+    ]
+
+
+def update(
+    image: MetadataImage, node_id: int, updates: list[tuple[str, int, int]], min_insync_replicas: int
+) -> list[Message]:
+    """Records for (name, level, upgrade type) of each feature; all of them or none.
+
+    Raises KafkaError: INVALID_UPDATE_VERSION for the first that is refused.
+    """
+    records: list[Message] = []
+    for name, level, upgrade_type in updates:
+        reason = _refusal(image, node_id, name, level, upgrade_type)
+        if reason:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"Invalid update version {level} for feature {name}. {reason}",
+            )
+        if name == ELR_VERSION and level > 0:
+            records[:0] = _elr_safety_records(image, min_insync_replicas)
+        if name != KRAFT_VERSION:
+            records.append(FeatureLevelRecord(name=name, feature_level=level))
+    return records
+
+
+def _refusal(image: MetadataImage, node_id: int, name: str, level: int, upgrade_type: int) -> str:
+    """Why a level cannot be finalized, in Kafka's words; empty where it can."""
+    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return "The controller does not support the given upgrade type."
+    if level < 0:
+        return "A feature version cannot be less than 0."
+    low, high = _SUPPORTED.get(name, (0, 0))
+    if not low <= level <= high:
+        if high == 0:
+            return f"Local controller {node_id} does not support this feature."
+        return f"Local controller {node_id} only supports versions {low}" + (f"-{high}" if high > low else "")
+    current = image.features.get(name, 0)
+    if level < current and upgrade_type == UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+            "unsafe downgrade."
+        )
+    if level > current and upgrade_type != UPGRADE:
+        return "Can't downgrade to a newer version."
+    return "" if name in _SUPPORTED or name in _KAFKAS_OTHERS else f"Feature {name} not found."
+
+
+def _elr_safety_records(image: MetadataImage, min_insync_replicas: int) -> list[Message]:
+    """What makes ELR safe: ``min.insync.replicas`` holds for the whole cluster, and no broker has its own."""
+    records: list[Message] = []
+    if MIN_INSYNC_REPLICAS not in image.configs.get((BROKER, ""), {}):
+        records.append(ConfigRecord(BROKER, "", MIN_INSYNC_REPLICAS, str(min_insync_replicas)))
+    for (resource_type, resource_name), overrides in image.configs.items():
+        if resource_type == BROKER and resource_name and MIN_INSYNC_REPLICAS in overrides:
+            records.append(ConfigRecord(BROKER, resource_name, MIN_INSYNC_REPLICAS, None))
+    return records

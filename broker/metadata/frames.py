@@ -1,0 +1,93 @@
+"""Metadata records as bytes: each in its frame, many in a batch, as KRaft's log and its snapshots hold them.
+
+A record's value is: frame version (1), record type, record version, each an unsigned varint, then the message. It has
+no key. A control record (leader change, snapshot header and footer) has no frame and stands alone in its batch. Source:
+Kafka's ``MetadataRecordSerde``, ``BatchBuilder`` of the raft module; KIP-595, KIP-631.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.batch import BatchBuilder, crc_matches, read_header
+from wire.errors import DecodeError
+from wire.records import iterate_records
+from wire.stored.metadata import RECORD_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from wire.batch import BatchHeader
+    from wire.schema import Message
+
+FRAME_VERSION = 1
+
+
+def frame(record: Message, version: int) -> bytearray:
+    """The record's bytes in that version. Raises ValueError for what the version cannot carry."""
+    out = bytearray((FRAME_VERSION, record.API_KEY, version))
+    record.encode_into(version, out, [])
+    return out
+
+
+def unframe(value: bytes) -> Message:
+    """The record in a frame; raises DecodeError, also for a frame version or type that is not known."""
+    if len(value) < 3 or max(value[:3]) > 0x7F:
+        raise DecodeError(f"no metadata record frame: {value[:8]!r}")
+    frame_version, record_type, version = value[:3]
+    if frame_version != FRAME_VERSION:
+        raise DecodeError(f"metadata record has frame version {frame_version}")
+    kind = RECORD_TYPES.get(record_type)
+    if kind is None or not kind.MIN_VERSION <= version <= kind.MAX_VERSION:
+        raise DecodeError(f"metadata record of unknown type {record_type}, version {version}")
+    return kind.decode(value, version, 3)
+
+
+def batch(
+    records: Iterable[tuple[Message, int]], base_offset: int, leader_epoch: int, timestamp: int
+) -> bytearray:
+    """One batch of (record, version), which a reader sees as a whole or not at all. ``timestamp`` in ms."""
+    builder = BatchBuilder(base_offset=base_offset, leader_epoch=leader_epoch)
+    for record, version in records:
+        builder.append(timestamp, None, frame(record, version))
+    return builder.build()
+
+
+class Batches:
+    """The batches at the beginning of ``data`` that are whole, right and follow each other in offsets.
+
+    Iterate, then ask: ``valid_bytes`` is where the first bad byte's batch begins (all of it where nothing is wrong),
+    ``reason`` what is wrong there, ``next_offset`` the offset that would follow.
+    """
+
+    def __init__(self, data: bytes, base_offset: int) -> None:
+        self.data = memoryview(data)
+        self.next_offset = base_offset
+        self.valid_bytes = 0
+        self.reason = ""
+
+    def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Each batch's position in bytes, and its header."""
+        while self.valid_bytes < len(self.data):
+            position = self.valid_bytes
+            try:
+                header = read_header(self.data, position)
+            except DecodeError as error:
+                self.reason = str(error)
+                return
+            if header.base_offset != self.next_offset or header.last_offset_delta < 0:
+                self.reason = f"batch at {position} has offset {header.base_offset}, not {self.next_offset}"
+                return
+            if not crc_matches(self.data, position, header):
+                self.reason = f"batch at {position} is cut short or does not match its checksum"
+                return
+            yield position, header
+            self.valid_bytes = position + header.size
+            self.next_offset = header.next_offset
+
+    def records(self, position: int, header: BatchHeader) -> Iterator[Message]:
+        """The metadata records of the (not control) batch at ``position``; raises DecodeError."""
+        for record in iterate_records(self.data, header, offset=position):
+            if record.value is None:
+                raise DecodeError(f"metadata record at offset {record.offset} has no value")
+            yield unframe(record.value)

@@ -1,0 +1,333 @@
+"""What the cluster is: topics, configurations, features, brokers, as the metadata log's records make it.
+
+The image changes only in `MetadataImage.replay`, so that starting and running are one path. `MetadataImage.records` is
+the reverse: the records that would make this image, which is what a snapshot holds. Source: Kafka's
+``org.apache.kafka.image.MetadataDelta`` and the images under it; KIP-631.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import DecodeError
+from wire.schema import ZERO_UUID
+from wire.stored.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from wire.schema import Message, Uuid
+
+# Resource types of a ConfigRecord (``org.apache.kafka.common.config.ConfigResource.Type``).
+TOPIC = 2
+BROKER = 4
+BROKER_LOGGER = 8
+CLIENT_METRICS = 16
+GROUP = 32
+
+METADATA_VERSION = "metadata.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+
+NO_LEADER = -1
+_NO_LEADER_CHANGE = -2
+_NO_RECOVERY_STATE_CHANGE = -1
+_FENCED, _UNFENCED = 1, -1
+
+
+class Partition:
+    """One partition's state, named as in a PartitionRecord. ``directories`` and ``replicas`` go together."""
+
+    __slots__ = (
+        "adding_replicas",
+        "directories",
+        "eligible_leader_replicas",
+        "isr",
+        "last_known_elr",
+        "leader",
+        "leader_epoch",
+        "leader_recovery_state",
+        "partition_epoch",
+        "removing_replicas",
+        "replicas",
+    )
+
+    def __init__(self, record: PartitionRecord) -> None:
+        self.replicas: list[int] = record.replicas
+        self.isr: list[int] = record.isr
+        self.removing_replicas: list[int] = record.removing_replicas
+        self.adding_replicas: list[int] = record.adding_replicas
+        self.leader: int = record.leader
+        self.leader_recovery_state: int = record.leader_recovery_state
+        self.leader_epoch: int = record.leader_epoch
+        self.partition_epoch: int = record.partition_epoch
+        self.directories: list[Uuid] = record.directories
+        self.eligible_leader_replicas: list[int] = record.eligible_leader_replicas or []
+        self.last_known_elr: list[int] = record.last_known_elr or []
+
+    def change(self, record: PartitionChangeRecord) -> None:
+        """Apply what the record sets; a leader, even the same one, begins a new leader epoch."""
+        for name in _CHANGED_LISTS:
+            value = getattr(record, name)
+            if value is not None:
+                setattr(self, name, value)
+        if record.leader != _NO_LEADER_CHANGE:
+            self.leader = record.leader
+            self.leader_epoch += 1
+        if record.leader_recovery_state != _NO_RECOVERY_STATE_CHANGE:
+            self.leader_recovery_state = record.leader_recovery_state
+        self.partition_epoch += 1
+
+    def record(self, topic_id: Uuid, partition_id: int) -> PartitionRecord:
+        """The record that makes this partition."""
+        return PartitionRecord(
+            partition_id=partition_id,
+            topic_id=topic_id,
+            replicas=self.replicas,
+            isr=self.isr,
+            removing_replicas=self.removing_replicas,
+            adding_replicas=self.adding_replicas,
+            leader=self.leader,
+            leader_recovery_state=self.leader_recovery_state,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            directories=self.directories,
+            eligible_leader_replicas=self.eligible_leader_replicas or None,
+            last_known_elr=self.last_known_elr or None,
+        )
+
+
+_CHANGED_LISTS = (
+    "isr",
+    "replicas",
+    "removing_replicas",
+    "adding_replicas",
+    "directories",
+    "eligible_leader_replicas",
+    "last_known_elr",
+)
+
+
+class Topic:
+    """A topic and its partitions, by partition index."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: Uuid) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: list[Partition] = []
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r}, {len(self.partitions)} partitions)"
+
+
+class MetadataImage:
+    """The cluster after every record up to ``offset``.
+
+    ``offset`` is that of the last record applied (-1: none), control records included, and is the finalized features'
+    epoch. ``configs`` maps (resource type, resource name) to the overrides; a broker's name is its id in decimal, and
+    the name of what holds for all brokers is empty.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[Uuid, Topic] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.brokers: dict[int, RegisterBrokerRecord] = {}
+        self.controllers: dict[int, RegisterControllerRecord] = {}
+        self.next_producer_id = 0
+        self.offset = -1
+        self._similar_names: dict[str, list[str]] = {}
+
+    @property
+    def elr_enabled(self) -> bool:
+        """Whether partitions carry eligible leader replicas (KIP-966), which raises some records' versions."""
+        return self.features.get(ELR_VERSION, 0) > 0
+
+    def colliding_topic(self, name: str) -> str | None:
+        """A topic whose name differs from ``name`` at most in having ``.`` for ``_`` or the reverse.
+
+        Metric names do not tell them apart. None for names that have neither.
+        """
+        return next(iter(self._similar_names.get(name.replace(".", "_"), ())), None)
+
+    def replay(self, record: Message) -> Topic | None:
+        """Apply a record; the answer is the topic that it made, changed or removed, if it is about one.
+
+        Raises DecodeError for a record that contradicts the image, and for one of a type that is not known here:
+        to go on without it would lose what it said at the next snapshot.
+        """
+        replay = _REPLAY.get(type(record))
+        if replay is None:
+            raise DecodeError(f"metadata record {record!r} is of a type that is not supported")
+        return replay(self, record)
+
+    def records(self) -> Iterator[Message]:
+        """The records that make this image, in the order of Kafka's snapshots."""
+        for name in sorted(self.features, key=lambda name: (name != METADATA_VERSION, name)):
+            yield FeatureLevelRecord(name=name, feature_level=self.features[name])
+        yield from self.brokers.values()
+        yield from self.controllers.values()
+        for topic in self.topics.values():
+            yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+            for index, partition in enumerate(topic.partitions):
+                yield partition.record(topic.topic_id, index)
+        for (resource_type, resource_name), overrides in self.configs.items():
+            for name, value in overrides.items():
+                yield ConfigRecord(
+                    resource_type=resource_type, resource_name=resource_name, name=name, value=value
+                )
+        if self.next_producer_id > 0:
+            yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
+
+    def version_of(self, record: Message) -> int:
+        """The version that a record is written in: the one Kafka writes at this image's feature levels."""
+        if isinstance(record, PartitionRecord | PartitionChangeRecord):
+            return 2 if self.elr_enabled else 1
+        if isinstance(record, BrokerRegistrationChangeRecord):
+            if record.cordoned_log_dirs is not None:
+                return 3
+            return 2 if record.log_dirs else 1 if record.in_controlled_shutdown else 0
+        return record.MAX_VERSION
+
+    def _topic(self, topic_id: Uuid) -> Topic:
+        topic = self.topics_by_id.get(topic_id)
+        if topic is None:
+            raise DecodeError(f"metadata record names a topic id {topic_id.hex()} that does not exist")
+        return topic
+
+    def _topic_made(self, record: TopicRecord) -> Topic:
+        if record.name in self.topics or record.topic_id in self.topics_by_id or record.topic_id == ZERO_UUID:
+            raise DecodeError(f"metadata record makes a topic again: {record!r}")
+        topic = Topic(record.name, record.topic_id)
+        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        if "." in topic.name or "_" in topic.name:
+            self._similar_names.setdefault(topic.name.replace(".", "_"), []).append(topic.name)
+        return topic
+
+    def _partition_made(self, record: PartitionRecord) -> Topic:
+        topic = self._topic(record.topic_id)
+        if record.partition_id != len(topic.partitions):
+            raise DecodeError(f"metadata record is not about the next partition of {topic!r}: {record!r}")
+        topic.partitions.append(Partition(record))
+        return topic
+
+    def _partition_changed(self, record: PartitionChangeRecord) -> Topic:
+        topic = self._topic(record.topic_id)
+        if not 0 <= record.partition_id < len(topic.partitions):
+            raise DecodeError(f"metadata record changes a partition that {topic!r} has not: {record!r}")
+        topic.partitions[record.partition_id].change(record)
+        return topic
+
+    def _topic_removed(self, record: RemoveTopicRecord) -> Topic:
+        topic = self._topic(record.topic_id)
+        del self.topics[topic.name], self.topics_by_id[topic.topic_id]
+        self.configs.pop((TOPIC, topic.name), None)
+        similar = topic.name.replace(".", "_")
+        if topic.name in self._similar_names.get(similar, ()):
+            self._similar_names[similar].remove(topic.name)
+            if not self._similar_names[similar]:
+                del self._similar_names[similar]
+        return topic
+
+    def _config_set(self, record: ConfigRecord) -> Topic | None:
+        resource = (record.resource_type, record.resource_name)
+        overrides = self.configs.setdefault(resource, {})
+        if record.value is None:
+            overrides.pop(record.name, None)
+            if not overrides:
+                del self.configs[resource]
+        else:
+            overrides[record.name] = record.value
+        return self.topics.get(record.resource_name) if record.resource_type == TOPIC else None
+
+    def _elr_cleared(self, record: ClearElrRecord) -> Topic | None:
+        named = self.topics.get(record.topic_name)
+        for topic in [named] if named is not None else [] if record.topic_name else self.topics.values():
+            for partition in topic.partitions:
+                partition.eligible_leader_replicas = []
+                partition.last_known_elr = []
+        return named
+
+    def _feature_level_set(self, record: FeatureLevelRecord) -> None:
+        if record.feature_level:
+            self.features[record.name] = record.feature_level
+        else:
+            self.features.pop(record.name, None)
+
+    def _broker_registered(self, record: RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = record
+
+    def _broker_unregistered(self, record: UnregisterBrokerRecord) -> None:
+        self.brokers.pop(record.broker_id, None)
+
+    def _broker_changed(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self.brokers.get(record.broker_id)
+        if broker is None or broker.broker_epoch != record.broker_epoch:
+            raise DecodeError(f"metadata record changes a broker that is not registered so: {record!r}")
+        if record.fenced:
+            broker.fenced = record.fenced == _FENCED
+        if record.in_controlled_shutdown:
+            broker.in_controlled_shutdown = True
+        if record.log_dirs:
+            broker.log_dirs = record.log_dirs
+        if record.cordoned_log_dirs is not None:
+            broker.cordoned_log_dirs = record.cordoned_log_dirs
+
+    def _broker_fenced(self, record: FenceBrokerRecord) -> None:
+        self._broker_changed(BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=_FENCED))
+
+    def _broker_unfenced(self, record: UnfenceBrokerRecord) -> None:
+        self._broker_changed(BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=_UNFENCED))
+
+    def _controller_registered(self, record: RegisterControllerRecord) -> None:
+        self.controllers[record.controller_id] = record
+
+    def _producer_ids_given(self, record: ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _nothing(self, record: Message) -> None:
+        """A record that changes no state. Who reads a log undoes aborted transactions before they come here."""
+
+
+_REPLAY: dict[type[Message], Callable[[MetadataImage, Any], Topic | None]] = {
+    TopicRecord: MetadataImage._topic_made,
+    PartitionRecord: MetadataImage._partition_made,
+    PartitionChangeRecord: MetadataImage._partition_changed,
+    RemoveTopicRecord: MetadataImage._topic_removed,
+    ConfigRecord: MetadataImage._config_set,
+    ClearElrRecord: MetadataImage._elr_cleared,
+    FeatureLevelRecord: MetadataImage._feature_level_set,
+    RegisterBrokerRecord: MetadataImage._broker_registered,
+    UnregisterBrokerRecord: MetadataImage._broker_unregistered,
+    BrokerRegistrationChangeRecord: MetadataImage._broker_changed,
+    FenceBrokerRecord: MetadataImage._broker_fenced,
+    UnfenceBrokerRecord: MetadataImage._broker_unfenced,
+    RegisterControllerRecord: MetadataImage._controller_registered,
+    ProducerIdsRecord: MetadataImage._producer_ids_given,
+    NoOpRecord: MetadataImage._nothing,
+    BeginTransactionRecord: MetadataImage._nothing,
+    EndTransactionRecord: MetadataImage._nothing,
+    AbortTransactionRecord: MetadataImage._nothing,
+}

@@ -1,0 +1,95 @@
+"""Which brokers hold a new partition: as a request assigns them, or in turn.
+
+Source: Kafka's ``StripedReplicaPlacer``, ``ReplicationControlManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import ErrorCode, KafkaError
+from wire.stored.metadata import PartitionRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.metadata.image import MetadataImage
+    from wire.schema import Uuid
+
+
+def check_assignment(image: MetadataImage, brokers: list[int], index: int, expected: int | None) -> None:
+    """Check one partition's replicas as a request assigns them; ``expected``: how many the partitions before it have.
+
+    Raises KafkaError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    refusal = ""
+    for previous, broker in zip([None, *sorted(brokers)], sorted(brokers), strict=False):
+        if broker not in image.brokers:
+            refusal = f"includes broker {broker}, but no such broker is registered."
+            break
+        if broker == previous:
+            refusal = f"includes the broker {broker} more than once."
+            break
+    if not brokers:
+        refusal = "includes an empty replica list."
+    elif not refusal and expected is not None and len(brokers) != expected:
+        refusal = (
+            f"includes a partition with {len(brokers)} replica(s), but this is not consistent with previous "
+            f"partitions, which have {expected} replica(s)."
+        )
+    if refusal:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {refusal}")
+    if not active(image, brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            "controlled shutdown.",
+        )
+
+
+def active(image: MetadataImage, brokers: Iterable[int]) -> list[int]:
+    """Those of the brokers that are there and serve."""
+    registered = ((broker, image.brokers.get(broker)) for broker in brokers)
+    return [
+        broker
+        for broker, known in registered
+        if known is not None and not known.fenced and not known.in_controlled_shutdown
+    ]
+
+
+def place(image: MetadataImage, first: int, count: int, factor: int) -> list[list[int]]:
+    """Replicas for ``count`` partitions from index ``first`` on, in turn over the brokers.
+
+    Raises KafkaError (INVALID_REPLICATION_FACTOR) where there are too few brokers.
+    """
+    brokers = active(image, sorted(image.brokers))
+    if not brokers:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        )
+    if factor > len(brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The target replication factor of {factor} cannot be reached because only {len(image.brokers)} "
+            "broker(s) are registered or some brokers have all their log directories cordoned.",
+        )
+    return [
+        [brokers[(index + offset) % len(brokers)] for offset in range(factor)]
+        for index in range(first, first + count)
+    ]
+
+
+def partition_record(image: MetadataImage, topic_id: Uuid, index: int, brokers: list[int]) -> PartitionRecord:
+    """The record of a new partition on these brokers, the first of which that serves is the leader."""
+    isr = active(image, brokers)
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=brokers,
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[image.brokers[broker].log_dirs[0] for broker in brokers],
+    )

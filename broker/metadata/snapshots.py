@@ -1,0 +1,115 @@
+"""Snapshots of the metadata log: ``<offset>-<epoch>.checkpoint``, all records that make the image at an offset.
+
+The file is batches like the log's own, with offsets from 0: a snapshot header (control batch), the records, a snapshot
+footer (control batch). ``<offset>`` is the first offset that the snapshot does not hold, ``<epoch>`` that of the last
+record it does. It is written as ``….checkpoint.part``, synced and renamed.
+``bootstrap.checkpoint``, beside the log's directory, has the same form and holds what a new log begins with. Source:
+Kafka's ``RecordsSnapshotWriter``, ``Snapshots``, ``BootstrapDirectory``; KIP-630.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.metadata.frames import Batches, batch
+from wire.control import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, control_batch, read_control_type
+from wire.errors import DecodeError
+from wire.records import iterate_records
+from wire.stored.control import SnapshotFooterRecord, SnapshotHeaderRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from broker.seams.files import FileSystem
+    from wire.schema import Message
+
+BOOTSTRAP = "bootstrap.checkpoint"
+SUFFIX = ".checkpoint"
+PART_SUFFIX = ".checkpoint.part"
+RECORDS_PER_BATCH = 1000
+
+
+class SnapshotId(NamedTuple):
+    """``offset``: the first that is not in the snapshot; ``epoch``: that of the record before it."""
+
+    offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.offset:020d}-{self.epoch:010d}{SUFFIX}"
+
+
+def parse_name(name: str) -> SnapshotId | None:
+    """The id in a snapshot's file name; None for any other file."""
+    offset, dash, epoch = name.removesuffix(SUFFIX).partition("-")
+    if not name.endswith(SUFFIX) or not dash or len(offset) != 20 or len(epoch) != 10:
+        return None
+    return SnapshotId(int(offset), int(epoch)) if offset.isdecimal() and epoch.isdecimal() else None
+
+
+def write(
+    files: FileSystem,
+    path: str,
+    records: Iterable[tuple[Message, int]],
+    *,
+    epoch: int,
+    timestamp: int,
+    last_contained_log_timestamp: int,
+) -> int:
+    """Write a snapshot of (record, version) durably; the answer is its size in bytes.
+
+    Raises OSError; what was begun is then only a ``.part``, which nobody reads.
+    """
+    part = path + ".part"
+    if files.exists(part):
+        files.remove(part)
+    file = files.open(part, create=True)
+    try:
+        for chunk in _batches(records, epoch, timestamp, last_contained_log_timestamp):
+            file.append(chunk)
+        file.fsync()
+        size = file.size()
+    finally:
+        file.close()
+    files.rename(part, path)
+    files.sync_dir(path.rpartition("/")[0])
+    return size
+
+
+def _batches(
+    records: Iterable[tuple[Message, int]], epoch: int, timestamp: int, last_contained_log_timestamp: int
+) -> Iterator[bytearray]:
+    header = SnapshotHeaderRecord(0, last_contained_log_timestamp).encode(0)
+    yield control_batch(SNAPSHOT_HEADER, header, timestamp=timestamp, base_offset=0, leader_epoch=epoch)
+    offset = 1
+    pending: list[tuple[Message, int]] = []
+    for row in records:
+        pending.append(row)
+        if len(pending) == RECORDS_PER_BATCH:
+            yield batch(pending, offset, epoch, timestamp)
+            offset += len(pending)
+            pending.clear()
+    if pending:
+        yield batch(pending, offset, epoch, timestamp)
+        offset += len(pending)
+    footer = SnapshotFooterRecord(0).encode(0)
+    yield control_batch(SNAPSHOT_FOOTER, footer, timestamp=timestamp, base_offset=offset, leader_epoch=epoch)
+
+
+def read(files: FileSystem, path: str) -> list[Message]:
+    """All records of a snapshot. Raises DecodeError where any of it is not as it was written, OSError."""
+    records: list[Message] = []
+    batches = Batches(files.read_bytes(path), 0)
+    last = None
+    for position, header in batches:
+        if last == SNAPSHOT_FOOTER or (last is None and not header.is_control):
+            raise DecodeError(f"{path}: batch at {position} is outside of header and footer")
+        if header.is_control:
+            for record in iterate_records(batches.data, header, offset=position):
+                last = read_control_type(record.key or b"")
+        else:
+            records.extend(batches.records(position, header))
+    if last != SNAPSHOT_FOOTER or batches.reason:
+        raise DecodeError(f"{path}: {batches.reason or 'the snapshot has no footer'}")
+    return records

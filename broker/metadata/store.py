@@ -1,0 +1,243 @@
+"""`MetadataStore`: the metadata log and the image made of it; the one place where metadata changes.
+
+What a KRaft controller and its brokers do together for one node: `commit` appends a batch of records, replays it into
+the image and tells the listeners, in that order and without waiting in between, so that everybody sees all of it or
+nothing. Source: Kafka's ``QuorumController``, ``MetadataLoader``, ``SnapshotGenerator``; KIP-631.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.logs import get_logger
+from broker.metadata import features, snapshots
+from broker.metadata.image import METADATA_VERSION, MetadataImage
+from broker.metadata.log import MetadataLog
+from coordinator.producer_ids import next_block
+from wire.errors import ErrorCode, KafkaError
+from wire.schema import ZERO_UUID, Uuid
+from wire.stored.metadata import (
+    AbortTransactionRecord,
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    ControllerFeature,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator, Sequence
+
+    from broker.config.broker_config import BrokerConfig
+    from broker.metadata.image import Topic
+    from broker.metadata.log import Loaded
+    from broker.seams.clock import Clock
+    from broker.seams.files import FileSystem
+    from wire.schema import Message
+
+    Listener = Callable[[Message, Topic | None], None]
+
+START_TAIL_BYTES_MAX = 1 << 20
+"""Bytes of log beside the snapshot from which a start writes a new snapshot, so that the next one is quick."""
+_RESERVED_UUIDS = frozenset({ZERO_UUID, bytes(15) + b"\x01"})
+_UNFENCED = -1
+
+log = get_logger("broker.metadata")
+
+
+class MetadataStore:
+    """``config`` is the static configuration: what was given at the start, without dynamic changes.
+
+    ``broker_epoch`` is that of this start's registration, -1 before `register`.
+    """
+
+    def __init__(
+        self,
+        data_dir: str,
+        files: FileSystem,
+        clock: Clock,
+        chance: random.Random,
+        config: BrokerConfig,
+        *,
+        cluster_id: str,
+        directory_id: Uuid,
+    ) -> None:
+        self.config = config
+        self.cluster_id = cluster_id
+        self.directory_id = directory_id
+        self.image = MetadataImage()
+        self.broker_epoch = -1
+        self._data_dir = data_dir
+        self._files = files
+        self._clock = clock
+        self._chance = chance
+        self._log = MetadataLog(data_dir, files, clock)
+        self._listeners: list[Listener] = []
+        self._snapshot_ms = 0
+        self._bytes_at_failure = 0
+
+    def start(self) -> Loaded:
+        """Read the image, become leader of a new epoch, and format a new log. The answer says what was found.
+
+        Raises DecodeError where the log cannot be read, KafkaError where it needs a feature that is not
+        supported here, OSError.
+        """
+        loaded = self._log.load()
+        self.image = loaded.image
+        if loaded.cut_bytes:
+            log.warning("cluster metadata cut", bytes=loaded.cut_bytes, reason=loaded.cut_reason)
+        for reason in loaded.bad_snapshots:
+            log.error("cluster metadata snapshot unreadable", reason=reason)
+        features.check_image(self.image)
+        self._log.lead(self.config.node_id)
+        self.image.offset = self._log.end_offset - 1
+        self._snapshot_ms = self._clock.now_ms()
+        if loaded.open_transaction:
+            self.commit([AbortTransactionRecord(reason="the controller was restarted")])
+        if METADATA_VERSION not in self.image.features:
+            self._format()
+        elif self._log.bytes_since_snapshot > START_TAIL_BYTES_MAX:
+            self._snapshot()
+        return loaded
+
+    def _format(self) -> None:
+        """A new log begins with the feature levels, which ``bootstrap.checkpoint`` holds too."""
+        path = f"{self._data_dir}/{snapshots.BOOTSTRAP}"
+        if self._files.exists(path):
+            bootstrap = MetadataImage()
+            for record in snapshots.read(self._files, path):
+                bootstrap.replay(record)
+            features.check_image(bootstrap)
+            levels = bootstrap.features
+        else:
+            levels = features.FORMAT_LEVELS
+            snapshots.write(
+                self._files,
+                path,
+                [(record, 0) for record in features.bootstrap_records()],
+                epoch=0,
+                timestamp=self._clock.now_ms(),
+                last_contained_log_timestamp=0,
+            )
+        self.commit(features.format_records(levels, self.config.min_insync_replicas), durable=True)
+
+    def register(self, endpoints: Sequence[BrokerEndpoint]) -> None:
+        """Register this process as controller and broker and unfence it: ``endpoints`` is where clients reach it.
+
+        Raises KafkaError as `commit`.
+        """
+        node_id = self.config.node_id
+        supported = features.supported_features().items()
+        controller = RegisterControllerRecord(
+            controller_id=node_id,
+            incarnation_id=self.new_uuid(),
+            features=[ControllerFeature(name, low, high) for name, (low, high) in supported],
+        )
+        self.broker_epoch = self._log.end_offset + 1
+        broker = RegisterBrokerRecord(
+            broker_id=node_id,
+            incarnation_id=self.new_uuid(),
+            broker_epoch=self.broker_epoch,
+            end_points=list(endpoints),
+            features=features.broker_features(),
+            rack=self.config.broker_rack,
+            fenced=True,
+            log_dirs=[self.directory_id],
+        )
+        self.commit(
+            [
+                controller,
+                broker,
+                BrokerRegistrationChangeRecord(node_id, self.broker_epoch, fenced=_UNFENCED),
+                BrokerRegistrationChangeRecord(node_id, self.broker_epoch, cordoned_log_dirs=[]),
+            ]
+        )
+
+    def commit(self, records: Sequence[Message], *, durable: bool = False) -> int:
+        """Append the records as one batch, replay them, tell the listeners of each; the answer is the last offset.
+
+        ``durable``: synced to the disk first; always so where the broker's ``log.flush.interval.messages``
+        is 1. That blocks the loop for one fsync: metadata changes seldom, and nobody may see a change that a
+        power loss could take back. Raises KafkaError (KAFKA_STORAGE_ERROR) and nothing has changed.
+        """
+        if not records:
+            return self.image.offset
+        image = self.image
+        versions = [(record, image.version_of(record)) for record in records]
+        try:
+            last_offset = self._log.append(
+                versions, durable=durable or self.config.log_flush_interval_messages == 1
+            )
+        except OSError as error:
+            log.error("cluster metadata not written", error=str(error))
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Cluster metadata not written: {error}"
+            ) from error
+        changes = [(record, image.replay(record)) for record in records]
+        image.offset = last_offset
+        for record, topic in changes:
+            for listener in self._listeners:
+                listener(record, topic)
+        self._maybe_snapshot()
+        return last_offset
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call ``listener(record, topic)`` for every record committed from now on, in order, after the image has the
+        whole batch. ``topic`` is the topic that the record made, changed or removed, if it is about one."""
+        self._listeners.append(listener)
+
+    def take_producer_ids(self) -> int:
+        """The first id of the next block of producer ids, which nobody was or will be given; durable before it returns.
+
+        For `ProducerIds`. Raises KafkaError: UNKNOWN_SERVER_ERROR where all are used up, and as `commit`.
+        """
+        first, after = next_block(self.image.next_producer_id)
+        record = ProducerIdsRecord(
+            broker_id=self.config.node_id, broker_epoch=self.broker_epoch, next_producer_id=after
+        )
+        self.commit([record], durable=True)
+        return first
+
+    def new_uuid(self) -> Uuid:
+        """A random (version 4) UUID that Kafka would give out: none of the reserved ones, and its text does not begin
+        with ``-``, which command lines would take for an option (``Uuid.randomUuid``)."""
+        while True:
+            bits = self._chance.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+            uuid = bits.to_bytes(16, "big")
+            if uuid not in _RESERVED_UUIDS and uuid[0] >> 2 != _DASH:
+                return uuid
+
+    def flush(self) -> None:
+        """What was committed to the disk; blocks. Raises OSError."""
+        self._log.sync()
+
+    def close(self) -> None:
+        """Flush and close the log: the last thing at a clean stop. Raises OSError."""
+        self._log.close()
+
+    def _maybe_snapshot(self) -> None:
+        interval_ms = self.config.metadata_log_max_snapshot_interval_ms
+        new_bytes = self._log.bytes_since_snapshot - self._bytes_at_failure
+        too_much = new_bytes >= self.config.metadata_log_max_record_bytes_between_snapshots
+        if too_much or 0 < interval_ms <= self._clock.now_ms() - self._snapshot_ms:
+            self._snapshot()
+
+    def _snapshot(self) -> None:
+        """Write a snapshot. One that fails costs nothing but a longer log: it is tried again an interval later."""
+        self._snapshot_ms = self._clock.now_ms()
+        try:
+            self._log.snapshot(self._versioned_records())
+            self._bytes_at_failure = 0
+        except OSError as error:
+            self._bytes_at_failure = self._log.bytes_since_snapshot
+            log.error("cluster metadata snapshot not written", error=str(error))
+
+    def _versioned_records(self) -> Iterator[tuple[Message, int]]:
+        for record in self.image.records():
+            yield record, self.image.version_of(record)
+
+
+_DASH = 62
+"""The index of ``-`` in URL-safe base64."""

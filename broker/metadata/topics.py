@@ -1,0 +1,334 @@
+"""What requests to create, grow and delete topics ask for: the records for it, and an answer per row.
+
+All that one request may do is committed as one batch; a row that is refused costs the others nothing. Source: Kafka's
+``ReplicationControlManager``, ``ControllerApis``, ``AutoTopicCreationManager``, ``Topic``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.cluster import CLUSTER_METADATA_TOPIC
+from broker.metadata.configs import check_topic_overrides, effective_topic_rows
+from broker.metadata.image import TOPIC
+from broker.metadata.placement import check_assignment, partition_record, place
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
+from wire.messages.delete_topics import DeletableTopicResult
+from wire.schema import ZERO_UUID
+from wire.stored.metadata import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.metadata.image import MetadataImage, Topic
+    from broker.node import Node
+    from wire.messages.create_partitions import CreatePartitionsTopic
+    from wire.messages.delete_topics import DeleteTopicState
+    from wire.schema import Message, Uuid
+
+T = TypeVar("T")
+
+NAME_CHARS_MAX = 249
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""Partitions that one request may create (``MAX_PARTITIONS_PER_BATCH``)."""
+RECORDS_PER_REQUEST_MAX = 10_000
+"""Metadata records that one request may need (``MAX_RECORDS_PER_USER_OP``)."""
+
+_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_UNSET = -1
+
+
+def check_name(name: str) -> None:
+    """Raise KafkaError (INVALID_TOPIC_EXCEPTION) for what no topic may be called."""
+    reason = ""
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > NAME_CHARS_MAX:
+        reason = f"the length of '{name}' is longer than the max allowed length {NAME_CHARS_MAX}"
+    elif not _NAME_CHARS.issuperset(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if reason:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def auto_create(node: Node, names: Iterable[str]) -> dict[str, KafkaError | None]:
+    """Create topics as the broker's defaults have it: name -> None, or why not."""
+    wanted = [CreatableTopic(name, _UNSET, _UNSET) for name in names]
+    answers: dict[str, KafkaError | None] = {}
+    for row in create(node, wanted):
+        failed = row.error_code != ErrorCode.NONE
+        answers[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
+    return answers
+
+
+def create(
+    node: Node, wanted: list[CreatableTopic], *, validate_only: bool = False
+) -> list[CreatableTopicResult]:
+    """Create topics; rows in the request's order, then one for each name that it holds twice, as Kafka answers."""
+    total = sum(_partitions_wanted(node, topic) for topic in wanted)
+    if total > PARTITIONS_PER_REQUEST_MAX:
+        too_many = KafkaError(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
+        return [_refused(topic.name, too_many) for topic in wanted]
+    names = [topic.name for topic in wanted]
+    _, twice = once_and_twice(names)
+    records: list[Message] = []
+    rows: list[CreatableTopicResult] = []
+    for topic in wanted:
+        if topic.name in twice or topic.name == CLUSTER_METADATA_TOPIC:
+            continue
+        try:
+            made, row = _create(node, topic)
+            check_record_count(len(records) + len(made))
+            records.extend(made)
+            rows.append(row)
+        except KafkaError as error:
+            rows.append(_refused(topic.name, error))
+    if records and not validate_only:
+        try:
+            node.metadata.commit(records)
+        except KafkaError as error:
+            rows = [row if row.error_code else _refused(row.name, error) for row in rows]
+    rows += [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in twice]
+    if CLUSTER_METADATA_TOPIC in names and CLUSTER_METADATA_TOPIC not in twice:
+        text = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+        rows.append(_refused(CLUSTER_METADATA_TOPIC, KafkaError(ErrorCode.INVALID_REQUEST, text)))
+    return rows
+
+
+def _partitions_wanted(node: Node, topic: CreatableTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return node.config.num_partitions if topic.num_partitions == _UNSET else max(topic.num_partitions, 0)
+
+
+def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def check_record_count(count: int) -> None:
+    """Raise KafkaError (POLICY_VIOLATION) where one request needs too many records."""
+    if count > RECORDS_PER_REQUEST_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+
+
+def _create(node: Node, topic: CreatableTopic) -> tuple[list[Message], CreatableTopicResult]:
+    """The records that make the topic, and its row. Raises KafkaError where it is refused."""
+    image = node.metadata.image
+    _check_new_name(image, topic.name)
+    overrides = {config.name: config.value for config in topic.configs}
+    values = check_topic_overrides(node, overrides)
+    replicas = _assigned(image, topic) if topic.assignments else _placed(node, topic)
+    topic_id = node.metadata.new_uuid()
+    while topic_id in image.topics_by_id:
+        topic_id = node.metadata.new_uuid()
+    records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    records += [ConfigRecord(TOPIC, topic.name, name, value) for name, value in values.items()]
+    records += [partition_record(image, topic_id, index, brokers) for index, brokers in enumerate(replicas)]
+    configs = [
+        CreatableTopicConfigs(row.name, row.value, row.read_only, row.config_source, row.is_sensitive)
+        for row in effective_topic_rows(node, values)
+    ]
+    row = CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(replicas),
+        replication_factor=len(replicas[0]),
+        configs=configs,
+    )
+    return records, row
+
+
+def _check_new_name(image: MetadataImage, name: str) -> None:
+    if name in image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = image.colliding_topic(name)
+    if other is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
+        )
+    check_name(name)
+
+
+def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[list[int]]:
+    """The replicas of each partition as the request assigns them."""
+    for count, what in (
+        (topic.replication_factor, "replication factor"),
+        (topic.num_partitions, "numPartitions"),
+    ):
+        if count != _UNSET:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {what} was not set to -1.",
+            )
+    by_index: dict[int, list[int]] = {}
+    expected = None
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in by_index:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        check_assignment(image, assignment.broker_ids, index, expected)
+        expected = len(assignment.broker_ids)
+        by_index[index] = assignment.broker_ids
+    if sorted(by_index) != list(range(len(by_index))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _placed(node: Node, topic: CreatableTopic) -> list[list[int]]:
+    """Replicas for the number of partitions and the replication factor that the request names or leaves open."""
+    if topic.replication_factor < _UNSET or topic.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < _UNSET or topic.num_partitions == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    factor = topic.replication_factor
+    if factor == _UNSET:
+        factor = node.config.default_replication_factor
+    try:
+        return place(node.metadata.image, 0, _partitions_wanted(node, topic), factor)
+    except KafkaError as error:
+        raise KafkaError(
+            error.code, f"Unable to replicate the partition {factor} time(s): {error.message}"
+        ) from None
+
+
+def bump_leader_epoch(topic: Topic, partitions: Iterable[int]) -> list[Message]:
+    """The records that begin a new leader epoch, with the same leader, in these partitions.
+
+    For a start that had to cut a partition's log: a consumer that read beyond the cut learns of it (KIP-320).
+    """
+    return [
+        PartitionChangeRecord(
+            partition_id=index, topic_id=topic.topic_id, leader=topic.partitions[index].leader
+        )
+        for index in partitions
+    ]
+
+
+def grow(node: Node, topic: CreatePartitionsTopic) -> list[Message]:
+    """The records that give a topic more partitions; raises KafkaError where it is refused."""
+    image = node.metadata.image
+    known = image.topics.get(topic.name)
+    if known is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    first = len(known.partitions)
+    if topic.count == first:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {first} partition(s).")
+    if topic.count < first:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {first} partition(s); {topic.count} would not be an increase.",
+        )
+    more = topic.count - first
+    factor = len(known.partitions[0].replicas)
+    if topic.assignments is not None and len(topic.assignments) != more:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {more} additional partition(s), but only {len(topic.assignments)} assignment(s) "
+            "were specified.",
+        )
+    check_record_count(more)
+    if topic.assignments is None:
+        replicas = place(image, first, more, factor)
+    else:
+        replicas = [assignment.broker_ids for assignment in topic.assignments]
+        for offset, brokers in enumerate(replicas):
+            check_assignment(image, brokers, first + offset, factor)
+    return [
+        partition_record(image, known.topic_id, first + offset, brokers)
+        for offset, brokers in enumerate(replicas)
+    ]
+
+
+def delete(node: Node, wanted: list[DeleteTopicState]) -> list[DeletableTopicResult]:
+    """Delete topics named by name or by id: one row for each name and each id in the request."""
+    image = node.metadata.image
+    rows: list[DeletableTopicResult] = []
+
+    def refuse(name: str | None, topic_id: Uuid, code: ErrorCode, text: str | None = None) -> None:
+        rows.append(DeletableTopicResult(name, topic_id, code, KafkaError(code, text).message))
+
+    names: list[str] = []
+    ids: list[Uuid] = []
+    for asked in wanted:
+        if asked.name is None and asked.topic_id == ZERO_UUID:
+            refuse(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        elif asked.name is None:
+            ids.append(asked.topic_id)
+        elif asked.topic_id == ZERO_UUID:
+            names.append(asked.name)
+        else:
+            refuse(
+                asked.name,
+                asked.topic_id,
+                ErrorCode.INVALID_REQUEST,
+                "You may not specify both topic name and topic id.",
+            )
+    found: dict[Uuid, str] = {}
+    once_ids, twice_ids = once_and_twice(ids)
+    once_names, twice_names = once_and_twice(names)
+    for name in twice_names:
+        refuse(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    for topic_id in twice_ids:
+        refuse(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+    for topic_id in once_ids:
+        by_id = image.topics_by_id.get(topic_id)
+        if by_id is None:
+            refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        else:
+            found[topic_id] = by_id.name
+    for name in once_names:
+        by_name = image.topics.get(name)
+        if by_name is None:
+            refuse(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif by_name.topic_id in found or by_name.topic_id in twice_ids:
+            found.pop(by_name.topic_id, None)
+            refuse(
+                name,
+                by_name.topic_id,
+                ErrorCode.INVALID_REQUEST,
+                "The provided topic name maps to an ID that was already supplied.",
+            )
+        else:
+            found[by_name.topic_id] = name
+    rows += _remove(node, found)
+    return rows
+
+
+def once_and_twice(items: list[T]) -> tuple[list[T], list[T]]:
+    """What the list holds once, and what it holds more often."""
+    counts: dict[T, int] = {}
+    for item in items:
+        counts[item] = counts.get(item, 0) + 1
+    return [item for item in counts if counts[item] == 1], [item for item in counts if counts[item] > 1]
+
+
+def _remove(node: Node, found: dict[Uuid, str]) -> list[DeletableTopicResult]:
+    """All of them in one batch."""
+    code, text = ErrorCode.NONE, None
+    try:
+        node.metadata.commit([RemoveTopicRecord(topic_id=topic_id) for topic_id in found])
+    except KafkaError as error:
+        code, text = error.code, error.message
+    return [DeletableTopicResult(name, topic_id, code, text) for topic_id, name in found.items()]

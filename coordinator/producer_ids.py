@@ -1,0 +1,52 @@
+"""Producer ids: each given out once, ever.
+
+Ids come from blocks of 1000. A block is taken durably before its first id is used, and what is left of it at a stop or
+a crash is never used: that makes ids unique without a write for each. Source: Kafka's ``ProducerIdManager`` and
+``ProducerIdControlManager``; KIP-730.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BLOCK_SIZE = 1000
+"""Ids in a block."""
+PRODUCER_ID_MAX = 2**63 - 1
+
+
+def next_block(next_producer_id: int) -> tuple[int, int]:
+    """The first id of the block to take where ``next_producer_id`` is the first that no block holds, and the first id
+    after that block, which is to be stored.
+
+    Raises KafkaError (UNKNOWN_SERVER_ERROR) where no whole block is left.
+    """
+    if next_producer_id > PRODUCER_ID_MAX - BLOCK_SIZE:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "Exhausted all producerIds as the next block's end producerId has exceeded the int64 type limit",
+        )
+    return next_producer_id, next_producer_id + BLOCK_SIZE
+
+
+class ProducerIds:
+    """Gives out ids. ``take_block`` takes a block durably and answers its first id; what it raises, `next` raises."""
+
+    __slots__ = ("_end", "_next", "_take_block")
+
+    def __init__(self, take_block: Callable[[], int]) -> None:
+        self._take_block = take_block
+        self._next = self._end = 0
+
+    def next(self) -> int:
+        """An id that nobody has."""
+        if self._next == self._end:
+            first = self._take_block()
+            self._next, self._end = first, first + BLOCK_SIZE
+        found = self._next
+        self._next += 1
+        return found
