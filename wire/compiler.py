@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from wire.errors import DecodeError
 
 if TYPE_CHECKING:
-    from wire.schema import Buffer, Field, Message, SizedRange, Struct
+    from wire.primitives import Buffer, SizedRange
+    from wire.schema import Field, Message, Struct
 
 M = TypeVar("M", bound="Message")
 
@@ -42,6 +43,9 @@ STRING_LENGTH_MAX = 32767
 
 UNCHECKED_COUNT_MAX = 16
 """Array elements that are read without looking at the bytes left first: each read is checked anyway."""
+
+ARRAY_LENGTH_MAX = 1_000_000
+"""Elements in one array. An element may take a hundred times its bytes in memory."""
 
 VARINT_MAX = 0xFFFFFFFF
 
@@ -181,6 +185,8 @@ def check_count(count: int, bytes_left: int, size_min: int, what: str) -> int:
         raise DecodeError(f"{what}: " + ("null" if count == -1 else f"count {count}"))
     if count * size_min > bytes_left:
         raise DecodeError(f"{what}: {count} elements in {bytes_left} bytes")
+    if count > ARRAY_LENGTH_MAX:
+        raise DecodeError(f"{what}: {count} elements, more than {ARRAY_LENGTH_MAX}")
     return count
 
 

@@ -31,18 +31,19 @@ def decode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str,
     source = _DecodeSource(cls, version)
     source.names.update(_HELPERS)
     source.indent = 2
-    source.struct("m", cls, cls.__name__)
+    source.struct("m", cls, "")
     source.flush()
     head = ["def decode(buf, pos):", "    try:"]
     if _has_records(cls):
         head.append("        buf = memoryview(buf)")
     tail = [
         "        return m, pos",
-        "    except (IndexError, struct_error, UnicodeDecodeError) as error:",
-        f"        raise DecodeError(f'{source.label}: {{error}} (byte {{pos}} of {{len(buf)}})') from error",
+        "    except (IndexError, struct_error):",
+        f"        raise DecodeError(f'{source.label}: cut short at {{len(buf)}} bytes (read {{pos}})') from None",
+        "    except UnicodeDecodeError as error:",
+        f"        raise DecodeError(f'{source.label}: at byte {{pos}}: {{error}}') from None",
         "    except DecodeError as error:",
-        f"        error.add_note('in {source.label}')",
-        "        raise",
+        f"        raise DecodeError(f'{source.label}: {{error}}') from error",
     ]
     return [*head, "        end = len(buf)", *source.lines, *tail], source.names
 
@@ -118,7 +119,7 @@ class _DecodeSource(Source):
             if not in_range(self.version, field.versions) or field in tagged:
                 self.emit(f"{target} = {self.default(field)}")
             else:
-                self.value(field, target, f"{path}.{field.name}")
+                self.value(field, target, path + field.name)
         if tagged:
             self.tag_section(name, tagged, path)
         elif self.flexible:
@@ -144,10 +145,10 @@ class _DecodeSource(Source):
         for index, field in enumerate(tagged):
             self.emit(f"{'elif' if index else 'if'} {tag} == {field.tag}:")
             self.indent += 1
-            self.tagged_value(field, f"{name}.{field.name}", f"{path}.{field.name}")
+            self.tagged_value(field, f"{name}.{field.name}", path + field.name)
             self.flush()
             self.emit(
-                f"if pos != {stop}: raise DecodeError('{path}.{field.name}: not as long as its tag says')"
+                f"if pos != {stop}: raise DecodeError('{path}{field.name}: not as long as its tag says')"
             )
             self.indent -= 1
         self.emit(f"else: pos = {stop}")
@@ -160,7 +161,7 @@ class _DecodeSource(Source):
         present = self.fresh("n")  # a varint here, a signed byte where the field is not tagged
         self.uvarint(present)
         self.null_or(f"{present} == 0", target)
-        self.struct(target, cast("type[Struct]", field.element), path)
+        self.struct(target, cast("type[Struct]", field.element), path + ".")
         self.flush()
         self.indent -= 1
 
@@ -182,13 +183,13 @@ class _DecodeSource(Source):
     def plain_struct(self, field: Field, target: str, path: str) -> None:
         cls = cast("type[Struct]", field.element)
         if not in_range(self.version, field.nullable):
-            self.struct(target, cls, path)
+            self.struct(target, cls, path + ".")
             return
         present = self.fresh("n")
         self.fixed("b", 1, present)
         self.flush()
         self.null_or(f"{present} < 0", target)
-        self.struct(target, cls, path)
+        self.struct(target, cls, path + ".")
         self.flush()
         self.indent -= 1
 
@@ -240,7 +241,7 @@ class _DecodeSource(Source):
         self.indent += 1
         item = self.fresh("s")
         if isinstance(element, type):
-            self.struct(item, element, path)
+            self.struct(item, element, path + ".")
         else:
             self.value(element, item, path)
         self.flush()

@@ -24,7 +24,7 @@ def encode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str,
     source = _EncodeSource(cls, version)
     source.names.update(_HELPERS)
     source.indent = 2
-    source.fields("m", cls, cls.__name__)
+    source.fields("m", cls, "")
     source.flush()
     head = [
         "def encode(m, out, ranges):",
@@ -35,7 +35,7 @@ def encode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str,
     tail = [
         "    except BaseException as error:",
         "        del out[start:]; del ranges[noted:]",
-        "        if isinstance(error, (struct_error, TypeError, AttributeError)):",
+        "        if isinstance(error, (struct_error, TypeError, AttributeError, ValueError)):",
         f"            raise ValueError(f'{source.label}: {{error}}') from error",
         "        raise",
     ]
@@ -72,11 +72,11 @@ class _EncodeSource(Source):
     def fields(self, name: str, cls: type[Struct], path: str) -> None:
         tagged = tagged_fields(cls, self.version)
         for field in cls.FIELDS:
-            value, where = f"{name}.{field.name}", f"{path}.{field.name}"
+            value, where = f"{name}.{field.name}", path + field.name
             if not in_range(self.version, field.versions):
                 if not field.ignorable:
                     self.emit(
-                        f"if {self.is_set(field, value)}: raise ValueError('{where} is not in {self.label}')"
+                        f"if {self.is_set(field, value)}: raise ValueError('{where} is not in this version')"
                     )
             elif field not in tagged:
                 self.value(field, value, where)
@@ -114,7 +114,7 @@ class _EncodeSource(Source):
             self.indent += 1
             outer, self.out = self.out, self.fresh("out")
             self.emit(f"{self.out} = bytearray()")
-            self.tagged_value(field, f"{name}.{field.name}", f"{path}.{field.name}")
+            self.tagged_value(field, f"{name}.{field.name}", path + field.name)
             self.flush()
             inner, self.out = self.out, outer
             self.emit(
@@ -132,7 +132,7 @@ class _EncodeSource(Source):
         self.emit("else:")
         self.indent += 1
         self.emit(f"{self.out}.append(1)")
-        self.fields(self.local(value), cast("type[Struct]", field.element), path)
+        self.fields(self.local(value), cast("type[Struct]", field.element), path + ".")
         self.flush()
         self.indent -= 1
 
@@ -160,14 +160,14 @@ class _EncodeSource(Source):
         cls = cast("type[Struct]", field.element)
         name = self.local(value)
         if not in_range(self.version, field.nullable):
-            self.fields(name, cls, path)
+            self.fields(name, cls, path + ".")
             return
         self.flush()
         self.emit(f"if {name} is None: {self.out}.append(255)")
         self.emit("else:")
         self.indent += 1
         self.emit(f"{self.out}.append(1)")
-        self.fields(name, cls, path)
+        self.fields(name, cls, path + ".")
         self.flush()
         self.indent -= 1
 
@@ -185,7 +185,7 @@ class _EncodeSource(Source):
         if in_range(self.version, field.nullable):
             self.emit(f"if {name} is None: {n} = -1; {name} = {empty}")
         else:
-            self.emit(f"if {name} is None: raise ValueError('{path} may not be null in {self.label}')")
+            self.emit(f"if {name} is None: raise ValueError('{path} may not be null')")
         self.emit("else:")
         self.indent += 1
 
@@ -226,7 +226,7 @@ class _EncodeSource(Source):
         self.emit(f"for {item} in {items}:")
         self.indent += 1
         if isinstance(element, type):
-            self.fields(item, element, path)
+            self.fields(item, element, path + ".")
         else:
             self.value(element, item, path)
         self.flush()

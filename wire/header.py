@@ -14,7 +14,7 @@ import struct
 
 from wire.compiler import skip_tags
 from wire.errors import DecodeError
-from wire.schema import Buffer
+from wire.primitives import Buffer
 
 API_VERSIONS_KEY = 18
 REQUEST_PREFIX_SIZE = 8

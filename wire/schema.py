@@ -11,22 +11,19 @@ explains them).
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
 from wire.compiler import NEW, Decoder, Encoder, compile_decoder, compile_encoder, compile_function
+from wire.primitives import ZERO_UUID as ZERO_UUID
+from wire.primitives import Buffer as Buffer
+from wire.primitives import Records as Records
+from wire.primitives import SizedRange as SizedRange
+from wire.primitives import Uuid as Uuid
+from wire.primitives import uuid_from_text as uuid_from_text
+from wire.primitives import uuid_to_text as uuid_to_text
 
 T = TypeVar("T")
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes to read from; a memoryview must be one-dimensional, of single bytes (as ``memoryview(bytes)`` is)."""
-
-Uuid: TypeAlias = bytes
-"""16 bytes, the most significant first."""
-
-ZERO_UUID: Uuid = bytes(16)
 
 VersionRange: TypeAlias = tuple[int, int]
 """First and last version, both included; an open end is ``LAST_VERSION``."""
@@ -34,35 +31,6 @@ VersionRange: TypeAlias = tuple[int, int]
 LAST_VERSION = 32767
 NO_VERSIONS: VersionRange = (0, -1)
 ALL_VERSIONS: VersionRange = (0, LAST_VERSION)
-
-
-class SizedRange(Protocol):
-    """Bytes that are not in memory: only their number is known here (a range of a log file)."""
-
-    @property
-    def size(self) -> int: ...
-
-
-Records: TypeAlias = Buffer | SizedRange
-"""What a ``records()`` field may hold when it is encoded; decoding always gives a memoryview."""
-
-
-def uuid_to_text(uuid: Uuid) -> str:
-    """Kafka's text form: 22 characters of URL-safe base64 without padding
-    (``org.apache.kafka.common.Uuid``).
-    """
-    return urlsafe_b64encode(uuid)[:22].decode("ascii")
-
-
-def uuid_from_text(text: str) -> Uuid:
-    """The reverse of ``uuid_to_text``. Raises ValueError for anything but 16 bytes of URL-safe base64."""
-    try:
-        uuid = urlsafe_b64decode(text.rstrip("=") + "==")
-    except (Base64Error, ValueError) as error:
-        raise ValueError(f"not a UUID in base64: {text!r}") from error
-    if len(uuid) != 16:
-        raise ValueError(f"not a UUID of 16 bytes: {text!r}")
-    return uuid
 
 
 def parse_versions(text: str) -> VersionRange:
