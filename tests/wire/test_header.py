@@ -1,0 +1,89 @@
+"""Request and response headers, against kafka-python's."""
+
+import warnings
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wire.errors import DecodeError
+from wire.header import (
+    REQUEST_PREFIX_SIZE,
+    encode_response_header,
+    has_tagged_response_header,
+    read_request_header,
+    read_request_prefix,
+)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its resources
+    from kafka.protocol.api_header import RequestHeader, ResponseHeader  # type: ignore[import-untyped]
+
+INT16 = st.integers(-(2**15), 2**15 - 1)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+
+
+def encoded(key: int, version: int, correlation_id: int, client_id: str | None, flexible: bool) -> bytes:
+    header = RequestHeader(
+        request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
+    )
+    found: bytes = header.encode(flexible=flexible)
+    return found
+
+
+@settings(deadline=None, max_examples=50)
+@given(INT16, INT16, INT32, st.none() | st.text(max_size=20), st.booleans(), st.integers(0, 3))
+def test_as_kafka_python_writes_it(
+    key: int, version: int, correlation_id: int, client_id: str | None, flexible: bool, offset: int
+) -> None:
+    header = encoded(key, version, correlation_id, client_id, flexible)
+    for kind in (bytes, bytearray, memoryview):
+        frame = kind(bytes(offset) + header + b"body")
+        assert read_request_prefix(frame, offset) == (key, version, correlation_id)
+        read = read_request_header(frame, flexible, offset)
+        assert (read.api_key, read.api_version, read.correlation_id) == (key, version, correlation_id)
+        assert read.client_id == (client_id or "")
+        assert read.header_size == len(header)
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+def test_every_truncation_is_refused(flexible: bool) -> None:
+    header = encoded(0, 9, 1, "client", flexible)
+    for size in range(len(header)):
+        with pytest.raises(DecodeError):
+            read_request_header(header[:size], flexible)
+        if size < REQUEST_PREFIX_SIZE:
+            with pytest.raises(DecodeError):
+                read_request_prefix(header[:size])
+
+
+@pytest.mark.parametrize("length", [b"\xff\xfe", b"\x80\x00", b"\x7f\xff", b"\x00\x05"])
+def test_a_client_id_of_impossible_length(length: bytes) -> None:
+    with pytest.raises(DecodeError):
+        read_request_header(b"\0\0\0\x09\0\0\0\x01" + length + b"abcd", False)
+
+
+def test_a_client_id_that_is_not_utf8() -> None:
+    with pytest.raises(DecodeError):
+        read_request_header(b"\0\0\0\x09\0\0\0\x01\0\x02\xff\xfe", False)
+
+
+def test_unknown_tagged_fields_are_passed_over() -> None:
+    plain = encoded(0, 9, 1, "c", True)
+    tagged = plain[:-1] + b"\x02\x05\x03abc\x81\x01\x00"
+    assert read_request_header(tagged + b"body", True).header_size == len(tagged)
+    for size in range(len(plain), len(tagged)):
+        with pytest.raises(DecodeError):
+            read_request_header(tagged[:size], True)
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_response_headers_as_kafka_python_writes_them(tagged: bool) -> None:
+    header = ResponseHeader(correlation_id=-7)
+    assert encode_response_header(-7, tagged) == header.encode(flexible=tagged)
+
+
+def test_an_api_versions_answer_never_has_a_tagged_header() -> None:
+    assert not has_tagged_response_header(18, flexible=True)
+    assert has_tagged_response_header(0, flexible=True)
+    assert not has_tagged_response_header(0, flexible=False)
