@@ -1,0 +1,203 @@
+"""The records inside a batch, one by one and as objects: for compaction, internal topics and tools.
+
+A record: length (varint), attributes (1 byte, unused), timestamp delta (varlong), offset delta (varint), key
+and value (varint length, -1 for null, and bytes), header count (varint) and headers (key, value likewise).
+Source: ``org.apache.kafka.common.record.internal.DefaultRecord``. What every batch that a producer sends goes
+through, without objects, is wire.walk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.batch import HEADER_SIZE, BatchHeader, read_header
+from wire.compression import decompress
+from wire.errors import DecodeError
+from wire.varint import read_varint, read_varlong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+"""Bytes that the records of one batch may take when decompressed."""
+
+
+class Record:
+    """One record. ``timestamp`` in ms (-1: none); header keys stay the bytes they are (UTF-8, unchecked)."""
+
+    __slots__ = ("headers", "key", "offset", "timestamp", "value")
+
+    def __init__(
+        self,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[bytes, bytes | None]],
+    ) -> None:
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Record):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        return (
+            f"Record(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, "
+            f"value={self.value!r}, headers={self.headers!r})"
+        )
+
+
+Layout = tuple[int, int, int, int, int, int, int, int, int]
+"""What ``scan`` gives: end of the record, timestamp delta, offset delta, start and end of key and of value
+(an end of -1 for null), header count, start of the headers."""
+
+
+def scan(data: bytes, position: int, limit: int) -> Layout:
+    """Take apart the record at ``position`` of the (decompressed) records, which end at ``limit``.
+
+    Raises DecodeError for whatever ``DefaultRecord.readFrom`` refuses: a varint that is too long, a length
+    that goes past the record or that its parts do not add up to, a negative header count or header key size.
+    """
+    try:
+        return _scan(data, position, limit)
+    except IndexError:
+        raise DecodeError("record is cut short") from None
+
+
+def _scan(data: bytes, position: int, limit: int) -> Layout:
+    # Varints of one byte that are not negative (neither of the bits 129) are read here, for speed.
+    length = data[position]
+    if length & 129:
+        length, at = read_varint(data, position)
+    else:
+        length >>= 1
+        at = position + 1
+    end = at + length
+    if length < 1 or end > limit:
+        raise DecodeError(f"record of {length} bytes where {limit - at} are left")
+    at += 1  # the attributes
+    timestamp_delta = data[at]
+    if timestamp_delta & 129:
+        timestamp_delta, at = read_varlong(data, at)
+    else:
+        timestamp_delta >>= 1
+        at += 1
+    offset_delta = data[at]
+    if offset_delta & 129:
+        offset_delta, at = read_varint(data, at)
+    else:
+        offset_delta >>= 1
+        at += 1
+    key_at, key_end, at = _field(data, at, end)
+    value_at, value_end, at = _field(data, at, end)
+    header_count = data[at]
+    if header_count == 0:
+        at += 1
+        headers_at = at
+    else:
+        header_count, at = read_varint(data, at)
+        headers_at = at
+        at = _skip_headers(data, at, end, header_count)
+    if at != end:
+        raise DecodeError(f"record of {length} bytes whose parts take {length + at - end}")
+    return (
+        end, timestamp_delta, offset_delta, key_at, key_end, value_at, value_end, header_count, headers_at,
+    )  # fmt: skip
+
+
+def _skip_headers(data: bytes, position: int, end: int, count: int) -> int:
+    if count < 0 or count > end - position:
+        raise DecodeError(f"{count} record headers in {end - position} bytes")
+    for _ in range(count):
+        _, name_end, position = _field(data, position, end)
+        if name_end < 0:
+            raise DecodeError("record header without a key")
+        _, _, position = _field(data, position, end)
+    return position
+
+
+def _field(data: bytes, position: int, limit: int) -> tuple[int, int, int]:
+    """Start and end (-1 for null) of the nullable bytes at ``position``, and the position after them."""
+    length = data[position]
+    if length & 129:
+        length, at = read_varint(data, position)
+        if length < 0:
+            return at, -1, at
+    else:
+        length >>= 1
+        at = position + 1
+    end = at + length
+    if end > limit:
+        raise DecodeError(f"field of {length} bytes where {limit - at} are left in the record")
+    return at, end, end
+
+
+def records_of(
+    batch: Buffer, header: BatchHeader, max_size: int = DECOMPRESSED_BYTES_MAX, offset: int = 0
+) -> bytes:
+    """The bytes of a batch's records, decompressed; ``batch`` holds the whole batch at ``offset``.
+
+    Raises DecodeError where they cannot be decompressed, and TooLarge where they take more than ``max_size``.
+    """
+    end = offset + header.size
+    view = memoryview(batch)[offset + HEADER_SIZE : end]
+    if len(view) != header.size - HEADER_SIZE:
+        raise DecodeError(f"batch of {header.size} bytes is cut short")
+    return decompress(header.codec, view, max_size) if header.codec else bytes(view)
+
+
+def iterate_records(
+    batch: Buffer,
+    header: BatchHeader | None = None,
+    *,
+    offset: int = 0,
+    max_size: int = DECOMPRESSED_BYTES_MAX,
+) -> Iterator[Record]:
+    """The records of the batch at ``offset``, with absolute offsets and timestamps; control records too.
+
+    With LogAppendTime every record has the batch's max timestamp. Raises DecodeError at the first record
+    that is malformed, and where there are more or fewer bytes than the declared count of records take.
+    """
+    if header is None:
+        header = read_header(batch, offset)
+    data = records_of(batch, header, max_size, offset)
+    limit = len(data)
+    position = 0
+    for _ in range(header.record_count):
+        position, delta, offset_delta, key_at, key_end, value_at, value_end, header_count, headers_at = scan(
+            data, position, limit
+        )
+        yield Record(
+            header.base_offset + offset_delta,
+            header.max_timestamp if header.is_log_append_time else wrap_int64(header.base_timestamp + delta),
+            data[key_at:key_end] if key_end >= 0 else None,
+            data[value_at:value_end] if value_end >= 0 else None,
+            _headers(data, headers_at, header_count) if header_count else [],
+        )
+    if position != limit:
+        raise DecodeError(f"{limit - position} bytes after the {header.record_count} records of a batch")
+
+
+def _headers(data: bytes, position: int, count: int) -> list[tuple[bytes, bytes | None]]:
+    headers: list[tuple[bytes, bytes | None]] = []
+    limit = len(data)
+    for _ in range(count):
+        name_at, name_end, at = _field(data, position, limit)
+        value_at, value_end, position = _field(data, at, limit)
+        headers.append((data[name_at:name_end], data[value_at:value_end] if value_end >= 0 else None))
+    return headers
+
+
+def wrap_int64(value: int) -> int:
+    """``value`` as Java's ``long`` arithmetic leaves it: a timestamp beyond 2**63 goes on below zero."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
