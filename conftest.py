@@ -1,4 +1,4 @@
-"""Real parts that any test may ask for: Kafka's jars and its tools. What is missing skips (fails with CI=true)."""
+"""Real parts that any test may ask for: Kafka's jars and its tools. Missing ones skip (fail with CI=true)."""
 
 import pathlib
 import subprocess

@@ -17,21 +17,19 @@ import socket
 import struct
 import subprocess
 import tempfile
-import threading
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NoReturn, Self
 from xml.etree import ElementTree
 
+from compat_tests.process import Process
+
 POM = pathlib.Path(__file__).with_name("pom.xml")
 JAVA_VERSION_MIN = 17
 RESOLVE_TIMEOUT_S = 600
 START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 30
 TOOL_TIMEOUT_S = 120
 START_ATTEMPTS = 3
-OUTPUT_LINES_KEPT = 400
 
 # A short run spends its time starting the JVM; the optimising compiler and parallel collector delay it.
 TOOL_JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512M")
@@ -50,11 +48,14 @@ PROPERTIES = {
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    # A killed broker's registration must run out before it may register again (9 s by default).
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
 }
 
 
 class RealPartMissing(Exception):  # noqa: N818 - a fact about the machine, not an error
-    """A part the tests do not bring themselves (Java, Maven, a network) is not here; the message says which."""
+    """A part the tests do not bring themselves (Java, Maven, a network) is missing; the message says what."""
 
 
 def require(reason: str) -> NoReturn:
@@ -207,63 +208,6 @@ def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
     return len(head) == 10 and struct.unpack(">iih", head)[1:] == (7, 0)
 
 
-class Process:
-    """A child process whose output is kept (its last lines) and can be waited for, line by line."""
-
-    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-        self.lines: deque[str] = deque(maxlen=OUTPUT_LINES_KEPT)
-        self._seen = threading.Condition()
-        self._ended = False
-        self._popen = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=None if env is None else {**os.environ, **env},
-        )
-        self.pid = self._popen.pid
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._popen.stdout is not None
-        for line in self._popen.stdout:
-            with self._seen:
-                self.lines.append(line.rstrip("\n"))
-                self._seen.notify_all()
-        with self._seen:
-            self._ended = True
-            self._seen.notify_all()
-
-    def wait_for_line(self, text: str, timeout_s: float) -> bool:
-        """True once a line held `text`; False when the process's output ended or the time was over first."""
-        with self._seen:
-            self._seen.wait_for(lambda: self._ended or any(text in line for line in self.lines), timeout_s)
-            return any(text in line for line in self.lines)
-
-    def output(self) -> str:
-        with self._seen:
-            return "\n".join(self.lines)
-
-    def end(self, *, kill: bool, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM (SIGKILL with `kill`, or where SIGTERM did not end it in time); the exit code."""
-        if kill:
-            self._popen.kill()
-        else:
-            self._popen.terminate()
-        try:
-            code = self._popen.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            code = self._popen.wait()
-        self._reader.join()
-        assert self._popen.stdout is not None
-        self._popen.stdout.close()
-        return code
-
-
 class RealKafka:
     """One Apache Kafka node (broker and controller) in a JVM of its own, on free ports of 127.0.0.1.
 
@@ -325,7 +269,8 @@ class RealKafka:
                 run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file.name)
             options = (*self._jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
             self.process = Process(tool_command("kafka.Kafka", file.name, jvm_options=options))
-            return self.process.wait_for_line(STARTED, START_TIMEOUT_S) and answers_api_versions(broker)
+            started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None
+            return started and answers_api_versions(broker)
         finally:
             os.unlink(file.name)
 

@@ -1,0 +1,122 @@
+"""The targets as fixtures. A test with `target` runs once on oncelog and once on a real Apache Kafka."""
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from compat_tests.brokers import TARGETS, Broker, make_broker
+from compat_tests.differential import Pair
+from compat_tests.oncelog_server import Oncelog
+from compat_tests.real_kafka import RealPartMissing, require
+
+_names = itertools.count()
+
+
+class Brokers:
+    """One broker per target for the whole session, started when first asked for."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, Broker] = {}
+        self._missing = ""
+        self._stack = contextlib.ExitStack()
+
+    def __getitem__(self, target: str) -> Broker:
+        if target not in self._running:
+            self._running[target] = self._start(target)
+        return self._running[target]
+
+    def _start(self, target: str) -> Broker:
+        if target.startswith("kafka") and self._missing:
+            require(self._missing)
+        try:
+            return self._stack.enter_context(make_broker(target))
+        except RealPartMissing as missing:
+            self._missing = str(missing)
+            require(self._missing)
+
+    @property
+    def started(self) -> Mapping[str, Broker]:
+        return self._running
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@pytest.fixture(scope="session")
+def brokers() -> Iterator[Brokers]:
+    running = Brokers()
+    yield running
+    running.close()
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> str:
+    """The name of the target: "oncelog" or "kafka"."""
+    return str(request.param)
+
+
+@pytest.fixture
+def broker(brokers: Brokers, target: str) -> Iterator[Broker]:
+    """The session's broker of this target; afterwards it must run, and oncelog have logged no traceback."""
+    running = brokers[target]
+    yield from _watched(running)
+
+
+def _watched(running: Broker) -> Iterator[Any]:
+    before = running.tracebacks if isinstance(running, Oncelog) else 0
+    yield running
+    if isinstance(running, Oncelog):
+        assert running.tracebacks == before, f"oncelog logged a traceback:\n{running.output()}"
+        assert running.process is None or running.process.running, f"oncelog ended:\n{running.output()}"
+
+
+@pytest.fixture
+def bootstrap(broker: Broker) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture
+def own_broker(target: str) -> Iterator[Callable[..., Broker]]:
+    """Make (and start) brokers of this target for this test alone: `own_broker(properties)`."""
+    with contextlib.ExitStack() as stack:
+
+        def make(properties: Mapping[str, str] | None = None) -> Broker:
+            try:
+                return stack.enter_context(make_broker(target, properties))
+            except RealPartMissing as missing:
+                require(str(missing))
+
+        yield make
+
+
+@pytest.fixture
+def pair(brokers: Brokers) -> Iterator[Pair]:
+    """Both targets at once, for tests that compare their answers.
+
+    With ONCELOG_SELF_CHECK set a second real Kafka stands in for oncelog: differences are the scenario's.
+    """
+    kafka = brokers["kafka"]
+    for ours in _watched(brokers["kafka-2" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"]):
+        yield Pair(kafka.bootstrap, ours.bootstrap)
+
+
+@pytest.fixture
+def name() -> str:
+    """A topic name that no other test of the session uses."""
+    return f"topic-{next(_names)}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows what the broker said last."""
+    report = yield
+    running = getattr(item, "funcargs", {}).get("brokers")
+    if report.failed and isinstance(running, Brokers) and "oncelog" in running.started:
+        report.sections.append(("oncelog's last output", running["oncelog"].output()[-6000:]))
+    return report

@@ -1,0 +1,187 @@
+"""The same requests to both targets, and what they answered, compared field by field.
+
+A scenario is a function of a `Session`; every answer it gets is remembered. Values that must differ (ids,
+times, the port) are replaced by what they are: the first topic id of a scenario is "uuid#1" on both sides.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from compat_tests.batches import now_ms, read_batches
+from compat_tests.definitions import ZERO_UUID, Fields
+from compat_tests.frames import CLOSED, Connection, address
+
+RECENT_MS = 3_600_000
+TEXTS = ("error_message", "batch_index_error_message")
+Scenario = Callable[["Session"], None]
+
+
+class Session:
+    """One target as a scenario sees it. `call` keeps to one connection; a closed one is opened again."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.trace: list[tuple[str, Any]] = []
+        self._connection: Connection | None = None
+        self._seen: dict[tuple[str, Any], str] = {}
+
+    @property
+    def connection(self) -> Connection:
+        if self._connection is None:
+            self._connection = Connection(self.bootstrap)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def call(self, api: str, version: int, values: Fields | None = None, note: str = "") -> Any:
+        """The answer, which is remembered as well; CLOSED where the broker closed the connection."""
+        answer = self.quiet(api, version, values)
+        self.remember(f"{api} v{version} {note}".strip(), answer)
+        return answer
+
+    def quiet(self, api: str, version: int, values: Fields | None = None) -> Any:
+        """The answer, not compared."""
+        answer = self.connection.call(api, version, values)
+        if answer == CLOSED:
+            self.close()
+        return answer
+
+    def remember(self, label: str, seen: Any) -> None:
+        """Something to compare."""
+        self.trace.append((label, self._same("", seen)))
+
+    def topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> bytes:
+        """Create a topic, wait until it can be used, and return its id; nothing of it is compared."""
+        rows = [{"name": key, "value": value} for key, value in (configs or {}).items()]
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": rows}
+        answer = self.quiet("CreateTopics", 7, {"topics": [topic], "timeout_ms": 15000})
+        assert answer["topics"][0]["error_code"] == 0, answer
+        self.wait_for_leaders(name, partitions)
+        return bytes(answer["topics"][0]["topic_id"])
+
+    def wait_for_leaders(self, name: str, partitions: int) -> None:
+        """Kafka's broker learns of a topic a moment after the controller answered: ask until it knows."""
+        deadline = now_ms() + 20_000
+        listed = {
+            "topics": [{"name": name, "partitions": [{"partition_index": p} for p in range(partitions)]}]
+        }
+        while True:
+            rows = self.quiet("ListOffsets", 4, listed)["topics"][0]["partitions"]
+            if all(row["error_code"] == 0 for row in rows):
+                return
+            assert now_ms() < deadline, rows
+
+    def wait_for_producer_ids(self) -> None:
+        """Right after its start a real Kafka waits for its first block of ids."""
+        deadline = now_ms() + 20_000
+        while (answer := self.quiet("InitProducerId", 4, {"transactional_id": None}))["error_code"] == 14:
+            assert now_ms() < deadline, answer
+
+    def produce(
+        self, name: str, records: bytes, *, partition: int = 0, version: int = 9, acks: int = -1
+    ) -> Any:
+        """Produce one batch; the partition's row of the answer, not compared."""
+        return self.quiet("Produce", version, produce_request(name, records, partition, acks))["responses"][
+            0
+        ]["partition_responses"][0]
+
+    def _same(self, field: str, value: Any) -> Any:
+        """`value` with what must differ replaced."""
+        if isinstance(value, dict):
+            return {key: self._same(key, one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self._same(field, one) for one in value]
+        if isinstance(value, bytes):
+            return self._bytes(field, value)
+        if isinstance(value, str) and field == "cluster_id":
+            return "cluster" if re.fullmatch(r"[A-Za-z0-9_-]{22}", value) else value
+        if isinstance(value, str) and field in TEXTS:
+            return "text"
+        if isinstance(value, int) and not isinstance(value, bool):
+            return self._number(field, value)
+        return value
+
+    def _number(self, field: str, value: int) -> int | str:
+        if field == "port" and value == address(self.bootstrap)[1]:
+            return "port"
+        if (field == "session_id" and value > 0) or (field == "producer_id" and value >= 0):
+            return self._seen.setdefault((field, value), f"{field}#{self._count(field)}")
+        if "timestamp" in field or field.endswith("_ms"):
+            return "now" if abs(now_ms() - value) < RECENT_MS else value
+        return value
+
+    def _count(self, kind: str) -> int:
+        return 1 + sum(1 for seen, _ in self._seen if seen == kind)
+
+    def _bytes(self, field: str, value: bytes) -> Any:
+        if field == "records":
+            return [self._same("", one._asdict()) for one in self._batches(value)]
+        if len(value) == 16 and value != ZERO_UUID:
+            return self._seen.setdefault(("uuid", value), f"uuid#{self._count('uuid')}")
+        return value
+
+    def _batches(self, value: bytes) -> Iterator[Any]:
+        for one in read_batches(value):
+            yield one._replace(crc=0)  # it covers the times and the producer id
+
+
+class Pair:
+    """A real Kafka and oncelog."""
+
+    def __init__(self, kafka: str, oncelog: str) -> None:
+        self.kafka = kafka
+        self.oncelog = oncelog
+
+    def compare(self, scenario: Scenario, *, known: tuple[str, ...] = ()) -> None:
+        """Run it on both and fail with every difference but those that match a pattern of `known`."""
+        traces = {"kafka": self._run(scenario, self.kafka), "oncelog": self._run(scenario, self.oncelog)}
+        if os.environ.get("ONCELOG_SHOW"):  # what Kafka said, to write assertions from
+            print("\n".join(f"{label}: {seen!r}" for label, seen in traces["kafka"]))
+        found = [
+            one
+            for one in differences(traces["kafka"], traces["oncelog"])
+            if not any(re.search(path, one) for path in known)
+        ]
+        assert not found, "kafka != oncelog\n" + "\n".join(found[:60])
+
+    @staticmethod
+    def _run(scenario: Scenario, bootstrap: str) -> list[tuple[str, Any]]:
+        session = Session(bootstrap)
+        try:
+            scenario(session)
+        finally:
+            session.close()
+        return session.trace
+
+
+def differences(kafka: list[tuple[str, Any]], oncelog: list[tuple[str, Any]]) -> Iterator[str]:
+    """One line per difference: "label: path: kafka's != oncelog's"."""
+    for (label, theirs), (other, ours) in zip(kafka, oncelog, strict=False):
+        assert label == other, f"the scenario took another way: {label} and {other}"
+        for path, left, right in _walk("", theirs, ours):
+            yield f"{label}: {path or '.'}: {left!r} != {right!r}"
+    if len(kafka) != len(oncelog):
+        yield f"{len(kafka)} != {len(oncelog)} answers"
+
+
+def _walk(path: str, left: Any, right: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in {**left, **right}:
+            yield from _walk(f"{path}.{key}", left.get(key, "absent"), right.get(key, "absent"))
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for index, (one, other) in enumerate(zip(left, right, strict=True)):
+            yield from _walk(f"{path}[{index}]", one, other)
+    elif left != right:
+        yield path, left, right
+
+
+def produce_request(name: str | bytes, records: bytes | None, partition: int = 0, acks: int = -1) -> Fields:
+    """A Produce request of one batch; `name` is a topic name, or a topic id (16 bytes, v13)."""
+    topic: Fields = {"topic_id": name} if isinstance(name, bytes) else {"name": name}
+    topic["partition_data"] = [{"index": partition, "records": records}]
+    return {"acks": acks, "timeout_ms": 15000, "topic_data": [topic]}

@@ -1,0 +1,101 @@
+"""A broker as a child process: its output is read as it comes, kept, and can be waited for."""
+
+import contextlib
+import os
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+STOP_TIMEOUT_S = 30
+OUTPUT_LINES_KEPT = 400
+
+
+class Lines:
+    """The last lines of one output of a process, read by a thread so that no pipe ever fills."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.tracebacks = 0
+        self._stream = stream
+        self._lines: deque[str] = deque(maxlen=OUTPUT_LINES_KEPT)
+        self._changed = threading.Condition()
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self._stream:
+            with self._changed:
+                self._lines.append(line.rstrip("\n"))
+                self.tracebacks += "Traceback (most recent call last)" in line
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait_for(self, text: str, timeout_s: float) -> str | None:
+        """The first kept line that holds `text`, as soon as it is there; None when output or time ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self._find(text) is not None, timeout_s)
+            return self._find(text)
+
+    def _find(self, text: str) -> str | None:
+        return next((line for line in self._lines if text in line), None)
+
+    def text(self) -> str:
+        with self._changed:
+            return "\n".join(self._lines)
+
+    def close(self) -> None:
+        self._reader.join()
+        self._stream.close()
+
+
+class Process:
+    """A child process with `stdout` and `stderr` as `Lines`."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self._popen = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, **(env or {})},
+        )
+        assert self._popen.stdout is not None
+        assert self._popen.stderr is not None
+        self.pid = self._popen.pid
+        self.stdout = Lines(self._popen.stdout)
+        self.stderr = Lines(self._popen.stderr)
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    def signal(self, number: int) -> None:
+        self._popen.send_signal(number)
+
+    def output(self) -> str:
+        """The last lines of both outputs."""
+        return f"{self.stdout.text()}\n{self.stderr.text()}".strip("\n")
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """The exit code, once the process ended by itself. Raises subprocess.TimeoutExpired."""
+        code = self._popen.wait(timeout_s)
+        self.stdout.close()
+        self.stderr.close()
+        return code
+
+    def end(self, *, kill: bool) -> int:
+        """SIGTERM (SIGKILL with `kill`, or where SIGTERM did not end it in time); the exit code."""
+        if kill:
+            self._popen.kill()
+        else:
+            self._popen.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self.wait()
+            self._popen.kill()
+        return self.wait()

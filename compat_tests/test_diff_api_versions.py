@@ -1,0 +1,133 @@
+"""ApiVersions on both targets, and what happens to requests that nobody serves."""
+
+import struct
+
+import pytest
+
+from compat_tests.definitions import api_key, versions_of
+from compat_tests.differential import Pair, Session
+from compat_tests.frames import Connection
+
+SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}
+
+
+def ranges(bootstrap: str) -> dict[int, tuple[int, int]]:
+    with Connection(bootstrap) as connection:
+        rows = connection.call("ApiVersions", 4, SOFTWARE)["api_keys"]
+    return {row["api_key"]: (row["min_version"], row["max_version"]) for row in rows}
+
+
+def test_every_advertised_range_is_kafkas(pair: Pair) -> None:
+    kafka, ours = ranges(pair.kafka), ranges(pair.oncelog)
+    assert ours
+    assert {key: kafka.get(key) for key in ours} == ours
+
+
+@pytest.mark.parametrize("version", versions_of("ApiVersions"))
+def test_versions(pair: Pair, version: int) -> None:
+    def scenario(session: Session) -> None:
+        answer = session.quiet("ApiVersions", version, SOFTWARE)
+        assert answer.pop("error_code") == 0
+        # Each version's own fields; what they hold is each target's own (the feature levels are not the same).
+        session.remember("fields", sorted(answer))
+        session.remember(
+            "keys in order",
+            [row["api_key"] for row in answer["api_keys"]] == sorted(ranges(session.bootstrap)),
+        )
+        if version >= 3:
+            session.remember(
+                "a feature that starts at 0",
+                any(row["min_version"] == 0 for row in answer["supported_features"]),
+            )
+            assert answer["finalized_features_epoch"] >= 0
+            levels = {
+                row["name"]: (row["min_version_level"], row["max_version_level"])
+                for row in answer["finalized_features"]
+            }
+            session.remember("metadata.version", levels["metadata.version"])
+
+    pair.compare(scenario)
+
+
+def test_unknown_version_is_answered_as_version_0(pair: Pair) -> None:
+    """KIP-511: error 35 and the one entry that tells which versions there are, in the oldest form."""
+
+    def scenario(session: Session) -> None:
+        for version in (5, 99, 32767):
+            connection = session.connection
+            connection.send_frame(connection.header(18, version, flexible=True) + b"\2x\2y\0")
+            frame = connection.receive_frame()
+            assert frame is not None
+            session.remember(f"bytes of v{version}", frame[4:].hex())
+            assert frame[4:] == struct.pack(">hihhh", 35, 1, 18, 0, 4)
+        session.call("ApiVersions", 0, note="on the same connection")
+
+    pair.compare(scenario, known=("api_keys",))
+
+
+@pytest.mark.parametrize(
+    ("software", "version", "error"),
+    [
+        ("", "1", 42),
+        ("a", "", 42),
+        ("-a", "1", 42),
+        ("a-", "1", 42),
+        ("a b", "1", 42),
+        ("a_b", "1", 42),
+        ("a.b-c", "1.0-SNAPSHOT", 0),
+        ("ä", "1", 42),
+    ],
+)
+def test_client_software_names(pair: Pair, software: str, version: str, error: int) -> None:
+    values = {"client_software_name": software, "client_software_version": version}
+
+    def scenario(session: Session) -> None:
+        for api_version in (3, 4):
+            answer = session.quiet("ApiVersions", api_version, values)
+            assert answer["error_code"] == error
+            session.remember("keys", bool(answer["api_keys"]))
+            session.remember("features", bool(answer["finalized_features"]))
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [
+        (0, 2),
+        (0, 14),
+        (1, 3),
+        (1, 19),
+        (3, 14),
+        (3, -1),
+        (4, 0),
+        (22, 6),
+        (52, 0),
+        (93, 0),
+        (-1, 0),
+        (32767, 0),
+        (2, 0),
+    ],
+)
+def test_unknown_keys_and_versions_close_the_connection(pair: Pair, key: int, version: int) -> None:
+    def scenario(session: Session) -> None:
+        connection = session.connection
+        connection.send_frame(connection.header(key, version, flexible=True) + bytes(64))
+        session.remember("answer", connection.receive_frame())
+
+    pair.compare(scenario)
+
+
+def test_apis_that_are_not_advertised_close_the_connection(pair: Pair) -> None:
+    ours = ranges(pair.oncelog)
+    missing = [
+        api
+        for api in ("JoinGroup", "OffsetCommit", "AddPartitionsToTxn", "ListGroups")
+        if api_key(api) not in ours
+    ]
+    for api in missing:
+        with Connection(pair.oncelog) as connection:
+            connection.send_frame(
+                connection.header(api_key(api), max(versions_of(api)), flexible=True) + bytes(64)
+            )
+            assert connection.receive_frame() is None

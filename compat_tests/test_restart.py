@@ -1,0 +1,84 @@
+"""What a broker still knows after a clean stop, and after a SIGKILL."""
+
+from collections.abc import Callable
+
+import pytest
+
+from compat_tests.batches import batch, read_batches
+from compat_tests.brokers import Broker
+from compat_tests.differential import Session, produce_request
+
+
+def sequence_of(session: Session, name: str, sequence: int, producer: int = 4000) -> tuple[int, int]:
+    """Produce one record of a producer: the error and the base offset."""
+    records = batch(1, producer=(producer, 0, sequence))
+    row = session.produce(name, records)
+    return row["error_code"], row["base_offset"]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_retries_of_older_batches_after_a_restart(
+    own_broker: Callable[..., Broker], target: str, name: str, how: str
+) -> None:
+    """A retry of the last batch is known; the four before it are known to oncelog, and to Kafka no more.
+
+    Kafka's producer snapshot holds a producer's last batch only (4.3.1 answers OUT_OF_ORDER_SEQUENCE_NUMBER for the
+    others, after a kill too). Where a client's retry would be lost to that, ours finds them in the log's tail.
+    """
+    broker = own_broker()
+    session = Session(broker.bootstrap)
+    session.topic(name)
+    for sequence in range(8):
+        assert sequence_of(session, name, sequence) == (0, sequence)
+    session.close()
+    getattr(broker, how)()
+    broker.start()
+    session = Session(broker.bootstrap)
+    session.wait_for_leaders(name, 1)
+    assert sequence_of(session, name, 7) == (0, 7)
+    older = [sequence_of(session, name, sequence) for sequence in (6, 5, 4, 3)]
+    assert older == ([(45, -1)] * 4 if target == "kafka" else [(0, 6), (0, 5), (0, 4), (0, 3)])
+    assert sequence_of(session, name, 2)[0] == 45
+    assert sequence_of(session, name, 9)[0] == 45
+    assert sequence_of(session, name, 8) == (0, 8)
+    session.close()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_topics_and_records_survive(own_broker: Callable[..., Broker], name: str, how: str) -> None:
+    broker = own_broker()
+    session = Session(broker.bootstrap)
+    topic_id = session.topic(name, 3, {"retention.ms": "-1", "segment.bytes": "1048576"})
+    for number in range(50):
+        assert session.produce(name, batch(2), partition=number % 3)["error_code"] == 0
+    wait_for_high_watermark = session.produce(name, batch(1), partition=0)
+    assert wait_for_high_watermark["base_offset"] == 34
+    before = session.quiet("Metadata", 12, {"topics": [{"name": name}]})["topics"][0]
+    session.close()
+    getattr(broker, how)()
+    broker.start()
+    session = Session(broker.bootstrap)
+    session.wait_for_leaders(name, 3)
+    after = session.quiet("Metadata", 12, {"topics": [{"name": name}]})["topics"][0]
+    assert after["topic_id"] == topic_id
+    for old, new in zip(before["partitions"], after["partitions"], strict=True):
+        assert new["leader_epoch"] >= old["leader_epoch"]  # clients ignore metadata whose epoch goes back
+    ends = []
+    for partition in range(3):
+        wanted = [{"partition": partition, "partition_max_bytes": 1 << 20}]
+        answer = session.quiet("Fetch", 13, {"topics": [{"topic_id": topic_id, "partitions": wanted}]})
+        row = answer["responses"][0]["partitions"][0]
+        found = list(read_batches(row["records"]))
+        assert [one.base_offset for one in found[:2]] == [0, 2]
+        ends.append(found[-1].base_offset + found[-1].record_count)
+    assert ends == [35, 34, 32]
+    rows = session.quiet("DescribeConfigs", 4, {"resources": [{"resource_type": 2, "resource_name": name}]})
+    configs = {row["name"]: row["value"] for row in rows["results"][0]["configs"]}
+    assert (configs["retention.ms"], configs["segment.bytes"]) == ("-1", "1048576")
+    assert (
+        session.quiet("Produce", 9, produce_request(name, batch(1)))["responses"][0]["partition_responses"][
+            0
+        ]["base_offset"]
+        == 35
+    )
+    session.close()
