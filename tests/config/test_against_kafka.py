@@ -1,0 +1,115 @@
+"""Our declarations of keys against the tables that Kafka's own classes print for its documentation."""
+
+import html
+import re
+from typing import NamedTuple
+
+import pytest
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.definitions import OUR_DEFAULTS, Key, UpdateMode
+from broker.config.definitions_known import is_known
+from broker.config.topic_config import TopicConfig
+from conftest import KafkaTool
+
+pytestmark = pytest.mark.slow
+
+ROW = re.compile(r"<tr><th>([^<]*):</th><td>(.*?)</td></tr>")
+
+
+class Printed(NamedTuple):
+    """One key as Kafka's documentation shows it."""
+
+    name: str
+    rows: dict[str, str]
+
+
+def printed(page: str) -> dict[str, Printed]:
+    found = {}
+    for item in page.split("<h4>")[1:]:
+        name = re.match(r'<a id="([^"]+)">', item)
+        assert name is not None, item[:200]
+        rows = {html.unescape(label): html.unescape(cell) for label, cell in ROW.findall(item)}
+        found[name[1]] = Printed(name[1], rows)
+    return found
+
+
+@pytest.fixture(scope="module")
+def broker_page(kafka_tool: KafkaTool) -> dict[str, Printed]:
+    return printed(kafka_tool("kafka.server.KafkaConfig").stdout)
+
+
+@pytest.fixture(scope="module")
+def topic_page(kafka_tool: KafkaTool) -> dict[str, Printed]:
+    return printed(kafka_tool("org.apache.kafka.storage.internals.log.LogConfig").stdout)
+
+
+def valid_values(key: Key) -> str:
+    """The key's limits as Kafka's documentation would put them."""
+    if key.choices:
+        return f"[{', '.join(key.choices)}]"
+    if key.at_least is None:
+        return ""
+    return f"[{key.at_least},...{'' if key.at_most is None else f',{key.at_most}'}]"
+
+
+def without_unit(shown: str) -> str:
+    """``1073741824 (1 gibibyte)`` is ``1073741824``."""
+    return re.sub(r" \([^)]*\)$", "", shown)
+
+
+def differences(key: Key, theirs: Printed, default: str | None) -> list[str]:
+    pairs = {
+        "Type": key.type.name.lower(),
+        "Importance": key.importance,
+        "Default": {None: "null", "": '""'}.get(default, default),
+        "Valid Values": valid_values(key),
+    }
+    shown = {label: theirs.rows[label] for label in pairs if label in theirs.rows}
+    if "Default" in shown:
+        shown["Default"] = without_unit(shown["Default"])
+    if key.check is not None:
+        del shown["Valid Values"]  # compared by what is refused, in test_topic_config
+    return [
+        f"{key.name} {label}: ours {pairs[label]!r}, Kafka's {cell!r}"
+        for label, cell in shown.items()
+        if pairs.get(label) != cell
+    ]
+
+
+def test_every_broker_key_of_kafka_is_known(broker_page: dict[str, Printed]) -> None:
+    assert len(broker_page) > 300
+    unknown = [name for name in broker_page if name not in BrokerConfig.KEYS and not is_known(name)]
+    assert unknown == []
+
+
+def test_declared_broker_keys_are_kafkas(broker_page: dict[str, Printed]) -> None:
+    wrong = []
+    for name, key in BrokerConfig.KEYS.items():
+        if key.internal or name.startswith("oncelog."):
+            assert name not in broker_page
+            continue
+        theirs = broker_page[name]
+        default = key.to_text(key.kafka_default)
+        if theirs.rows["Default"] == "":
+            assert name in OUR_DEFAULTS, f"{name} is required by Kafka: say why we have a default"
+            del theirs.rows["Default"]
+        wrong += differences(key, theirs, default)
+        modes = {"read-only": UpdateMode.READ_ONLY, "per-broker": UpdateMode.PER_BROKER}
+        if modes.get(theirs.rows["Update Mode"], UpdateMode.CLUSTER_WIDE) is not key.update_mode:
+            wrong.append(f"{name}: its update mode is {theirs.rows['Update Mode']}")
+    assert wrong == []
+
+
+def test_topic_keys_are_kafkas(topic_page: dict[str, Printed]) -> None:
+    ours = {name: key for name, key in TopicConfig.KEYS.items() if not key.internal}
+    assert sorted(ours) == sorted(topic_page)
+    plain = TopicConfig.effective({}, BrokerConfig())
+    wrong = []
+    for name, key in ours.items():
+        theirs = topic_page[name]
+        wrong += differences(key, theirs, plain.text(name))
+        first = key.synonyms[0][0] if key.synonyms else "null"
+        if theirs.rows["Server Default Property"] != first:
+            wrong.append(f"{name}: its broker key is {theirs.rows['Server Default Property']}")
+    assert wrong == []

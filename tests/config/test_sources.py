@@ -1,0 +1,125 @@
+"""Files, options and the environment. What a .properties file means was taken from ``java.util.Properties``."""
+
+import pytest
+
+from broker.config import sources
+from broker.config.definitions import ConfigError
+from broker.config.sources import Setting
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("a=1", [("a", "1")]),
+        ("a = 1 ", [("a", "1 ")]),
+        ("a:1\nb 2\nc\t3\nd\f4\ne", [("a", "1"), ("b", "2"), ("c", "3"), ("d", "4"), ("e", "")]),
+        ("  a \t= \f1", [("a", "1")]),
+        ("a==1\nb=:1\nc := 1\nd  1=2", [("a", "=1"), ("b", ":1"), ("c", "= 1"), ("d", "1=2")]),
+        ("# no\n! no\n  #no\n\n \t\na=#1!", [("a", "#1!")]),
+        ("a\\=b=1\na\\:b=2\na\\ b=3\n\\#a=4", [("a=b", "1"), ("a:b", "2"), ("a b", "3"), ("#a", "4")]),
+        ("a=1\\\n   2\\\r\n3", [("a", "123")]),
+        ("a=1\\\\\nb=2", [("a", "1\\"), ("b", "2")]),
+        ("a=1\\\\\\\nb=2", [("a", "1\\b=2")]),
+        ("a=1\\\n\nb=2", [("a", "1"), ("b", "2")]),
+        ("a=1\\\n#2", [("a", "1#2")]),
+        ("# a\\\nb=2", [("b", "2")]),
+        ("a=1\rb=2\r\nc=3", [("a", "1"), ("b", "2"), ("c", "3")]),
+        ("a=\\t\\n\\r\\f\\q\\\\", [("a", "\t\n\r\fq\\")]),
+        ("a=\\u00e9\\u0041x", [("a", "\u00e9Ax")]),
+        ("a=\u00e9", [("a", "\u00e9")]),
+        ("a=1\\", [("a", "1")]),
+        ("=1", [("", "1")]),
+        ("", []),
+    ],
+)
+def test_properties(text: str, entries: list[tuple[str, str]]) -> None:
+    assert [entry[:2] for entry in sources.parse_properties(text)] == entries
+
+
+def test_entries_know_the_line_they_begin_at() -> None:
+    text = "# first\n\na=1\\\n  2\\\n  3\nb=4\r\nc=5\rd=6"
+    assert list(sources.parse_properties(text)) == [
+        ("a", "123", 3),
+        ("b", "4", 6),
+        ("c", "5", 7),
+        ("d", "6", 8),
+    ]
+
+
+@pytest.mark.parametrize("text", ["\\u12", "\\u12g4", "\\u 123", "\\u+123"])
+def test_a_broken_unicode_escape_names_file_and_line(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^some/server.properties:2: malformed"):
+        sources.from_file(f"a=1\nb={text}", "some/server.properties")
+
+
+def test_the_last_of_two_in_a_file_wins_and_is_the_one_named() -> None:
+    file = sources.from_file("num.partitions=1\nnum.partitions=x", "f")
+    with pytest.raises(
+        ConfigError, match=r"Invalid value x for configuration num.partitions: .*\[from f:2\]$"
+    ):
+        sources.build_config(file)
+    assert (
+        sources.build_config(sources.from_file("num.partitions=x\nnum.partitions=2", "f")).num_partitions == 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("KAFKA_LOG_RETENTION_MS", "log.retention.ms"),
+        ("KAFKA_A__B", "a_b"),
+        ("KAFKA_A___B", "a-b"),
+        ("KAFKA_LISTENER_NAME_SASL___SSL_X__Y", "listener.name.sasl-ssl.x_y"),
+    ],
+)
+def test_names_of_variables(variable: str, name: str) -> None:
+    assert sources.environment_key(variable) == name
+
+
+def test_the_environment() -> None:
+    environment = {
+        "KAFKA_NUM_PARTITIONS": "5",
+        "KAFKA_HEAP_OPTS": "-Xmx1G",
+        "KAFKA_OPTS": "",
+        "PATH": "/bin",
+        "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+    }
+    config = sources.build_config(sources.from_environment(environment))
+    assert dict(config.texts) == {"num.partitions": "5", "oncelog.cluster.id": "4L6g3nShT-eMCtK--X86sw"}
+    assert config.origins["num.partitions"] == "environment variable KAFKA_NUM_PARTITIONS"
+
+
+def test_an_unknown_key_in_the_environment_is_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        sources.build_config(sources.from_environment({"KAFKA_NUM_PARTITION": "5"}))
+    assert str(caught.value) == (
+        "Unknown configuration num.partition (value 5) [from environment variable KAFKA_NUM_PARTITION]"
+    )
+
+
+def test_options() -> None:
+    assert sources.from_options(["a=1", " b =2=3", "c="]) == [
+        Setting("a", "1", "-c"),
+        Setting("b", "2=3", "-c"),
+        Setting("c", "", "-c"),
+    ]
+
+
+@pytest.mark.parametrize("option", ["a", "", "=1", " =1"])
+def test_an_option_without_a_key_or_value(option: str) -> None:
+    with pytest.raises(ConfigError, match=r"^-c .*expected key=value$"):
+        sources.from_options([option])
+
+
+def test_later_sources_win() -> None:
+    rows = [[Setting("num.partitions", str(count), f"source {count}")] for count in (1, 2, 3)]
+    config = sources.build_config(*rows)
+    assert (config.num_partitions, config.origins["num.partitions"]) == (3, "source 3")
+
+
+def test_warnings_name_key_and_origin() -> None:
+    file = sources.from_file("num.io.threads=8\nnum.partitions=2\ngroup.max.size=5", "f")
+    assert sources.warnings_of(sources.build_config(file)) == [
+        "num.io.threads is known to Kafka, has no effect in oncelog [from f:1]",
+        "group.max.size is known to Kafka, has no effect in oncelog [from f:3]",
+    ]

@@ -1,0 +1,192 @@
+"""Log lines, for people and as JSON, and the sink that never waits."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from broker import logs
+from broker.seams import stderr
+from broker.seams.stderr import StderrSink
+
+STALLED_S = 30
+"""After so many seconds a write that should not block is called stuck."""
+
+
+class Clock:
+    now = 1_700_000_000_123
+
+    def now_ms(self) -> int:
+        return self.now
+
+
+class Lines:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.lost = 0
+
+    def write(self, line: bytes) -> None:
+        self.lines.append(line.decode())
+
+    def take_lost(self) -> int:
+        lost, self.lost = self.lost, 0
+        return lost
+
+
+@pytest.fixture
+def sink() -> Iterator[Lines]:
+    lines = Lines()
+    logs.configure(lines, Clock(), level="debug")
+    yield lines
+    logs.silence()
+
+
+log = logs.get_logger("broker.some")
+
+
+def test_human(sink: Lines) -> None:
+    log.warning("connection closed", peer="127.0.0.1:5", reason="too large", size=7, client_id=None)
+    assert sink.lines == [
+        "2023-11-14T22:13:20.123Z WARNING broker.some: connection closed "
+        "peer=127.0.0.1:5 reason='too large' size=7 client_id=None\n"
+    ]
+
+
+def test_json(sink: Lines) -> None:
+    logs.configure(sink, Clock(), style="json")
+    log.error("bad", client_id="é\n", size=7, done=True, what=None, key=b"x", level="mine")
+    assert json.loads(sink.lines[0]) == {
+        "time": "2023-11-14T22:13:20.123Z",
+        "level": "error",
+        "logger": "broker.some",
+        "message": "bad",
+        "client_id": "é\n",
+        "size": 7,
+        "done": True,
+        "what": None,
+        "key": "b'x'",
+    }
+    assert sink.lines[0].endswith("}\n")
+    assert sink.lines[0].count("\n") == 1
+
+
+@pytest.mark.parametrize("hostile", ["a\nb", "a\x1b[2Jb", "a b=c", "", "'", "\u202e", "\ud800"])
+def test_what_a_client_sends_cannot_break_a_line(sink: Lines, hostile: str) -> None:
+    log.info("hello", client_id=hostile, after=1)
+    line = sink.lines[0]
+    assert line.count("\n") == 1
+    assert line[:-1].isprintable()
+    assert line.endswith(f"client_id={hostile!r} after=1\n")
+
+
+def test_long_fields_are_shortened(sink: Lines) -> None:
+    log.info("hello", client_id="x" * 100_000)
+    assert len(sink.lines[0]) < logs.FIELD_MAX_CHARS + 100
+
+
+def test_levels(sink: Lines) -> None:
+    for level, written in (("debug", 4), ("info", 3), ("warning", 2), ("error", 1)):
+        logs.configure(sink, Clock(), level=level)
+        sink.lines.clear()
+        for write in (log.debug, log.info, log.warning, log.error):
+            write("x")
+        assert len(sink.lines) == written
+        assert log.is_debug() == (level == "debug")
+
+
+def test_a_traceback_follows_its_line(sink: Lines) -> None:
+    try:
+        raise ValueError("see \x1b[2J")
+    except ValueError:
+        log.exception("failed", api="Fetch")
+    head, *trace = sink.lines[0].splitlines()
+    assert head.endswith("broker.some: failed api=Fetch")
+    assert trace[0] == "Traceback (most recent call last):"
+    assert trace[-1] == "ValueError: see \\x1b[2J"
+
+
+def test_silence(sink: Lines) -> None:
+    logs.silence()
+    log.error("x")
+    assert sink.lines == []
+
+
+def test_lost_lines_are_owned_up_to(sink: Lines) -> None:
+    sink.lost = 3
+    log.info("x")
+    assert sink.lines[1].endswith("WARNING broker.logs: log lines were lost, nobody read them lines=3\n")
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        os.close(end)
+
+
+def write_all(sink: StderrSink, count: int, line: bytes) -> None:
+    """Write in a thread, so that a sink that blocks fails the test instead of hanging it."""
+    thread = threading.Thread(target=lambda: [sink.write(line) for _ in range(count)], daemon=True)
+    thread.start()
+    thread.join(STALLED_S)
+    assert not thread.is_alive(), "a write waited for the reader"
+
+
+def read_for_now(descriptor: int) -> bytes:
+    os.set_blocking(descriptor, False)
+    parts = []
+    while True:
+        try:
+            part = os.read(descriptor, 65536)
+        except BlockingIOError:
+            part = b""
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
+
+def test_a_reader_that_stalls_does_not_stall_the_broker(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    sink = StderrSink(writer)
+    line = b"x" * 999 + b"\n"
+    write_all(sink, 1000, line)
+    assert sink.take_lost() == 0  # not yet: lines still wait
+
+    arrived = b""
+    while part := read_for_now(reader):
+        arrived += part
+        sink.flush()
+    lost = sink.take_lost()
+    assert arrived == line * (1000 - lost)
+    assert len(arrived) > stderr.WAITING_MAX_BYTES
+    assert lost > 0
+    sink.write(b"again\n")
+    assert read_for_now(reader) == b"again\n"
+
+
+def test_a_line_longer_than_a_pipe_arrives_whole(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    sink = StderrSink(writer)
+    line = bytes(range(256)) * 900
+    write_all(sink, 1, line)
+    arrived = b""
+    while part := read_for_now(reader):
+        arrived += part
+        sink.flush()
+    assert arrived == line
+
+
+def test_a_reader_that_is_gone_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        sink = StderrSink(writer)
+        write_all(sink, 1000, b"x" * 1000)
+        assert sink.take_lost() == 0
+    finally:
+        os.close(writer)
