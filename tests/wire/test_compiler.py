@@ -185,6 +185,15 @@ def test_a_length_that_cannot_be_is_refused(cls: type[Message], length: int) -> 
             cls.decode(compact(length) + bytes(15), 1)
 
 
+@pytest.mark.parametrize("cls", [Rows, Numbers, Ids, Names])
+def test_a_count_is_refused_before_its_elements_are_read(cls: type[Message]) -> None:
+    for count in (100, 2**31 - 1):
+        with pytest.raises(DecodeError, match=f"{count} elements in"):
+            cls.decode(struct_module.pack(">i", count) + bytes(50), 0)
+        with pytest.raises(DecodeError, match=f"{count} elements in"):
+            cls.decode(compact(count) + bytes(50), 1)
+
+
 @pytest.mark.parametrize("kind", ["h", "i"])
 @pytest.mark.parametrize("length", [-2, -3, -100])
 def test_only_minus_one_is_null(kind: str, length: int) -> None:
