@@ -227,6 +227,37 @@ def restamp_timestamps(buffer: Buffer, offset: int, *, max_timestamp: int, log_a
     _crc.pack_into(view, offset + _CRC_AT, crc32c(view[offset + _ATTRIBUTES_AT : offset + header.size]))
 
 
+def assemble(header: BatchHeader, payload: Buffer) -> bytearray:
+    """A batch of ``header`` and ``payload``, its records as they are to stand there (compressed, where it says so).
+
+    Writes the batch length and CRC that result into ``header`` too.
+    """
+    view = memoryview(payload)
+    header.batch_length = HEADER_SIZE - LOG_OVERHEAD + view.nbytes
+    out = bytearray(HEADER_SIZE)
+    out += view
+    _header.pack_into(
+        out,
+        0,
+        header.base_offset,
+        header.batch_length,
+        header.partition_leader_epoch,
+        header.magic,
+        0,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
+    header.crc = crc32c(memoryview(out)[_ATTRIBUTES_AT:])
+    _crc.pack_into(out, _CRC_AT, header.crc)
+    return out
+
+
 class BatchBuilder:
     """Builds one batch, record by record: for internal topics, the metadata log, compaction and tests.
 
@@ -338,27 +369,24 @@ class BatchBuilder:
             raise ValueError(f"last offset {last_offset} of a batch from {self.base_offset}")
         if max_timestamp is None:
             max_timestamp = self._max_timestamp if self.log_append_time is None else self.log_append_time
-        out = bytearray(HEADER_SIZE)
-        out += compress(self.codec, self._payload, self.level) if self.codec else self._payload
-        _header.pack_into(
-            out,
-            0,
-            self.base_offset,
-            len(out) - LOG_OVERHEAD,
-            self.leader_epoch,
-            MAGIC,
-            0,
-            self._attributes(),
-            last_offset - self.base_offset,
-            NO_TIMESTAMP if self._base_timestamp is None else self._base_timestamp,
-            max_timestamp,
-            self.producer_id,
-            self.producer_epoch,
-            self.base_sequence,
-            self.record_count,
+        return assemble(
+            BatchHeader(
+                self.base_offset,
+                0,
+                self.leader_epoch,
+                MAGIC,
+                0,
+                self._attributes(),
+                last_offset - self.base_offset,
+                NO_TIMESTAMP if self._base_timestamp is None else self._base_timestamp,
+                max_timestamp,
+                self.producer_id,
+                self.producer_epoch,
+                self.base_sequence,
+                self.record_count,
+            ),
+            compress(self.codec, self._payload, self.level) if self.codec else self._payload,
         )
-        _crc.pack_into(out, _CRC_AT, crc32c(memoryview(out)[_ATTRIBUTES_AT:]))
-        return out
 
     def _attributes(self) -> int:
         attributes = self.codec

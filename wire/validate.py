@@ -1,0 +1,336 @@
+"""What a broker refuses, or changes, in a batch that is to be appended.
+
+It is what Kafka 4.3.1 does in ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
+``LogValidator``, in that order and with those error codes. Every batch is walked, decompressed where it must
+be. Known differences, all towards refusing:
+
+- Records that Kafka takes in a compressed batch without looking at their lengths (it skips through the stream
+  there, and consumers fail later) are refused with INVALID_RECORD, as it does in an uncompressed batch.
+- A batch that decompresses to more than ``decompressed_bytes_max`` is refused with MESSAGE_TOO_LARGE, upon
+  which producers split a batch. Kafka walks it to its end, however long that takes.
+- A varint of more than five bytes as the length of a record is INVALID_RECORD; Kafka fails with
+  UNKNOWN_SERVER_ERROR where the batch is not compressed.
+- At most ``RECORD_ERRORS_MAX`` errors are listed.
+
+Kafka's own error messages are not on the wire, but for those with errors per record; ours are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchBuilder,
+    BatchHeader,
+    assemble,
+    crc_matches,
+    read_header,
+    restamp_timestamps,
+)
+from wire.compression import NONE, ZSTD, TooLarge, compress
+from wire.errors import DecodeError, ErrorCode, KafkaError
+from wire.records import DECOMPRESSED_BYTES_MAX, iterate_records, records_of, scan, wrap_int64
+from wire.walk import Walk, walk
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+RECORD_ERRORS_MAX = 10_000
+"""Records of one batch that are named in an answer."""
+
+_LENGTH_MIN = 14  # bytes after the length of a batch of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)
+_SIZE_UP_TO_MAGIC = 17
+_MAGIC_AT = 16
+_INT64_MAX = (1 << 63) - 1
+_AN_HOUR_MS = 3_600_000
+
+
+class InvalidRecords(KafkaError):  # noqa: N818  # the name that the log and the handlers know
+    """A batch whose content is refused. ``record_errors``: (index in the batch, message) per record at fault."""
+
+    def __init__(
+        self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]] | None = None
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors or []
+
+
+class ValidationRules:
+    """What a topic's configuration, and the origin of a batch, ask of it. Kafka's defaults, and its units."""
+
+    __slots__ = (
+        "codec",
+        "compacted",
+        "decompressed_bytes_max",
+        "from_client",
+        "level",
+        "log_append_time",
+        "max_message_bytes",
+        "segment_bytes",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+        "zstd_allowed",
+    )
+
+    def __init__(
+        self,
+        *,
+        compacted: bool = False,
+        log_append_time: bool = False,
+        timestamp_before_max_ms: int = _INT64_MAX,
+        timestamp_after_max_ms: int = _AN_HOUR_MS,
+        codec: int | None = None,
+        level: int | None = None,
+        max_message_bytes: int = 1_048_588,
+        segment_bytes: int = 1_073_741_824,
+        from_client: bool = True,
+        zstd_allowed: bool = True,
+        decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    ) -> None:
+        self.compacted = compacted
+        """cleanup.policy has compact: every record needs a key."""
+        self.log_append_time = log_append_time
+        """message.timestamp.type is LogAppendTime."""
+        self.timestamp_before_max_ms = timestamp_before_max_ms
+        self.timestamp_after_max_ms = timestamp_after_max_ms
+        self.codec = codec
+        """compression.type; None for "producer": as it came."""
+        self.level = level
+        """compression.<codec>.level; None for Kafka's default."""
+        self.max_message_bytes = max_message_bytes
+        self.segment_bytes = segment_bytes
+        self.from_client = from_client
+        """From a producer, not from the broker itself: no control batches, counts and sequences make sense."""
+        self.zstd_allowed = zstd_allowed
+        """The Produce request's version is 7 or above."""
+        self.decompressed_bytes_max = decompressed_bytes_max
+
+
+class Validated:
+    """A batch that may be appended once it is stamped with its base offset and leader epoch (wire.batch.stamp)."""
+
+    __slots__ = ("batch", "header", "log_append_time", "max_timestamp")
+
+    def __init__(self, batch: memoryview, header: BatchHeader, log_append_time: int) -> None:
+        self.batch = batch
+        """What to write: the given bytes, changed in place, or new ones."""
+        self.header = header
+        """The header of ``batch``."""
+        self.max_timestamp = header.max_timestamp
+        """For the time index, which goes with the batch's last offset (Kafka indexes no offset inside a batch)."""
+        self.log_append_time = log_append_time
+        """What the producer is told (ms); -1 where the topic keeps the producer's timestamps."""
+
+
+def read_produced(records: Buffer, rules: ValidationRules) -> tuple[memoryview, BatchHeader]:
+    """The one batch that a Produce request may have for a partition, without bytes that follow it.
+
+    Less than a batch after the first is ignored, as Kafka does. Raises KafkaError: INVALID_RECORD for no
+    batch, more than one, or another magic; CORRUPT_MESSAGE; UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    view = memoryview(records)
+    size = _next_batch_size(view)
+    if not size:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch for the partition")
+    if view[_MAGIC_AT] != MAGIC:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"record batch of magic {view[_MAGIC_AT]}; only {MAGIC} is allowed"
+        )
+    if size < HEADER_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch of {size} bytes, less than its header")
+    header = read_header(view)
+    if not rules.zstd_allowed and header.codec == ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "this version of Produce knows no zstd compression"
+        )
+    if size < len(view):
+        if _next_batch_size(view[size:]):
+            raise KafkaError(ErrorCode.INVALID_RECORD, "more than one record batch for the partition")
+        view = view[:size]
+    return view, header
+
+
+def _next_batch_size(view: memoryview) -> int:
+    """Bytes of the batch of any magic at the start; 0 where it is not all there. Raises CORRUPT_MESSAGE."""
+    if len(view) < LOG_OVERHEAD:
+        return 0
+    length = int.from_bytes(view[8:LOG_OVERHEAD], "big", signed=True)
+    if length < _LENGTH_MIN:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch of length {length}")
+    if len(view) < _SIZE_UP_TO_MAGIC:
+        return 0
+    if view[_MAGIC_AT] > MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch of magic {view[_MAGIC_AT]}")
+    return length + LOG_OVERHEAD if length + LOG_OVERHEAD <= len(view) else 0
+
+
+def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> Validated:
+    """Check the one batch in ``batch`` and change what the rules ask for.
+
+    ``header`` is its header (``read_header``), which is changed along with it. Raises KafkaError
+    (MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, RECORD_LIST_TOO_LARGE) and InvalidRecords (INVALID_RECORD and
+    INVALID_TIMESTAMP; UNKNOWN_SERVER_ERROR for what does not decompress, as Kafka answers that).
+    """
+    if rules.from_client and header.base_offset != 0:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, not 0")
+    _check_size(header.size, rules)
+    if not crc_matches(batch, 0, header):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "record batch whose CRC is not that of its bytes")
+    codec = header.attributes & CODEC_MASK
+    if codec > ZSTD:
+        raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown compression type id {codec}")
+    if rules.from_client:
+        _check_header(header)
+    records: bytes | memoryview
+    try:
+        records = records_of(batch, header, rules.decompressed_bytes_max) if codec else batch[HEADER_SIZE:]
+    except TooLarge as error:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
+    except DecodeError as error:
+        raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+    try:
+        found = walk(records, header.record_count)
+    except DecodeError as error:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
+    max_timestamp = _check_records(records, header, found, rules, now_ms)
+
+    target = codec if rules.codec is None or (header.attributes & CONTROL_BIT and not codec) else rules.codec
+    if target != codec:
+        batch = _rebuild(batch, header, records, found, target, rules, max_timestamp)
+        _check_size(header.size, rules)
+    elif codec and not found.sequential:
+        raise InvalidRecords(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "offset deltas in a compressed batch out of order"
+        )
+    elif header.max_timestamp != max_timestamp or header.is_log_append_time != rules.log_append_time:
+        if batch.readonly:
+            batch = memoryview(bytearray(batch))
+        restamp_timestamps(batch, 0, max_timestamp=max_timestamp, log_append_time=rules.log_append_time)
+        changed = read_header(batch)
+        header.attributes = changed.attributes
+        header.max_timestamp = changed.max_timestamp
+        header.crc = changed.crc
+    if header.size > rules.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"record batch of {header.size} bytes; segment.bytes is {rules.segment_bytes}",
+        )
+    return Validated(batch, header, now_ms if rules.log_append_time else NO_TIMESTAMP)
+
+
+def _check_size(size: int, rules: ValidationRules) -> None:
+    if size > rules.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"record batch of {size} bytes; max.message.bytes is {rules.max_message_bytes}",
+        )
+
+
+def _check_header(header: BatchHeader) -> None:
+    """What a producer may not write (``LogValidator.validateBatch``)."""
+    offsets = header.last_offset_delta + 1
+    count = header.record_count
+    if offsets <= 0 or count <= 0 or offsets != count:
+        problem = f"{count} records for {offsets} offsets"
+    elif header.attributes & CONTROL_BIT:
+        problem = "control records are not for clients to write"
+    elif header.has_producer_id and header.base_sequence < 0:
+        problem = f"sequence number {header.base_sequence} of producer id {header.producer_id}"
+    else:
+        return
+    raise InvalidRecords(ErrorCode.INVALID_RECORD, problem)
+
+
+def _check_records(
+    records: bytes | memoryview, header: BatchHeader, found: Walk, rules: ValidationRules, now_ms: int
+) -> int:
+    """The max timestamp that the batch is to have. Raises InvalidRecords where a record breaks a rule."""
+    base = header.base_timestamp
+    latest = NO_TIMESTAMP if found.max_delta is None else base + found.max_delta
+    suspect = header.is_log_append_time or (rules.compacted and found.has_null_key)
+    if not rules.log_append_time and not suspect:
+        suspect = (
+            now_ms - base - found.min_delta > rules.timestamp_before_max_ms
+            or latest - now_ms > rules.timestamp_after_max_ms
+            or latest > _INT64_MAX
+        )
+    if suspect:
+        latest = _check_each(records, header, rules, now_ms)
+    return now_ms if rules.log_append_time else max(latest, NO_TIMESTAMP)
+
+
+def _check_each(records: bytes | memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> int:
+    """Record by record, with Java's arithmetic: the greatest timestamp, or the errors of all."""
+    data = bytes(records)
+    errors: list[tuple[int, str]] = []
+    bad_timestamp = False
+    latest = NO_TIMESTAMP
+    position = 0
+    for index in range(header.record_count):
+        position, delta, _, _, key_end, *_ = scan(data, position, len(data))
+        timestamp = (
+            header.max_timestamp if header.is_log_append_time else wrap_int64(header.base_timestamp + delta)
+        )
+        latest = max(latest, timestamp)
+        if rules.compacted and key_end < 0:
+            message = "a record of a compacted topic needs a key"
+        else:
+            message = _timestamp_problem(timestamp, header, rules, now_ms)
+            if not message:
+                continue
+            bad_timestamp = True
+        if len(errors) < RECORD_ERRORS_MAX:
+            errors.append((index, message))
+    if bad_timestamp:
+        raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, "records with an invalid timestamp", errors)
+    if errors:
+        raise InvalidRecords(
+            ErrorCode.INVALID_RECORD,
+            f"{len(errors)} records are invalid, the first because {errors[0][1]} (record {errors[0][0]})",
+            errors,
+        )
+    return latest
+
+
+def _timestamp_problem(timestamp: int, header: BatchHeader, rules: ValidationRules, now_ms: int) -> str:
+    """Why ``LogValidator.validateTimestamp`` refuses it; empty where it does not."""
+    if not rules.log_append_time and timestamp != NO_TIMESTAMP:
+        age = wrap_int64(now_ms - timestamp)
+        before, after = rules.timestamp_before_max_ms, rules.timestamp_after_max_ms
+        if age > before or wrap_int64(-age) > after:
+            return f"timestamp {timestamp} is not within [{wrap_int64(now_ms - before)}, {wrap_int64(now_ms + after)}]"
+    elif header.is_log_append_time:
+        return "LogAppendTime is not a timestamp type for a producer to set"
+    return ""
+
+
+def _rebuild(
+    batch: memoryview,
+    header: BatchHeader,
+    records: bytes | memoryview,
+    found: Walk,
+    codec: int,
+    rules: ValidationRules,
+    max_timestamp: int,
+) -> memoryview:
+    """The batch with another codec, its offset deltas made 0, 1, 2, …; ``header`` becomes its header."""
+    if header.is_log_append_time or not found.sequential:
+        builder = BatchBuilder()
+        for record in iterate_records(batch, header, max_size=rules.decompressed_bytes_max):
+            builder.append(record.timestamp, record.key, record.value, record.headers)
+        rebuilt = builder.build()
+        records = memoryview(rebuilt)[HEADER_SIZE:]
+        header.base_timestamp = read_header(rebuilt).base_timestamp
+    header.attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | codec
+    if rules.log_append_time:
+        header.attributes |= LOG_APPEND_TIME_BIT
+    header.max_timestamp = max_timestamp
+    return memoryview(assemble(header, compress(codec, records, rules.level) if codec != NONE else records))
