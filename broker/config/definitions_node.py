@@ -125,16 +125,6 @@ class OwnKeys(metaclass=Declared):
     oncelog_cluster_id: str | None = key(
         STRING, None, "The cluster id of a new data directory; made up where not set."
     )
-    oncelog_request_array_max_length: int = key(
-        INT, 1_000_000, "Elements of one array in a request at most.", at_least=1, importance=LOW
-    )
-    oncelog_connection_inflight_max_bytes: int = key(
-        LONG,
-        64 << 20,
-        "Bytes of requests that one connection may have unanswered before it is read no further.",
-        at_least=1,
-        importance=LOW,
-    )
     oncelog_open_files_max: int = key(
         INT,
         4096,

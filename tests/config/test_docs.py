@@ -1,0 +1,51 @@
+"""docs/differences.md and docs/limits.md say what the code says."""
+
+import importlib
+import pathlib
+
+import pytest
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.definitions import OUR_DEFAULTS
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the table under a heading, without its head."""
+    text = (DOCS / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_table_of_defaults_is_the_codes() -> None:
+    shown = {
+        what.strip("`"): (theirs, ours, why) for what, theirs, ours, why in rows("differences.md", "Defaults")
+    }
+    expected = {}
+    for name, (_, why) in OUR_DEFAULTS.items():
+        key = BrokerConfig.KEYS[name]
+        theirs = "(required)" if "required by Kafka" in why else f"`{key.to_text(key.kafka_default)}`"
+        expected[name] = (theirs, f"`{key.to_text(key.default)}`", why)
+    assert shown == expected
+
+
+def test_the_limits_of_keys_are_the_codes() -> None:
+    table = rows("limits.md", "Configuration keys")
+    assert len(table) > 5
+    for names, _, default, _ in table:
+        name = names.split("`")[1]
+        assert default.split("`")[1] == BrokerConfig().text(name), name
+
+
+def test_every_key_of_our_own_is_in_the_docs() -> None:
+    text = (DOCS / "limits.md").read_text() + (DOCS.parent / "README.md").read_text()
+    for name in BrokerConfig.KEYS:
+        if name.startswith("oncelog."):
+            assert f"`{name}`" in text, name
+
+
+@pytest.mark.parametrize("row", rows("limits.md", "Constants"), ids=lambda row: str(row[0]))
+def test_the_limits_of_constants_are_the_codes(row: list[str]) -> None:
+    name, module, value, _ = row
+    assert getattr(importlib.import_module(module.strip("`")), name.strip("`")) == int(value)
