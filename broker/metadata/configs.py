@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.config.broker_config import BrokerConfig
+from broker.config.definitions import UpdateMode
 from broker.config.topic_config import TopicConfig, parse_topic_overrides
 from broker.metadata.image import BROKER, TOPIC
 from wire.errors import ErrorCode, KafkaError
+from wire.messages.create_topics import CreatableTopicConfigs
 from wire.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
 
 if TYPE_CHECKING:
@@ -68,51 +70,83 @@ def value_too_long() -> KafkaError:
     )
 
 
-def effective_topic_rows(
-    node: Node, overrides: Mapping[str, str], *, with_documentation: bool = False
+def topic_rows(
+    node: Node, topic: str, names: list[str] | None, *, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
-    """Every topic key with its value, source and synonyms, for a topic with these overrides, by name."""
+    """The topic's keys (all, or those of ``names``), by name, each with its value, source and synonyms."""
+    overrides = node.metadata.image.configs.get((TOPIC, topic), {})
     effective = TopicConfig.effective(overrides, node.config)
     rows = []
     for name, key in sorted(TopicConfig.KEYS.items()):
-        synonyms = _broker_synonyms(node, key.synonyms[0][0]) if key.synonyms else []
+        if (names and name not in names) or (key.internal and name not in overrides):
+            continue
         text = effective.text(name)
+        synonyms = _broker_synonyms(node, key.synonyms[0][0]) if key.synonyms else []
         if name in overrides:
             synonyms.insert(0, DescribeConfigsSynonym(name, text, DYNAMIC_TOPIC_CONFIG))
-        rows.append(_row(key, text, synonyms, read_only=False, with_documentation=with_documentation))
+        rows.append(_row(key, text, synonyms, read_only=False, documentation=documentation))
     return rows
 
 
-def broker_rows(node: Node, *, with_documentation: bool = False) -> list[DescribeConfigsResourceResult]:
-    """Every broker key with its value, source and synonyms."""
+def creation_rows(node: Node, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+    """What CreateTopics answers of a new topic's configuration, by name.
+
+    The source is that of any broker key that gives the default, where DescribeConfigs looks for the first one only.
+    """
+    effective = TopicConfig.effective(overrides, node.config)
     rows = []
-    for name, key in BrokerConfig.KEYS.items():
-        synonyms = _broker_synonyms(node, name)
-        read_only = not key.update_mode
+    for name, key in sorted(TopicConfig.KEYS.items()):
+        if key.internal and name not in overrides:
+            continue
+        text, source = effective.text(name), DEFAULT_CONFIG
+        if name in overrides:
+            text, source = overrides[name], DYNAMIC_TOPIC_CONFIG
+        else:
+            for texts, place in _places(node):
+                if any(synonym in texts for synonym, _ in key.synonyms):
+                    source = place
+                    break
         rows.append(
-            _row(
-                key,
-                node.config.text(name),
-                synonyms,
-                read_only=read_only,
-                with_documentation=with_documentation,
-            )
+            CreatableTopicConfigs(name, None if key.sensitive else text, False, source, key.sensitive)
         )
     return rows
 
 
-def cluster_rows(node: Node, *, with_documentation: bool = False) -> list[DescribeConfigsResourceResult]:
-    """The keys that are set dynamically for all brokers."""
+def broker_rows(
+    node: Node, names: list[str] | None, *, documentation: bool
+) -> list[DescribeConfigsResourceResult]:
+    """The broker's keys (all, or those of ``names``) with their values, sources and synonyms."""
     rows = []
-    for name, text in node.metadata.image.configs.get((BROKER, ""), {}).items():
-        key = BrokerConfig.KEYS[name]
+    for name, key in sorted(BrokerConfig.KEYS.items()):
+        if (names and name not in names) or (key.internal and name not in node.config.texts):
+            continue
+        synonyms = _broker_synonyms(node, name)
+        read_only = not is_dynamic(key)
+        rows.append(
+            _row(key, node.config.text(name), synonyms, read_only=read_only, documentation=documentation)
+        )
+    return rows
+
+
+def cluster_rows(
+    node: Node, names: list[str] | None, *, documentation: bool
+) -> list[DescribeConfigsResourceResult]:
+    """The keys (all, or those of ``names``) that are set dynamically for every broker."""
+    rows = []
+    for name, text in sorted(node.metadata.image.configs.get((BROKER, ""), {}).items()):
+        key = BrokerConfig.KEYS.get(name)
+        if key is None or (names and name not in names):
+            continue
         synonyms = [
             row for row in _broker_synonyms(node, name) if row.source == DYNAMIC_DEFAULT_BROKER_CONFIG
         ]
-        rows.append(
-            _row(key, text, synonyms, read_only=not key.update_mode, with_documentation=with_documentation)
-        )
+        rows.append(_row(key, text, synonyms, read_only=not is_dynamic(key), documentation=documentation))
     return rows
+
+
+def is_dynamic(key: Key) -> bool:
+    """Whether the broker key can change while the broker runs: Kafka lets it, and here it has an effect."""
+    return key.update_mode is not UpdateMode.READ_ONLY and key.in_effect
 
 
 def _row(
@@ -121,7 +155,7 @@ def _row(
     synonyms: list[DescribeConfigsSynonym],
     *,
     read_only: bool,
-    with_documentation: bool,
+    documentation: bool,
 ) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=key.name,
@@ -131,34 +165,36 @@ def _row(
         is_sensitive=key.sensitive,
         synonyms=synonyms,
         config_type=key.type,
-        documentation=key.documentation if with_documentation else None,
+        documentation=key.documentation if documentation else None,
+    )
+
+
+def _places(node: Node) -> tuple[tuple[Mapping[str, str], int], ...]:
+    """Where a broker key may be set, the strongest first."""
+    configs = node.metadata.image.configs
+    return (
+        (configs.get((BROKER, str(node.config.node_id)), {}), DYNAMIC_BROKER_CONFIG),
+        (configs.get((BROKER, ""), {}), DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (node.static_config.texts, STATIC_BROKER_CONFIG),
     )
 
 
 def _broker_synonyms(node: Node, name: str) -> list[DescribeConfigsSynonym]:
-    """Every place that gives the broker key ``name`` a value, the one in effect first.
+    """Every place that gives the broker key ``name`` a value, the strongest first.
 
-    What a less preferred name gives counts only behind the key's own first appearance, as in Kafka.
+    What less preferred names give counts only behind the key's own first appearance (and a null default is none):
+    with ``log.retention.hours`` alone set, ``log.retention.ms`` seems to have its default, in Kafka too.
     """
-    configs = node.metadata.image.configs
-    static = node.static_config
-    places: tuple[tuple[Mapping[str, str | None], int], ...] = (
-        (configs.get((BROKER, str(node.config.node_id)), {}), DYNAMIC_BROKER_CONFIG),
-        (configs.get((BROKER, ""), {}), DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (static.texts, STATIC_BROKER_CONFIG),
-    )
     names = _SYNONYMS_OF.get(name, (name,))
+    defaults = {other: BrokerConfig.KEYS[other].to_text(BrokerConfig.KEYS[other].default) for other in names}
+    places = (*_places(node), (defaults, DEFAULT_CONFIG))
     sensitive = BrokerConfig.KEYS[name].sensitive
     found = [
         DescribeConfigsSynonym(other, None if sensitive else texts[other], source)
         for texts, source in places
         for other in names
-        if other in texts
+        if texts.get(other) is not None
     ]
-    for other in names:
-        key = BrokerConfig.KEYS[other]
-        found.append(
-            DescribeConfigsSynonym(other, None if sensitive else key.to_text(key.default), DEFAULT_CONFIG)
-        )
-    first = next(index for index, row in enumerate(found) if row.name == name)
-    return found[first:]
+    while found and found[0].name != name:
+        del found[0]
+    return found

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.cluster import CLUSTER_METADATA_TOPIC
-from broker.metadata.configs import check_topic_overrides, effective_topic_rows
+from broker.metadata.configs import check_topic_overrides, creation_rows
 from broker.metadata.image import TOPIC
 from broker.metadata.placement import check_assignment, partition_record, place
 from wire.errors import ErrorCode, KafkaError
-from wire.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
+from wire.messages.create_topics import CreatableTopic, CreatableTopicResult
 from wire.messages.delete_topics import DeletableTopicResult
 from wire.schema import ZERO_UUID
 from wire.stored.metadata import (
@@ -134,17 +134,13 @@ def _create(node: Node, topic: CreatableTopic) -> tuple[list[Message], Creatable
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [ConfigRecord(TOPIC, topic.name, name, value) for name, value in values.items()]
     records += [partition_record(image, topic_id, index, brokers) for index, brokers in enumerate(replicas)]
-    configs = [
-        CreatableTopicConfigs(row.name, row.value, row.read_only, row.config_source, row.is_sensitive)
-        for row in effective_topic_rows(node, values)
-    ]
     row = CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
         error_message=None,
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
-        configs=configs,
+        configs=creation_rows(node, values),
     )
     return records, row
 
@@ -295,13 +291,14 @@ def delete(node: Node, wanted: list[DeleteTopicState]) -> list[DeletableTopicRes
     for topic_id in once_ids:
         by_id = image.topics_by_id.get(topic_id)
         if by_id is None:
-            refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+            refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         else:
             found[topic_id] = by_id.name
     for name in once_names:
         by_name = image.topics.get(name)
         if by_name is None:
-            refuse(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            text = "This server does not host this topic-partition."
+            refuse(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         elif by_name.topic_id in found or by_name.topic_id in twice_ids:
             found.pop(by_name.topic_id, None)
             refuse(

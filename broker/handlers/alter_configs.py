@@ -1,0 +1,38 @@
+"""AlterConfigs (API key 33): a resource's settings, all at once; what is not named goes back to its default.
+
+Kafka calls it legacy, but it is the only way that some clients have (aiokafka, kafkajs).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata.config_changes import SET, Change, Resource, alter
+from wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(node: Node, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    resources = [
+        Resource(
+            asked.resource_type,
+            asked.resource_name,
+            [Change(config.name, SET, config.value) for config in asked.configs],
+            replaces=True,
+        )
+        for asked in request.resources
+    ]
+    rows = []
+    for resource, error in zip(
+        resources, alter(node, resources, validate_only=request.validate_only), strict=True
+    ):
+        code, text = (error.code, error.message) if error else (0, None)
+        rows.append(AlterConfigsResourceResponse(code, text, resource.resource_type, resource.name))
+    return AlterConfigsResponse(responses=rows)

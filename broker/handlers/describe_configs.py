@@ -1,0 +1,81 @@
+"""DescribeConfigs (API key 32).
+
+- Resources: topics, this broker, and (with an empty name) what is set for all brokers. Log levels, client metrics and
+  groups have no configuration here.
+- Versions 1 to 4: synonyms on request; 3 adds the type, and the documentation on request.
+- An error message is empty where there is none, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata import configs
+from broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from broker.metadata.topics import check_name
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+_NOT_SERVED = {BROKER_LOGGER: "BROKER_LOGGER", CLIENT_METRICS: "CLIENT_METRICS", GROUP: "GROUP"}
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+
+
+def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    types = {asked.resource_type for asked in request.resources}
+    if not types <= {TOPIC, BROKER, *_NOT_SERVED}:
+        # One unknown type and Kafka refuses the whole request.
+        error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
+        return DescribeConfigsResponse(results=[_result(asked, [], error) for asked in request.resources])
+    results = []
+    for asked in request.resources:
+        try:
+            rows = _describe(node, asked, documentation=request.include_documentation)
+            if not request.include_synonyms:
+                for row in rows:
+                    row.synonyms = []
+            results.append(_result(asked, rows, None))
+        except KafkaError as error:
+            results.append(_result(asked, [], error))
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(
+    node: Node, asked: DescribeConfigsResource, *, documentation: bool
+) -> list[DescribeConfigsResourceResult]:
+    name, keys = asked.resource_name, asked.configuration_keys
+    if asked.resource_type == TOPIC:
+        check_name(name)
+        if name not in node.metadata.image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return configs.topic_rows(node, name, keys, documentation=documentation)
+    if asked.resource_type in _NOT_SERVED:
+        text = f"Unsupported resource type: {_NOT_SERVED[asked.resource_type]}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if not name:
+        return configs.cluster_rows(node, keys, documentation=documentation)
+    if not name.lstrip("+-").isdecimal():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != node.config.node_id:
+        text = f"Unexpected broker id, expected {node.config.node_id} or empty string, but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    return configs.broker_rows(node, keys, documentation=documentation)
+
+
+def _result(
+    asked: DescribeConfigsResource, rows: list[DescribeConfigsResourceResult], error: KafkaError | None
+) -> DescribeConfigsResult:
+    code, text = (error.code, error.message or "") if error else (0, "")
+    return DescribeConfigsResult(code, text, asked.resource_type, asked.resource_name, rows)

@@ -1,0 +1,40 @@
+"""IncrementalAlterConfigs (API key 44): set, delete, append to and subtract from single keys (KIP-339).
+
+Resources are topics, this broker, and (with an empty name) all brokers. Log levels, client metrics and groups have no
+configuration here and are refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata.config_changes import Change, Resource, alter
+from wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(
+    node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    resources = [
+        Resource(
+            asked.resource_type,
+            asked.resource_name,
+            [Change(config.name, config.config_operation, config.value) for config in asked.configs],
+        )
+        for asked in request.resources
+    ]
+    rows = []
+    for resource, error in zip(
+        resources, alter(node, resources, validate_only=request.validate_only), strict=True
+    ):
+        code, text = (error.code, error.message) if error else (0, None)
+        rows.append(AlterConfigsResourceResponse(code, text, resource.resource_type, resource.name))
+    return IncrementalAlterConfigsResponse(responses=rows)

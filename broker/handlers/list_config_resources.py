@@ -1,0 +1,43 @@
+"""ListConfigResources (API key 74): the names of what can be configured (KIP-1142).
+
+Version 0 knows client metrics only, of which there are none here; no groups have a configuration either. Log levels
+cannot be altered, so no broker loggers are listed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from wire.errors import ErrorCode
+from wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+RESOURCE_TYPES_VERSION = 1
+
+
+def handle(
+    node: Node, request: ListConfigResourcesRequest, context: RequestContext
+) -> ListConfigResourcesResponse:
+    if context.api_version < RESOURCE_TYPES_VERSION:
+        return ListConfigResourcesResponse()
+    known = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
+    wanted = request.resource_types or known
+    if any(resource_type not in known for resource_type in wanted):
+        return ListConfigResourcesResponse(0, ErrorCode.UNSUPPORTED_VERSION)
+    rows = []
+    if BROKER in wanted:
+        rows += [
+            ConfigResource(str(endpoint.node_id), BROKER)
+            for endpoint in node.cluster.nodes(context.connection.listener_name)
+        ]
+    if TOPIC in wanted:
+        rows += [ConfigResource(name, TOPIC) for name in node.metadata.image.topics]
+    return ListConfigResourcesResponse(0, 0, rows)

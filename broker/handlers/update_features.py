@@ -1,0 +1,45 @@
+"""UpdateFeatures (API key 57): finalize other feature levels, all of them or none (KIP-584, KIP-778).
+
+- Versions 0 to 2: 1 brings the upgrade types and ``validate_only``; 2 answers without a row per feature. Kafka's version
+  0 looks at no ``allow_downgrade`` either: it always means an upgrade.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata import features
+from wire.errors import KafkaError
+from wire.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+NO_RESULTS_VERSION = 2
+
+
+def handle(node: Node, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    updates = {
+        row.feature: (row.feature, row.max_version_level, row.upgrade_type) for row in request.feature_updates
+    }
+    try:
+        records = features.update(
+            node.metadata.image,
+            node.config.node_id,
+            list(updates.values()),
+            node.static_config.min_insync_replicas,
+        )
+        if not request.validate_only:
+            node.metadata.commit(records)
+    except KafkaError as error:
+        text = f"The update failed for all features since the following feature had an error: {error.message}"
+        return UpdateFeaturesResponse(0, error.code, text)
+    rows = []
+    if context.api_version < NO_RESULTS_VERSION:
+        rows = [UpdatableFeatureResult(row.feature, 0, "NONE") for row in request.feature_updates]
+    return UpdateFeaturesResponse(0, 0, None, rows)

@@ -1,0 +1,251 @@
+"""What requests to alter configurations ask for: the records for one resource, or why it is refused.
+
+A resource changes as a whole or not at all, and costs the others nothing. Source: Kafka's ``ConfigAdminManager`` (what
+the broker checks), ``ConfigurationControlManager`` and ``ControllerConfigurationValidator`` (what the controller checks),
+``DynamicBrokerConfig``; KIP-226, KIP-339.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.definitions import LIST, ConfigError, UpdateMode
+from broker.config.topic_config import TopicConfig, parse_topic_overrides
+from broker.metadata.configs import VALUE_CHARS_MAX, is_dynamic, value_too_long
+from broker.metadata.features import MIN_INSYNC_REPLICAS
+from broker.metadata.image import BROKER, TOPIC
+from broker.metadata.topics import check_name, check_record_count
+from wire.errors import ErrorCode, KafkaError
+from wire.stored.metadata import ClearElrRecord, ConfigRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from broker.config.definitions import Key
+    from broker.node import Node
+    from wire.schema import Message
+
+# Operations of IncrementalAlterConfigs (``AlterConfigOp.OpType``).
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
+
+
+class Change(NamedTuple):
+    """One key of a resource: what to do with it, and the value that the request gives."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class Resource(NamedTuple):
+    """A resource to alter. ``replaces``: keys that are not among the changes go (AlterConfigs)."""
+
+    resource_type: int
+    name: str
+    changes: Sequence[Change]
+    replaces: bool = False
+
+
+def alter(node: Node, resources: Sequence[Resource], *, validate_only: bool) -> list[KafkaError | None]:
+    """Change the configuration of each resource; the answer says of each, in order, why it was refused, if it was.
+
+    All that is not refused is one batch of metadata.
+    """
+    seen: dict[tuple[int, str], int] = {}
+    for resource in resources:
+        seen[resource[:2]] = seen.get(resource[:2], 0) + 1
+    answers: list[KafkaError | None] = []
+    records: list[Message] = []
+    for resource in resources:
+        try:
+            if seen[resource[:2]] > 1:
+                raise _invalid_request("Each resource must appear at most once.")
+            made = _alter(node, resource)
+            check_record_count(len(records) + len(made))
+            records.extend(made)
+            answers.append(None)
+        except KafkaError as error:
+            answers.append(error)
+    if validate_only:
+        return answers
+    try:
+        node.metadata.commit(records + _elr_cleared(node, records))
+    except KafkaError as error:
+        return [answer or error for answer in answers]
+    return answers
+
+
+def _invalid_request(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _alter(node: Node, resource: Resource) -> list[Message]:
+    """The records for one resource; raises KafkaError where it is refused."""
+    changes = resource.changes
+    if len({change.name for change in changes}) < len(changes):
+        raise _invalid_request("Error due to duplicate config keys")
+    nulls = [change.name for change in changes if change.value is None and change.operation != DELETE]
+    if nulls:
+        raise _invalid_request("Null value not supported for : " + ", ".join(nulls))
+    for change in changes:
+        if change.operation not in (SET, DELETE, APPEND, SUBTRACT):
+            raise _invalid_request(f"Unknown operations type {change.operation}")
+    if resource.resource_type == TOPIC:
+        return _alter_topic(node, resource)
+    if resource.resource_type == BROKER:
+        return _alter_broker(node, resource)
+    raise _invalid_request(f"Unknown resource type {resource.resource_type}")
+
+
+def _alter_topic(node: Node, resource: Resource) -> list[Message]:
+    for change in resource.changes:
+        key = TopicConfig.KEYS.get(change.name)
+        if change.operation in _OPERATION_NAMES and (key is None or key.type is not LIST):
+            operation = _OPERATION_NAMES[change.operation]
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Can't {operation} to key {change.name} because its type is not LIST.",
+            )
+    current = node.metadata.image.configs.get((TOPIC, resource.name), {})
+    changed = _changed(resource, current, TopicConfig.KEYS)
+    after = _after(current, changed)
+    if not resource.name:
+        raise _invalid_request("Default topic resources are not allowed.")
+    check_name(resource.name)
+    parse_topic_overrides(after, node.config.topic_defaults())
+    if resource.name not in node.metadata.image.topics:
+        text = f"The topic '{resource.name}' does not exist."
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    # A value that is set again is no change; a broker's is written all the same, to be applied anew (KAFKA-14136).
+    return _records(resource, {name: text for name, text in changed.items() if current.get(name) != text})
+
+
+def _alter_broker(node: Node, resource: Resource) -> list[Message]:
+    if resource.name:
+        _check_node_id(node, resource.name)
+    for change in resource.changes:
+        key = BrokerConfig.KEYS.get(change.name)
+        if change.operation in _OPERATION_NAMES and key is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {change.name}")
+        if change.operation in _OPERATION_NAMES and key is not None and key.type is not LIST:
+            operation = _OPERATION_NAMES[change.operation].lower()
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Config value {operation} is not allowed for config key: {change.name}",
+            )
+    current = node.metadata.image.configs.get((BROKER, resource.name), {})
+    changed = _changed(resource, current, BrokerConfig.KEYS)
+    after = _after(current, changed)
+    _check_dynamic(after, resource.name)
+    _check_min_insync_replicas(node, resource.name, changed)
+    _check_values(node, resource.name, after)
+    return _records(resource, changed)
+
+
+def _check_node_id(node: Node, name: str) -> None:
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10):
+        raise _invalid_request(f"Node id must be an integer, but it is: {name}")
+    if int(name) != node.config.node_id:
+        raise _invalid_request(f"Unexpected broker id, expected {node.config.node_id}, but received {name}")
+
+
+def _check_dynamic(after: Mapping[str, str], resource_name: str) -> None:
+    """Only keys that may change while the broker runs; what names one broker only with that broker's id."""
+    keys = {name: BrokerConfig.KEYS.get(name) for name in after}
+    fixed = [name for name, key in keys.items() if key is None or not is_dynamic(key)]
+    if fixed:
+        raise _invalid_request(f"Cannot update these configs dynamically: {_listed(fixed)}")
+    own = [name for name, key in keys.items() if key is not None and key.update_mode is UpdateMode.PER_BROKER]
+    if own and not resource_name:
+        raise _invalid_request(
+            f"Cannot update these configs at default cluster level, broker id must be specified: {_listed(own)}"
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"[{', '.join(sorted(names))}]"
+
+
+def _check_min_insync_replicas(node: Node, resource_name: str, changed: Mapping[str, str | None]) -> None:
+    """With ELR the setting is the cluster's, and stays (KIP-966)."""
+    if MIN_INSYNC_REPLICAS not in changed or not node.metadata.image.elr_enabled:
+        return
+    if resource_name:
+        text = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+    if changed[MIN_INSYNC_REPLICAS] is None:
+        text = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+
+
+def _check_values(node: Node, resource_name: str, after: Mapping[str, str]) -> None:
+    """Whether the broker could run with what would hold then (``KafkaConfig`` made anew)."""
+    configs = node.metadata.image.configs
+    cluster = configs.get((BROKER, ""), {}) if resource_name else after
+    own = after if resource_name else configs.get((BROKER, str(node.config.node_id)), {})
+    try:
+        for name, text in after.items():
+            BrokerConfig.KEYS[name].parse(text)
+        BrokerConfig({**node.static_config.texts, **cluster, **own})
+    except ConfigError as error:
+        raise _invalid_request(str(error)) from None
+
+
+def _changed(
+    resource: Resource, current: Mapping[str, str], keys: Mapping[str, Key]
+) -> dict[str, str | None]:
+    """Every key that the request is about -> its new text, None where it goes."""
+    changed: dict[str, str | None] = {}
+    for change in resource.changes:
+        text = None if change.operation == DELETE else change.value
+        if change.operation in _OPERATION_NAMES:
+            key = keys[change.name]
+            old = current.get(change.name)
+            words = (old if old is not None else _kafka_default(key)).split(",")
+            text = ",".join(_combined(change, [word for word in words if word]))
+        if text is not None and len(text) > VALUE_CHARS_MAX:
+            raise value_too_long()
+        changed[change.name] = text
+    if resource.replaces:
+        changed.update((name, None) for name in current if name not in changed)
+    return changed
+
+
+def _kafka_default(key: Key) -> str:
+    """What a list begins with where it is not set: the definition's default, not what the broker is configured with."""
+    source = BrokerConfig.KEYS[key.synonyms[0][0]] if key.synonyms else key
+    return source.to_text(source.kafka_default) or ""
+
+
+def _combined(change: Change, words: list[str]) -> list[str]:
+    for word in (change.value or "").split(","):
+        if change.operation == APPEND:
+            if word not in words:
+                words.append(word)
+        elif word in words:
+            words.remove(word)
+    return words
+
+
+def _after(current: Mapping[str, str], changed: Mapping[str, str | None]) -> dict[str, str]:
+    """The resource's settings with the changes."""
+    merged = {**current, **changed}
+    return {name: text for name, text in merged.items() if text is not None}
+
+
+def _records(resource: Resource, changed: Mapping[str, str | None]) -> list[Message]:
+    return [ConfigRecord(resource.resource_type, resource.name, name, text) for name, text in changed.items()]
+
+
+def _elr_cleared(node: Node, records: Iterable[Message]) -> list[Message]:
+    """A new ``min.insync.replicas`` makes the eligible leaders known so far void."""
+    if not node.metadata.image.elr_enabled:
+        return []
+    return [
+        ClearElrRecord(record.resource_name if record.resource_type == TOPIC else "")
+        for record in records
+        if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS
+    ]

@@ -1,0 +1,80 @@
+"""A node with its cluster metadata and nothing else, for the handlers that need no partition logs, no loop and no network."""
+
+from __future__ import annotations
+
+import random
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+from broker.cluster import Endpoint
+from broker.config.broker_config import BrokerConfig
+from broker.metadata.image import BROKER
+from broker.metadata.store import MetadataStore
+from tests.sim.files import SimFileSystem
+from wire.schema import Message
+from wire.stored.metadata import BrokerEndpoint, ConfigRecord
+
+DATA_DIR = "/data"
+DIRECTORY_ID = bytes(range(16))
+LISTENER = "PLAINTEXT"
+
+
+class FixedClock:
+    """Wall time that stands still until it is moved (milliseconds)."""
+
+    def __init__(self, now: int = 1_700_000_000_000) -> None:
+        self.now = now
+
+    def now_ms(self) -> int:
+        return self.now
+
+
+def open_store(
+    files: SimFileSystem, config: BrokerConfig, clock: FixedClock | None = None, seed: int = 1
+) -> MetadataStore:
+    """A store on this disk, started and registered, as a node's start does it."""
+    store = MetadataStore(
+        DATA_DIR,
+        files,
+        clock or FixedClock(),
+        random.Random(seed),
+        config,
+        cluster_id="4L6g3nShT-eMCtK--X86sw",
+        directory_id=DIRECTORY_ID,
+    )
+    store.start()
+    store.register([BrokerEndpoint(LISTENER, "localhost", 9092, 0)])
+    return store
+
+
+class StandInNode:
+    """What the handlers of admin requests look at. ``config`` follows dynamic changes, as a node's does."""
+
+    def __init__(self, texts: dict[str, str] | None = None, seed: int = 1) -> None:
+        self.files = SimFileSystem(random.Random(seed))
+        self.files.makedirs(DATA_DIR)
+        self.clock = FixedClock()
+        self.static_config = self.config = BrokerConfig(texts)
+        self.metadata = open_store(self.files, self.static_config, self.clock, seed)
+        endpoint = Endpoint(self.config.node_id, "localhost", 9092)
+        self.cluster = SimpleNamespace(nodes=lambda listener_name: [endpoint])
+        self.records: list[Message] = []
+        self.metadata.subscribe(self._on_record)
+
+    def _on_record(self, record: Message, topic: object) -> None:
+        self.records.append(record)
+        if isinstance(record, ConfigRecord) and record.resource_type == BROKER:
+            configs = self.metadata.image.configs
+            own = configs.get((BROKER, str(self.config.node_id)), {})
+            self.config = self.static_config.with_changes({**configs.get((BROKER, ""), {}), **own})
+
+    def ask(self, request: Message, version: int) -> Any:
+        """What the API's handler answers, both ways through the wire format of that version."""
+        messages = type(request).__module__
+        handler = import_module(messages.replace("wire.messages", "broker.handlers"))
+        connection = SimpleNamespace(listener_name=LISTENER)
+        context = SimpleNamespace(api_version=version, connection=connection)
+        seen = type(request).decode(request.encode(version), version)
+        answer = handler.handle(self, seen, context)
+        return type(answer).decode(answer.encode(version), version)
