@@ -137,6 +137,12 @@ def read_produced(records: Buffer, rules: ValidationRules) -> tuple[memoryview, 
     batch, more than one, or another magic; CORRUPT_MESSAGE; UNSUPPORTED_COMPRESSION_TYPE.
     """
     view = memoryview(records)
+    try:
+        header = read_header(view)
+        if header.batch_length + LOG_OVERHEAD == len(view) and (rules.zstd_allowed or header.codec != ZSTD):
+            return view, header  # as it should be; below is what is wrong with the others
+    except DecodeError:
+        pass
     size = _next_batch_size(view)
     if not size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch for the partition")
