@@ -1,0 +1,152 @@
+"""What a peer may send that is not Kafka: the same is done about it, and everybody else is served meanwhile."""
+
+import random
+import socket
+import struct
+
+import pytest
+
+from compat_tests.batches import batch, record
+from compat_tests.differential import Session, produce_request
+from compat_tests.frames import Connection
+
+REQUEST_MAX_BYTES = 100 * 1024 * 1024  # socket.request.max.bytes
+API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)
+
+
+def serves(bootstrap: str) -> bool:
+    with Connection(bootstrap) as connection:
+        return bool(connection.call("ApiVersions", 0)["api_keys"])
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), REQUEST_MAX_BYTES + 1, 2**31 - 1])
+def test_sizes_that_are_not_taken(bootstrap: str, size: int) -> None:
+    with Connection(bootstrap) as connection:
+        connection.socket.sendall(struct.pack(">i", size))
+        assert connection.receive_frame() is None
+    assert serves(bootstrap)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\0",
+        b"\0\x12",
+        API_VERSIONS[:9],
+        struct.pack(">hhih", 18, 0, 7, 500),  # a client id longer than the frame
+        struct.pack(">hhihi", 3, 1, 7, -1, 1 << 30),  # as many topics as no frame can hold
+        struct.pack(">hhihih", 3, 1, 7, -1, 1, -1),  # a null name where none may be
+        struct.pack(">hhihih", 3, 1, 7, -1, 1, 30) + b"short",
+        struct.pack(">hhih", 3, 9, 7, -1) + b"\0\xff\xff\xff\xff\xff\xff",  # a varint without end
+        struct.pack(">hhih", 3, 9, 7, -1) + b"\0\x02\x03\xff\xfe\0",  # not UTF-8, and then too short
+        struct.pack(">hhih", 0, 9, 7, -1) + b"\0\0\0\1\0\0\0\0\xff\xff\xff\xff\x07",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    ],
+    ids=lambda payload: payload[:24].hex() or "empty",
+)
+def test_requests_that_cannot_be_read(bootstrap: str, payload: bytes) -> None:
+    with Connection(bootstrap) as connection:
+        connection.send_frame(payload)
+        assert connection.receive_frame() is None
+    assert serves(bootstrap)
+
+
+def test_bytes_after_a_request_are_ignored(bootstrap: str) -> None:
+    """Kafka reads what it knows, and goes on."""
+    with Connection(bootstrap) as connection:
+        connection.send_frame(API_VERSIONS + b"more than there should be")
+        frame = connection.receive_frame()
+        assert frame is not None
+        assert struct.unpack_from(">ih", frame) == (7, 0)
+        assert connection.call("ApiVersions", 0)["error_code"] == 0
+
+
+def test_random_bytes(bootstrap: str) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    noise = random.Random(seed)
+    for _ in range(30):
+        with Connection(bootstrap) as connection:
+            payload = noise.randbytes(noise.randrange(1, 200))
+            # An API key that exists, and then anything.
+            head = struct.pack(">hh", noise.choice((0, 1, 2, 3, 18, 19, 22)), noise.randrange(0, 14))
+            connection.send_frame(head + payload)
+            connection.socket.shutdown(socket.SHUT_WR)
+            connection.receive_frame()
+    assert serves(bootstrap)
+
+
+def test_a_peer_that_ends_its_side(bootstrap: str, name: str) -> None:
+    """A half-closed connection under a Fetch that waits: an answer at its time or none, and then it is closed."""
+    session = Session(bootstrap)
+    topic_id = session.topic(name)
+    row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+    values = {"max_wait_ms": 300, "min_bytes": 1, "topics": [{"topic_id": topic_id, "partitions": [row]}]}
+    with Connection(bootstrap) as connection:
+        connection.send("Fetch", 16, values)
+        connection.socket.shutdown(socket.SHUT_WR)
+        if connection.receive_frame() is not None:
+            assert connection.receive_frame() is None
+    session.close()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [struct.pack(">hhih", 18, 0, 7, -5), struct.pack(">hhihi", 3, 1, 7, -1, -7)],
+    ids=["string", "array"],
+)
+def test_any_negative_length_is_null(bootstrap: str, payload: bytes) -> None:
+    with Connection(bootstrap) as connection:
+        connection.send_frame(payload)
+        assert connection.receive_frame() is not None
+
+
+def test_a_request_in_pieces(bootstrap: str) -> None:
+    with Connection(bootstrap) as connection:
+        connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in struct.pack(">i", len(API_VERSIONS)) + API_VERSIONS:
+            connection.socket.sendall(bytes([byte]))
+        frame = connection.receive_frame()
+        assert frame is not None
+        assert struct.unpack_from(">ih", frame) == (7, 0)
+
+
+def test_a_cut_request_leaves_no_trace(bootstrap: str, name: str) -> None:
+    """A Produce whose connection ends in the middle is not appended."""
+    session = Session(bootstrap)
+    session.topic(name)
+    with Connection(bootstrap) as connection:
+        body = connection.header(0, 9, flexible=True) + b"\0" * 10
+        connection.socket.sendall(struct.pack(">i", 5000) + body)
+    row = session.produce(name, batch(1))
+    assert (row["error_code"], row["base_offset"]) == (0, 0)
+    session.close()
+
+
+def test_a_peer_that_never_reads(bootstrap: str, name: str) -> None:
+    """It asks for more than the socket buffers hold and does not read; others are served, and then it is as well."""
+    session = Session(bootstrap)
+    topic_id = session.topic(name)
+    for _ in range(4):
+        assert session.produce(name, batch([record(b"k", b"x" * 900_000)]))["error_code"] == 0
+    row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 22}
+    values = {"max_wait_ms": 0, "max_bytes": 1 << 22, "topics": [{"topic_id": topic_id, "partitions": [row]}]}
+    with Connection(bootstrap) as connection:
+        sent = [connection.send("Fetch", 16, values) for _ in range(10)]
+        assert serves(bootstrap)
+        assert session.quiet("Produce", 9, produce_request(name, batch(1)))["responses"]
+        for correlation_id in sent:
+            answer = connection.receive("Fetch", 16, correlation_id)
+            assert isinstance(answer, dict)
+            assert len(answer["responses"][0]["partitions"][0]["records"]) > 3_600_000
+    session.close()
+
+
+def test_many_connections(bootstrap: str) -> None:
+    connections = [Connection(bootstrap) for _ in range(200)]
+    for connection in connections:
+        connection.send("ApiVersions", 0, {})
+    for connection in connections:
+        assert connection.receive("ApiVersions", 0, 1)["api_keys"]  # type: ignore[index]
+        connection.close()

@@ -1,0 +1,265 @@
+"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, DescribeLogDirs, FindCoordinator, UpdateFeatures."""
+
+from typing import Any
+
+import pytest
+
+from compat_tests.batches import batch, now_ms
+from compat_tests.definitions import Fields, versions_of
+from compat_tests.differential import Pair, Session
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+NODE_ID = "1"
+
+
+def describe(
+    session: Session, version: int, kind: int, name: str, keys: list[str] | None = None, **fields: Any
+) -> Any:
+    """A DescribeConfigs answer with its keys in order; documentation is only there or not."""
+    values = {
+        "resources": [{"resource_type": kind, "resource_name": name, "configuration_keys": keys}],
+        **fields,
+    }
+    answer = session.quiet("DescribeConfigs", version, values)
+    for result in answer["results"] if isinstance(answer, dict) else ():
+        result["configs"] = {row["name"]: row for row in result["configs"]}
+        for row in result["configs"].values():
+            if row.get("documentation"):
+                row["documentation"] = "documented"
+    return answer
+
+
+@pytest.mark.parametrize("version", versions_of("DescribeConfigs"))
+def test_topic_configs(pair: Pair, name: str, version: int) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(
+            name,
+            configs={"retention.ms": "5000", "cleanup.policy": "compact,delete", "compression.type": "lz4"},
+        )
+        fields: Fields = {}
+        for synonyms in (False, True):
+            fields["include_synonyms"] = synonyms
+            if version >= 3:
+                fields["include_documentation"] = synonyms
+            session.remember(f"all, {synonyms}", describe(session, version, TOPIC, name, **fields))
+        session.remember(
+            "some", describe(session, version, TOPIC, name, ["retention.ms", "no.such.key"], **fields)
+        )
+        session.remember("none", describe(session, version, TOPIC, name, [], **fields))
+        session.remember("unknown", describe(session, version, TOPIC, f"{name}-unknown"))
+        session.remember("invalid", describe(session, version, TOPIC, "a b"))
+        session.remember("no topic", describe(session, version, TOPIC, ""))
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_other_resources(pair: Pair, version: int) -> None:
+    def scenario(session: Session) -> None:
+        for kind, name in ((BROKER, "9"), (BROKER, "x"), (0, "a"), (1, "a"), (3, "a"), (BROKER_LOGGER, "9")):
+            session.remember(f"{kind} {name}", describe(session, version, kind, name))
+        session.call("DescribeConfigs", version, {"resources": []})
+
+    pair.compare(scenario)
+
+
+def test_broker_configs(pair: Pair) -> None:
+    """Every key that both know has Kafka's type, default, kind of source and flags."""
+    seen: list[dict[str, Fields]] = []
+
+    def scenario(session: Session) -> None:
+        answer = describe(session, 4, BROKER, NODE_ID, include_synonyms=True, include_documentation=True)
+        assert answer["results"][0]["error_code"] == 0
+        seen.append(answer["results"][0]["configs"])
+        session.remember("cluster wide", describe(session, 4, BROKER, "", include_synonyms=True))
+
+    pair.compare(scenario)
+    kafka, ours = seen
+    assert not set(ours) - set(kafka), "keys that Kafka does not have"
+    own = {
+        key for key, row in kafka.items() if row["config_source"] == 4 or "dir" in key or "listeners" in key
+    }
+    own |= {key for key, row in ours.items() if row["config_source"] == 4}  # what either was started with
+    wrong = [
+        f"{key}: {kafka[key]} != {ours[key]}" for key in sorted(set(ours) - own) if kafka[key] != ours[key]
+    ]
+    assert not wrong, "\n".join(wrong)
+    constant = [
+        f"{key}.{field}: {kafka[key][field]} != {ours[key][field]}"
+        for key in sorted(set(ours) & own)
+        for field in ("is_sensitive", "config_type", "read_only")
+        if kafka[key][field] != ours[key][field]
+    ]
+    assert not constant, "\n".join(constant)
+
+
+def alter(
+    session: Session, version: int, name: str, note: str, *changes: tuple[str, int, str | None], **fields: Any
+) -> Any:
+    """An IncrementalAlterConfigs answer for a topic, compared; `changes` are key, operation, value."""
+    rows = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+    resource = {"resource_type": TOPIC, "resource_name": name, "configs": rows, **fields.pop("resource", {})}
+    return session.call("IncrementalAlterConfigs", version, {"resources": [resource], **fields}, note)
+
+
+def overrides(session: Session, name: str, expected: dict[str, str]) -> None:
+    """Wait until the topic's overrides are `expected` (Kafka's broker learns them from the controller)."""
+    deadline = now_ms() + 20_000
+    while True:
+        rows = describe(session, 4, TOPIC, name)["results"][0]["configs"].values()
+        found = {row["name"]: row["value"] for row in rows if row["config_source"] == 1}
+        if found == expected:
+            return
+        assert now_ms() < deadline, found
+
+
+@pytest.mark.parametrize("version", versions_of("IncrementalAlterConfigs"))
+def test_incremental_alter_configs(pair: Pair, name: str, version: int) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name, configs={"retention.ms": "5000"})
+        answer = alter(
+            session, version, name, "set", ("retention.ms", SET, "6000"), ("segment.bytes", SET, "2000000")
+        )
+        assert answer["responses"][0]["error_code"] == 0
+        overrides(session, name, {"retention.ms": "6000", "segment.bytes": "2000000"})
+        alter(session, version, name, "only validated", ("retention.ms", SET, "1"), validate_only=True)
+        alter(session, version, name, "delete", ("retention.ms", DELETE, None))
+        alter(session, version, name, "delete what is not set", ("flush.ms", DELETE, None))
+        alter(session, version, name, "append to a list", ("cleanup.policy", APPEND, "compact"))
+        overrides(session, name, {"segment.bytes": "2000000", "cleanup.policy": "delete,compact"})
+        alter(session, version, name, "append it again", ("cleanup.policy", APPEND, "compact"))
+        alter(session, version, name, "subtract", ("cleanup.policy", SUBTRACT, "delete"))
+        alter(session, version, name, "subtract what is not there", ("cleanup.policy", SUBTRACT, "delete"))
+        overrides(session, name, {"segment.bytes": "2000000", "cleanup.policy": "compact"})
+        alter(session, version, name, "append to a number", ("retention.ms", APPEND, "1"))
+        alter(session, version, name, "unknown operation", ("retention.ms", 9, "1"))
+        alter(session, version, name, "unknown key", ("no.such.key", SET, "1"))
+        alter(session, version, name, "delete an unknown key", ("no.such.key", DELETE, None))
+        alter(session, version, name, "not a number", ("retention.ms", SET, "soon"))
+        alter(session, version, name, "null", ("retention.ms", SET, None))
+        alter(session, version, name, "one of two", ("retention.ms", SET, "7"), ("flush.ms", SET, "x"))
+        alter(session, version, name, "twice", ("retention.ms", SET, "7"), ("retention.ms", SET, "8"))
+        alter(session, version, name, "nothing")
+        alter(session, version, f"{name}-unknown", "unknown topic", ("retention.ms", SET, "1"))
+        alter(session, version, "", "no topic", ("retention.ms", SET, "1"))
+        alter(
+            session, version, name, "unknown type", ("retention.ms", SET, "1"), resource={"resource_type": 1}
+        )
+        alter(
+            session,
+            version,
+            "9",
+            "other broker",
+            ("log.retention.ms", SET, "1"),
+            resource={"resource_type": BROKER},
+        )
+        session.call("IncrementalAlterConfigs", version, {"resources": []}, "no resource")
+        resource = {"resource_type": TOPIC, "resource_name": name, "configs": []}
+        session.call(
+            "IncrementalAlterConfigs", version, {"resources": [resource, resource]}, "a resource twice"
+        )
+        overrides(session, name, {"segment.bytes": "2000000", "cleanup.policy": "compact"})
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("AlterConfigs"))
+def test_alter_configs(pair: Pair, name: str, version: int) -> None:
+    """The older call replaces all overrides."""
+
+    def scenario(session: Session) -> None:
+        session.topic(name, configs={"retention.ms": "5000", "flush.ms": "10"})
+
+        def replace(note: str, configs: dict[str, str | None], topic: str = name, **fields: Any) -> Any:
+            rows = [{"name": key, "value": value} for key, value in configs.items()]
+            resource = {"resource_type": TOPIC, "resource_name": topic, "configs": rows}
+            return session.call("AlterConfigs", version, {"resources": [resource], **fields}, note)
+
+        replace("one", {"retention.ms": "7000"})
+        overrides(session, name, {"retention.ms": "7000"})
+        replace("only validated", {"flush.ms": "1"}, validate_only=True)
+        replace("unknown key", {"no.such.key": "1"})
+        replace("not a number", {"retention.ms": "x"})
+        replace("null", {"retention.ms": None})
+        replace("unknown topic", {"retention.ms": "1"}, f"{name}-unknown")
+        overrides(session, name, {"retention.ms": "7000"})
+        replace("none", {})
+        overrides(session, name, {})
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("kind", ["node", "cluster"])
+def test_dynamic_broker_configs(pair: Pair, kind: str) -> None:
+    name = NODE_ID if kind == "node" else ""
+
+    def scenario(session: Session) -> None:
+        def change(note: str, key: str, operation: int, value: str | None) -> Any:
+            row = {"name": key, "config_operation": operation, "value": value}
+            resource = {"resource_type": BROKER, "resource_name": name, "configs": [row]}
+            return session.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, note)
+
+        def wait_for(value: str | None) -> None:
+            deadline = now_ms() + 20_000
+            while True:
+                rows = describe(session, 4, BROKER, NODE_ID, ["log.retention.ms"], include_synonyms=True)[
+                    "results"
+                ][0]
+                if rows["configs"]["log.retention.ms"]["value"] == value:
+                    session.remember(f"is {value}", rows["configs"])
+                    return
+                assert now_ms() < deadline, rows
+
+        change("read-only", "log.dirs", SET, "/tmp/x")
+        change("unknown", "no.such.key", SET, "1")
+        change("not a number", "log.retention.ms", SET, "x")
+        change("set", "log.retention.ms", SET, "123456")
+        wait_for("123456")
+        session.topic(f"dynamic-{kind}")
+        rows = describe(session, 4, TOPIC, f"dynamic-{kind}", ["retention.ms"], include_synonyms=True)
+        session.remember("a topic's", rows["results"][0]["configs"])
+        change("delete", "log.retention.ms", DELETE, None)
+        wait_for(None)
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("DescribeLogDirs"))
+def test_describe_log_dirs(pair: Pair, name: str, version: int) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+        session.produce(name, batch(3), partition=1)
+
+        def ask(note: str, *topics: tuple[str, list[int]]) -> None:
+            rows = [{"topic": topic, "partitions": partitions} for topic, partitions in topics]
+            answer = session.quiet("DescribeLogDirs", version, {"topics": rows})
+            (directory,) = answer["results"]
+            assert directory.pop("log_dir").startswith("/")
+            assert directory.pop("total_bytes", 1) >= directory.pop("usable_bytes", 1) > 0
+            for topic in directory["topics"]:
+                topic["partitions"].sort(key=lambda row: row["partition_index"])
+            session.remember(note, answer)
+
+        ask("both", (name, [0, 1]))
+        ask("one", (name, [1]))
+        ask("unknown", (f"{name}-unknown", [0]))
+        ask("unknown partition", (name, [9]))
+        ask("none")
+        answer = session.quiet("DescribeLogDirs", version, {"topics": None})
+        own = [topic for row in answer["results"] for topic in row["topics"] if topic["name"] == name]
+        session.remember("all", sorted(row["partition_size"] for topic in own for row in topic["partitions"]))
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("FindCoordinator"))
+def test_find_coordinator_of_what_does_not_exist(pair: Pair, version: int) -> None:
+    def scenario(session: Session) -> None:
+        for kind in (3, 7, -1):
+            values: Fields = {"coordinator_keys": ["a"]} if version >= 4 else {"key": "a"}
+            if version >= 1:
+                values["key_type"] = kind
+                session.call("FindCoordinator", version, values, f"type {kind}")
+
+    pair.compare(scenario)

@@ -1,0 +1,197 @@
+"""CreateTopics, DeleteTopics and CreatePartitions on both targets."""
+
+from typing import Any
+
+import pytest
+
+from compat_tests.batches import now_ms
+from compat_tests.definitions import ZERO_UUID, Fields, versions_of
+from compat_tests.differential import Pair, Session
+
+
+def topic(name: str | None, partitions: int = 1, replicas: int = 1, **fields: Any) -> Fields:
+    """One topic of a CreateTopics request; `configs` as a dictionary, `assignments` as lists of brokers."""
+    rows = [{"name": key, "value": value} for key, value in fields.get("configs", {}).items()]
+    assigned = [
+        {"partition_index": index, "broker_ids": ids} for index, ids in fields.get("assignments", {}).items()
+    ]
+    return {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": replicas,
+        "configs": rows,
+        "assignments": assigned,
+    }
+
+
+def create(session: Session, version: int, *topics: Fields, note: str = "", **fields: Any) -> Any:
+    """A CreateTopics answer, compared with its topics in order of name."""
+    answer = session.quiet("CreateTopics", version, {"topics": list(topics), "timeout_ms": 15000, **fields})
+    if isinstance(answer, dict):
+        answer["topics"].sort(key=lambda row: str(row["name"]))
+    session.remember(f"CreateTopics v{version} {note}", answer)
+    return answer
+
+
+def wait_until_gone(session: Session, name: str) -> None:
+    deadline = now_ms() + 20_000
+    asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+    while session.quiet("Metadata", 12, asked)["topics"][0]["error_code"] != 3:
+        assert now_ms() < deadline
+
+
+# What may be wrong with a topic, and the error it is answered with.
+WRONG: dict[str, tuple[Fields, int]] = {
+    "no partitions": ({"partitions": 0}, 37),
+    "-2 partitions": ({"partitions": -2}, 37),
+    "default partitions": ({"partitions": -1}, 0),
+    "no replicas": ({"replicas": 0}, 38),
+    "-2 replicas": ({"replicas": -2}, 38),
+    "default replicas": ({"replicas": -1}, 0),
+    "more replicas than brokers": ({"replicas": 2}, 38),
+    "unknown configuration": ({"configs": {"no.such.key": "1"}}, 40),
+    "not a number": ({"configs": {"retention.ms": "soon"}}, 40),
+    "number out of range": ({"configs": {"retention.ms": "-2"}}, 40),
+    "empty number": ({"configs": {"retention.ms": ""}}, 40),
+    "unknown policy": ({"configs": {"cleanup.policy": "shred"}}, 40),
+    "empty policy": ({"configs": {"cleanup.policy": ""}}, 0),
+    "unknown codec": ({"configs": {"compression.type": "brotli"}}, 40),
+    "null value": ({"configs": {"retention.ms": None}}, 40),
+    "segment too small": ({"configs": {"segment.bytes": "100"}}, 40),
+    "fine configurations": ({"configs": {"retention.ms": "1000", "cleanup.policy": "compact, delete"}}, 0),
+    "assignment": ({"partitions": -1, "replicas": -1, "assignments": {0: [1], 1: [1]}}, 0),
+    "assignment and counts": ({"assignments": {0: [1]}}, 42),
+    "assignment to an unknown broker": ({"partitions": -1, "replicas": -1, "assignments": {0: [7]}}, 39),
+    "assignment with a gap": ({"partitions": -1, "replicas": -1, "assignments": {0: [1], 2: [1]}}, 39),
+    "assignment to nobody": ({"partitions": -1, "replicas": -1, "assignments": {0: []}}, 39),
+    "assignment twice to one": ({"partitions": -1, "replicas": -1, "assignments": {0: [1, 1]}}, 39),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_create_topics(pair: Pair, name: str, case: str) -> None:
+    fields, error = WRONG[case]
+
+    def scenario(session: Session) -> None:
+        for version in (2, 4, 5, 7):
+            row = topic(f"{name}-{version}", **fields)
+            # Versions before 4 know no default counts.
+            for validate_only in (True, False):
+                answer = create(session, version, row, validate_only=validate_only, note=str(validate_only))
+                if version >= 4:
+                    assert answer["topics"][0]["error_code"] == error, answer
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("wrong", ["", ".", "..", "a b", "x" * 250, "ä", "__cluster_metadata"])
+def test_names(pair: Pair, wrong: str) -> None:
+    def scenario(session: Session) -> None:
+        create(session, 7, topic(wrong))
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("CreateTopics"))
+def test_create_versions(pair: Pair, name: str, version: int) -> None:
+    def scenario(session: Session) -> None:
+        create(session, version, topic(name, 3, configs={"retention.ms": "5000"}), note="new")
+        answer = create(session, version, topic(name), note="again")
+        assert answer["topics"][0]["error_code"] == 36
+        create(session, version, topic(name), validate_only=True, note="again, only validated")
+        create(session, version, topic(f"{name}-twice"), topic(f"{name}-twice", 2), note="one name twice")
+        create(
+            session,
+            version,
+            topic(f"{name}-a"),
+            topic(f"{name}-b", 0),
+            topic(f"{name}-c"),
+            note="one of three",
+        )
+        create(session, version, note="none")
+
+    pair.compare(scenario)
+
+
+def test_names_that_collide_in_metrics(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        create(session, 7, topic(f"{name}.a_b"), note="first")
+        for other in ("_a.b", ".a.b", "_a_b"):
+            create(session, 7, topic(name + other), note=other)
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("DeleteTopics"))
+def test_delete_topics(pair: Pair, name: str, version: int) -> None:
+    def scenario(session: Session) -> None:
+        topic_id = session.topic(name)
+        ids = {other: session.topic(f"{name}-{other}") for other in "abc"}
+
+        def delete(note: str, *rows: str | bytes) -> Any:
+            if version >= 6:
+                listed: list[Any] = [
+                    {"name": row} if isinstance(row, str) else {"name": None, "topic_id": row} for row in rows
+                ]
+                values: Fields = {"topics": listed, "timeout_ms": 15000}
+            else:
+                values = {"topic_names": list(rows), "timeout_ms": 15000}
+            answer = session.quiet("DeleteTopics", version, values)
+            if isinstance(answer, dict):
+                answer["responses"].sort(key=lambda row: (str(row["name"]), row["error_code"]))
+            session.remember(note, answer)
+            return answer
+
+        assert delete("one", name)["responses"][0]["error_code"] == 0
+        wait_until_gone(session, name)
+        delete("gone", name)
+        delete("known and unknown", f"{name}-a", f"{name}-unknown")
+        delete("twice", f"{name}-b", f"{name}-b")
+        delete("invalid", "a b")
+        delete("none")
+        if version >= 6:
+            delete("gone id", topic_id)
+            delete("by id", ids["c"])
+            delete("no id", ZERO_UUID)
+            both = [{"name": f"{name}-c", "topic_id": ids["c"]}]
+            session.call("DeleteTopics", 6, {"topics": both, "timeout_ms": 15000}, "name and id")
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("CreatePartitions"))
+def test_create_partitions(pair: Pair, name: str, version: int) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+
+        def extend(note: str, *topics: Fields, validate_only: bool = False) -> Any:
+            values: Fields = {"topics": list(topics), "timeout_ms": 15000, "validate_only": validate_only}
+            answer = session.quiet("CreatePartitions", version, values)
+            if isinstance(answer, dict):
+                answer["results"].sort(key=lambda row: (row["name"], row["error_code"]))
+            session.remember(note, answer)
+            return answer
+
+        def to(count: int, *assigned: list[int], topic: str = name) -> Fields:
+            rows = [{"broker_ids": ids} for ids in assigned]
+            return {"name": topic, "count": count, "assignments": rows or None}
+
+        for count in (0, -1, 1, 2):
+            assert extend(f"to {count}", to(count))["results"][0]["error_code"] == 37
+        extend("only validated", to(3), validate_only=True)
+        extend("more", to(3))
+        extend("assigned", to(5, [1], [1]))
+        extend("too few assigned", to(8, [1]))
+        extend("too many assigned", to(6, [1], [1]))
+        extend("assigned to nobody", to(6, []))
+        extend("assigned to an unknown broker", to(6, [9]))
+        extend("assigned to two", to(6, [1, 1]))
+        extend("unknown topic", to(5, topic=f"{name}-unknown"))
+        extend("invalid topic", to(5, topic="a b"))
+        extend("twice", to(6), to(7))
+        extend("none")
+        answer = session.quiet("Metadata", 12, {"topics": [{"name": name}]})
+        session.remember("partitions", len(answer["topics"][0]["partitions"]))
+        session.wait_for_leaders(name, 5)
+
+    pair.compare(scenario)
