@@ -290,3 +290,7 @@ def _host_name() -> str:
     import socket
 
     return socket.gethostname()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
