@@ -1,0 +1,135 @@
+"""Walking the batches of a log file by their headers, in small reads."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
+from wire.crc import crc32c
+from wire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.seams.files import File
+
+HEADER_WINDOW_BYTES = 16 * 1024
+"""Read at once while batches are small; the header alone where the last batch was larger."""
+
+CHECK_WINDOW_BYTES = 1024 * 1024
+"""Read at once when every byte is checked."""
+
+CRC_COVERS_FROM = 21
+"""The CRC of a batch covers it from its attributes on."""
+
+_offset_and_length = Struct(">qi")
+_last_offset_delta = Struct(">i")
+LAST_OFFSET_DELTA_AT = 23
+
+
+def iterate_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every batch that lies whole in the bytes from ``position`` to ``end``.
+
+    Raises DecodeError where there is none that could be.
+    """
+    window, start, want = b"", position, HEADER_WINDOW_BYTES
+    while position + HEADER_SIZE <= end:
+        at = position - start
+        if at + HEADER_SIZE > len(window):
+            window, start, at = file.pread(min(want, end - position), position), position, 0
+        header = read_header(window, at)
+        size = header.batch_length + LOG_OVERHEAD
+        if position + size > end:
+            return
+        yield position, header
+        want = HEADER_SIZE if size >= HEADER_WINDOW_BYTES else HEADER_WINDOW_BYTES
+        position += size
+
+
+def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
+    """The first batch from ``position`` on that holds ``offset`` or begins after it.
+
+    (position, size, base offset), or None where all batches before ``end`` end below ``offset``.
+    """
+    window, start, want = b"", position, HEADER_WINDOW_BYTES
+    while position + HEADER_SIZE <= end:
+        at = position - start
+        if at + HEADER_SIZE > len(window):
+            window, start, at = file.pread(min(want, end - position), position), position, 0
+            if len(window) < HEADER_SIZE:
+                return None
+        base_offset, length = _offset_and_length.unpack_from(window, at)
+        (delta,) = _last_offset_delta.unpack_from(window, at + LAST_OFFSET_DELTA_AT)
+        size = length + LOG_OVERHEAD
+        if base_offset + delta >= offset:
+            return position, size, base_offset
+        want = HEADER_SIZE if size >= HEADER_WINDOW_BYTES else HEADER_WINDOW_BYTES
+        position += max(size, HEADER_SIZE)
+    return None
+
+
+def batch_size(file: File, position: int) -> int:
+    """Bytes of the batch that begins at ``position``."""
+    length: int = _offset_and_length.unpack(file.pread(LOG_OVERHEAD, position))[1]
+    return length + LOG_OVERHEAD
+
+
+class BatchReader:
+    """Reads the batches of a file one after the other and checks their bytes."""
+
+    __slots__ = ("_end", "_file", "_size", "_start", "_window", "batch", "position", "problem")
+
+    def __init__(self, file: File, position: int, end: int) -> None:
+        self._file = file
+        self._end = end
+        self._window = memoryview(b"")
+        self._start = position
+        self._size = 0
+        self.position = position
+        """Of the batch that ``next`` gave or could not give."""
+        self.problem = ""
+        """Why there is no further batch; empty at the end."""
+        self.batch = memoryview(b"")
+        """The batch's bytes, where it is smaller than a window."""
+
+    def next(self) -> BatchHeader | None:
+        """The next batch's header if the batch is whole and its CRC right; else None, see ``problem``."""
+        self.position = position = self.position + self._size
+        self._size = 0
+        left = self._end - position
+        if not left:
+            return None
+        try:
+            if left < HEADER_SIZE:
+                raise DecodeError(f"{left} bytes are not a batch")
+            header = read_header(self._bytes(HEADER_SIZE))
+            size = header.batch_length + LOG_OVERHEAD
+            if size > left:
+                raise DecodeError(f"a batch of {size} bytes, of which {left} are there")
+            if self._crc(size) != header.crc:
+                raise DecodeError("the CRC of the batch does not match")
+        except DecodeError as error:
+            self.problem = str(error)
+            return None
+        self._size = size
+        return header
+
+    def _bytes(self, size: int) -> memoryview:
+        """The first bytes of the batch, read with what follows if need be."""
+        at = self.position - self._start
+        if at + size > len(self._window):
+            want = min(CHECK_WINDOW_BYTES, self._end - self.position)
+            self._window = memoryview(self._file.pread(want, self.position))
+            self._start, at = self.position, 0
+        return self._window[at : at + size]
+
+    def _crc(self, size: int) -> int:
+        if size <= CHECK_WINDOW_BYTES:
+            self.batch = self._bytes(size)
+            return crc32c(self.batch[CRC_COVERS_FROM:])
+        self.batch = memoryview(b"")
+        crc = 0
+        for at in range(CRC_COVERS_FROM, size, CHECK_WINDOW_BYTES):
+            crc = crc32c(self._file.pread(min(CHECK_WINDOW_BYTES, size - at), self.position + at), crc)
+        return crc

@@ -1,0 +1,85 @@
+"""What all partition logs of a process share, and what they are told of and tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from broker.log.partition_log import PartitionLog
+    from broker.seams.clock import Clock
+    from broker.seams.files import FileSystem
+
+PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
+"""``producer.id.expiration.ms``: how long a producer that writes nothing is remembered."""
+
+
+class LogWaiter(Protocol):
+    """A long poll that waits for records of a partition."""
+
+    def notify(self, log: PartitionLog) -> None:
+        """Its high watermark or last stable offset moved, or it cannot be read any more. Must not raise."""
+        ...
+
+
+class Flusher(Protocol):
+    async def flush(self, log: PartitionLog, up_to: int) -> None:
+        """Return when the log is on the disk up to that offset; see ``PartitionLog.flush``."""
+        ...
+
+    def due(self, log: PartitionLog) -> None:
+        """The log has as many unflushed bytes as ``log.flush_due_bytes``, or it has rolled."""
+        ...
+
+
+class LogEnvironment:
+    """The outside world of a partition log."""
+
+    __slots__ = (
+        "clock",
+        "files",
+        "flusher",
+        "producer_id_expiration_ms",
+        "random",
+        "save_log_start",
+        "schedule_delete",
+    )
+
+    def __init__(
+        self,
+        files: FileSystem,
+        clock: Clock,
+        random: Random,
+        *,
+        flusher: Flusher,
+        save_log_start: Callable[[PartitionLog], None],
+        schedule_delete: Callable[[Sequence[str]], None],
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> None:
+        """``save_log_start`` makes a log's start offset durable before it returns, or raises OSError;
+        ``schedule_delete`` removes files some time later (they end in ``.deleted``)."""
+        self.files = files
+        self.clock = clock
+        self.random = random
+        self.flusher = flusher
+        self.save_log_start = save_log_start
+        self.schedule_delete = schedule_delete
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+
+
+class WaiterSet(dict[Any, None]):
+    """Those that wait on one log, in the order they came, so that they are woken in the same order again."""
+
+    __slots__ = ()
+
+    def add(self, waiter: LogWaiter) -> None:
+        self[waiter] = None
+
+    def discard(self, waiter: LogWaiter) -> None:
+        self.pop(waiter, None)
+
+    def notify(self, log: PartitionLog) -> None:
+        for waiter in tuple(self):
+            waiter.notify(log)

@@ -1,0 +1,118 @@
+"""The files in a partition's directory, and putting it in order at a start.
+
+Source: Kafka's ``LogLoader.removeTempFilesAndCollectSwapFiles`` and ``load``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.log.batches import iterate_headers
+from broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
+from broker.log.producer_snapshot import SNAPSHOT_SUFFIX
+from broker.log.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    offset_name,
+    offset_of_name,
+)
+from broker.logs import get_logger
+
+if TYPE_CHECKING:
+    from broker.seams.files import FileSystem
+
+_log = get_logger("broker.log.recovery")
+
+TMP_SUFFIX = ".tmp"
+"""What ``FileSystem.replace`` leaves when it does not come to its end."""
+
+
+class PartitionDirectory:
+    """What is in a partition's directory."""
+
+    __slots__ = ("_files", "_names", "directory")
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self.directory = directory
+        self._names = set(files.listdir(directory))
+
+    @property
+    def base_offsets(self) -> list[int]:
+        return self._offsets(LOG_SUFFIX)
+
+    @property
+    def snapshot_offsets(self) -> list[int]:
+        return self._offsets(SNAPSHOT_SUFFIX)
+
+    @property
+    def topic_id(self) -> bytes | None:
+        """What ``partition.metadata`` says; None where it says nothing (sense included)."""
+        try:
+            return read_partition_metadata(self._files, self.directory)
+        except CorruptPartitionMetadata as error:
+            _log.warning("partition.metadata ignored", directory=self.directory, error=error)
+            return None
+
+    def has_index(self, base_offset: int) -> bool:
+        return f"{offset_name(base_offset)}{INDEX_SUFFIX}" in self._names
+
+    def _offsets(self, suffix: str) -> list[int]:
+        found = (offset_of_name(name) for name in self._names if name.endswith(suffix))
+        return sorted(offset for offset in found if offset is not None)
+
+    def tidy(self) -> None:
+        """Complete or undo what was under way, and remove what belongs to nothing. Raises OSError.
+
+        ``.deleted`` and ``.tmp`` files go. A ``.cleaned`` file means that a replacement was being prepared: it
+        goes, and so do ``.swap`` files from its offset on. Any other ``.swap`` segment was complete: it takes
+        the place of all segments whose offsets it covers.
+        """
+        cleaned = [name for name in self._names if name.endswith(CLEANED_SUFFIX)]
+        prepared_from = min((offset_of_name(name) or 0 for name in cleaned), default=None)
+        for name in sorted(self._names):
+            if name.endswith((DELETED_SUFFIX, TMP_SUFFIX, CLEANED_SUFFIX)) or (
+                name.endswith(SWAP_SUFFIX)
+                and prepared_from is not None
+                and (offset_of_name(name) or 0) >= prepared_from
+            ):
+                self._remove(name)
+        self._finish_swaps()
+        bases = set(self.base_offsets)
+        for name in sorted(self._names):
+            if name.endswith(SEGMENT_SUFFIXES[1:]) and offset_of_name(name) not in bases:
+                self._remove(name)
+
+    def _finish_swaps(self) -> None:
+        swaps = sorted(name for name in self._names if name.endswith(SWAP_SUFFIX))
+        covered = [self._covered_by(name) for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+        if covered:
+            start, end = min(first for first, _ in covered), max(last for _, last in covered)
+            for name in sorted(self._names):
+                offset = offset_of_name(name)
+                if offset is not None and not name.endswith(SWAP_SUFFIX) and start <= offset < end:
+                    self._remove(name)
+        for name in swaps:
+            target = name.removesuffix(SWAP_SUFFIX)
+            self._files.rename(f"{self.directory}/{name}", f"{self.directory}/{target}")
+            self._names.discard(name)
+            self._names.add(target)
+
+    def _covered_by(self, name: str) -> tuple[int, int]:
+        """The offsets from a segment's base to after its last one."""
+        start = end = offset_of_name(name) or 0
+        file = self._files.open(f"{self.directory}/{name}")
+        try:
+            for _, header in iterate_headers(file, 0, file.size()):
+                end = header.next_offset
+        finally:
+            file.close()
+        return start, end
+
+    def _remove(self, name: str) -> None:
+        self._files.remove(f"{self.directory}/{name}")
+        self._names.discard(name)

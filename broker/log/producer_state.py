@@ -1,0 +1,367 @@
+"""What a partition knows of its producers: for idempotence each one's last five batches, and who has an open
+transaction.
+
+A batch is checked first, which changes nothing, and added after it was written; so a write that fails leaves
+no trace. Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``; KIP-98.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.log.producer_snapshot import SnapshotEntry
+from wire.batch import CONTROL_BIT
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from broker.log.segment import Segment
+    from wire.batch import BatchHeader
+
+BATCHES_RETAINED = 5
+"""Batches remembered for each producer: as many requests as an idempotent producer may have in flight."""
+
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+SEQUENCE_MAX = 0x7FFFFFFF
+EPOCH_MAX = 0x7FFF
+COORDINATOR_EPOCH_NONE = -1
+NO_TIMESTAMP = -1
+TRANSACTIONS_V2 = 2
+"""From this transaction version on every transaction has its own producer epoch (KIP-890)."""
+
+
+class Origin(IntEnum):
+    """Who appends (Kafka: ``AppendOrigin``)."""
+
+    REPLICATION = 0
+    """The log itself, reading back what is in it: nothing is refused."""
+    COORDINATOR = 1
+    """A group or transaction coordinator of this broker."""
+    CLIENT = 2
+    """A Produce request."""
+    RAFT_LEADER = 3
+    """The metadata log."""
+
+
+class BatchMetadata(NamedTuple):
+    """A batch of the past, to answer its duplicate with."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+    """Max timestamp of the batch, in ms."""
+
+
+class CompletedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    aborted: bool
+
+
+class ProducerEntry:
+    """One producer: its epoch, its last batches (oldest first) and where its open transaction began."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "txn_first_offset",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = COORDINATOR_EPOCH_NONE
+        self.last_timestamp = NO_TIMESTAMP
+        self.txn_first_offset = NO_OFFSET
+        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_RETAINED)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def move_to_epoch(self, epoch: int) -> None:
+        """Sequence numbers begin anew with every epoch, so the batches of another one are of no use."""
+        if epoch != self.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = epoch
+
+    def to_snapshot(self) -> SnapshotEntry:
+        last = self.batches[-1] if self.batches else None
+        return SnapshotEntry(
+            self.producer_id,
+            self.producer_epoch,
+            NO_SEQUENCE if last is None else last.last_sequence,
+            NO_OFFSET if last is None else last.last_offset,
+            0 if last is None else last.last_offset - last.first_offset,
+            self.last_timestamp,
+            self.coordinator_epoch,
+            self.txn_first_offset,
+        )
+
+
+def first_sequence_of(last_sequence: int, offset_delta: int) -> int:
+    """The first sequence number of a batch; numbers go on at 0 after 2**31-1."""
+    return (last_sequence - offset_delta) & SEQUENCE_MAX
+
+
+def is_next_sequence(last: int, following: int) -> bool:
+    return following == last + 1 or (following == 0 and last == SEQUENCE_MAX)
+
+
+class ProducerState:
+    """All producers of one partition, and its transactions."""
+
+    __slots__ = ("_completed", "_ongoing", "producers")
+
+    def __init__(self) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        self._ongoing: list[tuple[int, int]] = []
+        """Open transactions, as (first offset, producer id), rising."""
+        self._completed: list[tuple[int, int]] = []
+        """Transactions whose marker is not below the high watermark yet, as (first, last offset), rising."""
+
+    @property
+    def has_transactions(self) -> bool:
+        return bool(self._ongoing or self._completed)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of a transaction that is undecided, or decided above the high watermark."""
+        ongoing, completed = self._ongoing, self._completed
+        if not ongoing:
+            return completed[0][0] if completed else None
+        return min(ongoing[0][0], completed[0][0]) if completed else ongoing[0][0]
+
+    # Data batches.
+
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """The batch of the last five that has this one's epoch and sequence numbers."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None or entry.producer_epoch != header.producer_epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in entry.batches:
+            if batch.first_sequence == first and batch.last_sequence == last:
+                return batch
+        return None
+
+    def check(self, header: BatchHeader, origin: Origin) -> None:
+        """Whether a data batch may follow what its producer wrote before.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH for an epoch below the last one, OUT_OF_ORDER_SEQUENCE_NUMBER
+        for a gap or a new epoch that does not begin at 0, INVALID_TXN_STATE for a batch outside the
+        transaction that its producer has open. A producer that is not known may begin anywhere.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return
+        self._check_epoch(entry, header.producer_epoch, origin, 0)
+        if origin is Origin.CLIENT:
+            self._check_sequence(entry, header)
+        if entry.txn_first_offset >= 0 and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {header.producer_id} has a transaction open: it may only write to that",
+            )
+
+    def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
+        first = header.base_sequence
+        if header.producer_epoch != entry.producer_epoch:
+            if first != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Producer {entry.producer_id} begins epoch {header.producer_epoch} with sequence {first} "
+                    f"instead of 0 (its epoch was {entry.producer_epoch})",
+                )
+        elif not is_next_sequence(entry.last_sequence, first):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Producer {entry.producer_id} sent sequence {first} after {entry.last_sequence}",
+            )
+
+    @staticmethod
+    def _check_epoch(entry: ProducerEntry, epoch: int, origin: Origin, transaction_version: int) -> None:
+        current = entry.producer_epoch
+        if origin is Origin.REPLICATION or epoch > current:
+            return
+        if epoch == current:
+            if transaction_version < TRANSACTIONS_V2:
+                return
+            # A marker of transactions v2 carries a new epoch. The same one again is the retry of a marker that
+            # has been written; the highest epoch is let through so that a broken transaction can be ended.
+            if entry.txn_first_offset < 0 or epoch == EPOCH_MAX:
+                return
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Producer {entry.producer_id} used epoch {epoch}, its last one is {current}",
+        )
+
+    def add(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
+        """A data batch is in the log, at ``base_offset``, with ``timestamp`` (its maximum, ms)."""
+        producer_id = header.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(producer_id)
+        if header.producer_epoch != entry.producer_epoch:
+            entry.move_to_epoch(header.producer_epoch)
+        last_offset = base_offset + header.last_offset_delta
+        entry.batches.append(
+            BatchMetadata(header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp)
+        )
+        entry.last_timestamp = timestamp
+        if entry.txn_first_offset < 0 and header.is_transactional:
+            entry.txn_first_offset = base_offset
+            insort(self._ongoing, (base_offset, producer_id))
+
+    # Markers.
+
+    def check_marker(
+        self, header: BatchHeader, coordinator_epoch: int, origin: Origin, transaction_version: int
+    ) -> None:
+        """Whether an end-transaction marker may be written.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return
+        self._check_epoch(entry, header.producer_epoch, origin, transaction_version)
+        if origin is not Origin.REPLICATION and entry.coordinator_epoch > coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Coordinator epoch {coordinator_epoch} for producer {header.producer_id} is below "
+                f"{entry.coordinator_epoch}",
+            )
+
+    def add_marker(
+        self, header: BatchHeader, offset: int, coordinator_epoch: int, timestamp: int, *, aborted: bool
+    ) -> tuple[CompletedTransaction, int] | None:
+        """A marker is in the log at ``offset``. What transaction it ended, and the last stable offset once
+        the high watermark is past it; None where the producer had none open.
+        """
+        producer_id = header.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(producer_id)
+        first_offset = entry.txn_first_offset
+        entry.move_to_epoch(header.producer_epoch)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp = timestamp
+        entry.txn_first_offset = NO_OFFSET
+        if first_offset < 0:
+            return None
+        self._ongoing.remove((first_offset, producer_id))
+        insort(self._completed, (first_offset, offset))
+        last_stable_offset = self._ongoing[0][0] if self._ongoing else offset + 1
+        return CompletedTransaction(producer_id, first_offset, offset, aborted), last_stable_offset
+
+    # The ends of the log.
+
+    def on_high_watermark(self, offset: int) -> None:
+        """Transactions whose marker is below ``offset`` are settled."""
+        if self._completed:
+            self._completed = [row for row in self._completed if row[1] >= offset]
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget who has no transaction open and wrote nothing for so long."""
+        expired = [
+            entry.producer_id
+            for entry in self.producers.values()
+            if entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+
+    def clear(self) -> None:
+        self.producers.clear()
+        self._ongoing.clear()
+        self._completed.clear()
+
+    # Snapshots.
+
+    def snapshot(self) -> list[SnapshotEntry]:
+        return [entry.to_snapshot() for entry in self.producers.values()]
+
+    def load(self, rows: Iterable[SnapshotEntry], now_ms: int, expiration_ms: int) -> None:
+        """Begin with a snapshot; who has expired by now is left out."""
+        self.clear()
+        for row in rows:
+            if row.txn_first_offset < 0 and now_ms - row.timestamp >= expiration_ms:
+                continue
+            entry = ProducerEntry(row.producer_id)
+            entry.producer_epoch = row.producer_epoch
+            entry.coordinator_epoch = row.coordinator_epoch
+            entry.last_timestamp = row.timestamp
+            if row.last_offset >= 0:
+                entry.batches.append(
+                    BatchMetadata(
+                        first_sequence_of(row.last_sequence, row.offset_delta),
+                        row.last_sequence,
+                        row.last_offset - row.offset_delta,
+                        row.last_offset,
+                        row.timestamp,
+                    )
+                )
+            if row.txn_first_offset >= 0:
+                entry.txn_first_offset = row.txn_first_offset
+                insort(self._ongoing, (row.txn_first_offset, row.producer_id))
+            self.producers[row.producer_id] = entry
+
+
+EARLIER_CHUNK_BYTES = 64 * 1024
+EARLIER_BYTES_MAX = 8 * 1024 * 1024
+EARLIER_BATCHES_MAX = 2000
+
+
+def restore_earlier_batches(state: ProducerState, segments: Sequence[Segment]) -> None:
+    """After a start from a snapshot, which has each producer's last batch only: read the others back.
+
+    The log is walked from its end, a chunk at a time, until every producer has its five, or so many bytes or
+    batches have been looked at that whoever still retries an older batch has had time to give up. Raises OSError.
+    """
+    lacking = {entry.producer_id: entry for entry in state.producers.values() if entry.batches}
+    budget_bytes, budget_batches = EARLIER_BYTES_MAX, EARLIER_BATCHES_MAX
+    for segment in reversed(segments):
+        end = segment.size
+        while end and lacking and budget_bytes > 0 and budget_batches > 0:
+            start = segment.offset_index.position_before(end - EARLIER_CHUNK_BYTES)
+            headers = [header for _, header in segment.headers(start, end)]
+            budget_bytes -= end - start
+            budget_batches -= len(headers)
+            for header in reversed(headers):
+                entry = lacking.get(header.producer_id)
+                if entry is not None and not _prepend(entry, header):
+                    del lacking[header.producer_id]
+            end = start
+
+
+def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
+    """Take the batch before those the entry has; whether there may be more."""
+    if header.attributes & CONTROL_BIT:
+        return True
+    if header.producer_epoch != entry.producer_epoch:
+        return False
+    if header.last_offset < entry.batches[0].first_offset:
+        entry.batches.appendleft(
+            BatchMetadata(
+                header.base_sequence,
+                header.last_sequence,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+            )
+        )
+    return len(entry.batches) < BATCHES_RETAINED

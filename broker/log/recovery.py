@@ -1,0 +1,439 @@
+"""What a start does with a partition's directory.
+
+After a clean stop everything is taken as it is: names, sizes, the end of the last segment and the newest
+producer snapshot are all that is read. After any other stop every batch from the recovery point on is checked,
+the log is cut at the first one that is bad, and what is derived (indexes, producer state, leader epochs of
+those batches) is made again. Source: Kafka's ``LogLoader``, ``LogSegment.recover``; where Kafka rebuilds the
+segment that holds the recovery point from its start, ours begins at the recovery point, whose indexes were
+flushed with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.log.batches import BatchReader, iterate_headers
+from broker.log.indexes import RELATIVE_OFFSET_MAX, AbortedTransaction
+from broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from broker.log.partition_directory import PartitionDirectory
+from broker.log.partition_log import PartitionLog, read_marker
+from broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
+from broker.log.producer_snapshot import CorruptSnapshot, ProducerSnapshots
+from broker.log.producer_state import ProducerState
+from broker.log.segment import DELETED_SUFFIX, Segment
+from broker.log.segmented_log import Loaded
+from broker.logs import get_logger
+from wire.batch import CONTROL_BIT
+from wire.errors import DecodeError
+from wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from broker.config.topic_config import TopicConfig
+    from broker.log.environment import LogEnvironment
+    from wire.batch import BatchHeader
+
+_log = get_logger("broker.log.recovery")
+
+
+class Cut(NamedTuple):
+    """What a recovery removed from one log file."""
+
+    path: str
+    position: int
+    """Where it was cut; 0 where the whole file went."""
+    bytes: int
+    reason: str
+
+
+def create_partition(
+    env: LogEnvironment, directory: str, topic: str, partition: int, topic_id: bytes, config: TopicConfig
+) -> PartitionLog:
+    """Make the directory of a new partition. Nothing of it is synced before its first flush. Raises OSError,
+    and then there is no directory."""
+    env.files.makedirs(directory)
+    try:
+        metadata = env.files.open(f"{directory}/{PARTITION_METADATA}", create=True)
+        metadata.truncate(0)
+        metadata.append(encode_partition_metadata(topic_id))
+        metadata.close()
+        segment = _open_segment(env, directory, 0, config, new=True)
+    except OSError:
+        env.files.remove_tree(directory)
+        raise
+    loaded = Loaded(
+        [segment],
+        LeaderEpochs(),
+        ProducerState(),
+        ProducerSnapshots(env.files, directory),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        metadata_synced=False,
+    )
+    return PartitionLog(env, directory, topic, partition, topic_id, config, loaded)
+
+
+def open_partition(
+    env: LogEnvironment,
+    directory: str,
+    topic: str,
+    partition: int,
+    config: TopicConfig,
+    log_start_offset: int,
+    topic_id: bytes | None = None,
+) -> PartitionLog:
+    """Open a partition that was closed cleanly.
+
+    ``log_start_offset`` is the checkpointed one; ``topic_id`` counts where ``partition.metadata`` has none.
+    Where the directory is not as a clean stop leaves it, its last segment is recovered after all. Raises
+    OSError, CorruptCheckpoint, CorruptPartitionMetadata.
+    """
+    found = PartitionDirectory(env.files, directory)
+    found.tidy()
+    segments = [_open_segment(env, directory, base, config) for base in found.base_offsets]
+    for segment in segments:
+        segment.synced_size = segment.size
+    try:
+        if not segments:
+            raise DecodeError("there is no segment")
+        for segment in segments:
+            if not found.has_index(segment.base_offset):
+                _log.warning("index is missing, rebuilding it", segment=segment.log_path)
+                rebuild_indexes(segment)
+        log_end_offset = segments[-1].next_offset()
+        if log_end_offset < log_start_offset:
+            raise DecodeError("the log ends before it starts")
+    except DecodeError as error:
+        _log.warning("a clean stop left a log that is not sound", directory=directory, reason=error)
+        recovery_point = segments[-1].base_offset if segments else 0
+        for segment in segments:
+            segment.close()
+        recovery = PartitionRecovery(
+            env, directory, topic, partition, config, log_start_offset, recovery_point, topic_id
+        )
+        while not recovery.step(RECOVERY_STEP_BYTES):
+            pass
+        return recovery.log
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    epochs = LeaderEpochs.load(env.files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    snapshots = ProducerSnapshots(env.files, directory, found.snapshot_offsets)
+    snapshots.remove_strays(found.base_offsets)
+    producers = ProducerState()
+    start = load_newest_snapshot(env, snapshots, producers, log_end_offset)
+    if start >= 0:
+        for _ in replay_producers(segments, producers, start, log_end_offset):
+            pass
+    loaded = Loaded(
+        segments,
+        epochs,
+        producers,
+        snapshots,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        recovery_point=log_end_offset,
+        producers_complete=not producers.producers,
+        metadata_synced=found.topic_id is not None,
+    )
+    return PartitionLog(
+        env, directory, topic, partition, found.topic_id or topic_id or ZERO_UUID, config, loaded
+    )
+
+
+RECOVERY_STEP_BYTES = 1024 * 1024
+"""A step that takes about a millisecond."""
+
+
+class PartitionRecovery:
+    """The recovery of one partition, in steps: ``log`` is there when ``step`` has returned True."""
+
+    def __init__(
+        self,
+        env: LogEnvironment,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: TopicConfig,
+        log_start_offset: int,
+        recovery_point: int,
+        topic_id: bytes | None = None,
+    ) -> None:
+        """``log_start_offset`` and ``recovery_point`` are the checkpointed ones. Touches no file yet."""
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.log: PartitionLog
+        self.cuts: list[Cut] = []
+        self.truncated = False
+        """Whether records are gone that the log had: its leader epoch must rise, so that readers notice."""
+        self.checked_bytes = 0
+        self._env = env
+        self._config = config
+        self._log_start_offset = log_start_offset
+        self._recovery_point = recovery_point
+        self._topic_id = topic_id
+        self._segments: list[Segment] = []
+        self._epochs: LeaderEpochs
+        self._producers = ProducerState()
+        self._snapshots: ProducerSnapshots
+        self._steps = self._run()
+
+    def step(self, max_bytes: int = RECOVERY_STEP_BYTES) -> bool:
+        """Go on for about so many bytes of log; whether it is done. Raises OSError, CorruptCheckpoint,
+        CorruptPartitionMetadata."""
+        for size in self._steps:
+            max_bytes -= size
+            if max_bytes <= 0:
+                return False
+        return True
+
+    def _run(self) -> Iterator[int]:
+        env, directory = self._env, self.directory
+        found = PartitionDirectory(env.files, directory)
+        found.tidy()
+        self._epochs = LeaderEpochs.load(env.files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+        self._snapshots = ProducerSnapshots(env.files, directory, found.snapshot_offsets)
+        self._segments = segments = [
+            _open_segment(env, directory, base, self._config) for base in found.base_offsets
+        ]
+        first = max(0, sum(segment.base_offset <= self._recovery_point for segment in segments) - 1)
+        for segment in segments[:first]:
+            segment.synced_size = segment.size
+            if not found.has_index(segment.base_offset):
+                yield from self._rebuild(segment)
+        end_offset = yield from self._check(first)
+        yield from self._finish(end_offset, found)
+
+    def _rebuild(self, segment: Segment) -> Iterator[int]:
+        """A segment below the recovery point whose index is missing."""
+        segment.clear_indexes()
+        try:
+            for position, header in segment.headers():
+                segment.recount(position, header)
+                yield header.size if header.size < RECOVERY_STEP_BYTES else 1
+        except DecodeError as error:
+            _log.error("a flushed segment is damaged", segment=segment.log_path, reason=error)
+        segment.seal()
+
+    # Checking.
+
+    def _check(self, first: int) -> Generator[int, None, int]:
+        """Check the segments from that one on, and return the log end offset."""
+        segments = self._segments
+        if not segments:
+            return self._log_start_offset
+        start = segments[first]
+        start.synced_size = -1
+        try:
+            position, offset = yield from self._walk_to_recovery_point(start)
+        except DecodeError:
+            # Not even what was flushed can be walked: check this segment from its start.
+            start.clear_indexes()
+            position, offset = 0, start.base_offset
+        begin = load_newest_snapshot(self._env, self._snapshots, self._producers, offset)
+        try:
+            yield from replay_producers(segments, self._producers, max(begin, 0), offset)
+        except DecodeError as error:
+            _log.error("flushed batches are damaged", directory=self.directory, reason=error)
+        for at in range(first, len(segments)):
+            segment = segments[at]
+            if at > first:
+                if not self._follows(segment, offset):
+                    self._drop_from(at, f"offset {offset} should follow")
+                    break
+                segments[at - 1].seal()
+                segment.synced_size = -1
+                segment.clear_indexes()
+                self._snapshots.take(segment.base_offset, self._producers.snapshot())
+                position, offset = 0, segment.base_offset
+            reason, position, offset = yield from self._check_segment(segment, position, offset)
+            if position < segment.size:
+                self._cut(segment, position, reason)
+                self._drop_from(at + 1, "what is before it is gone")
+                break
+        return offset
+
+    def _walk_to_recovery_point(self, segment: Segment) -> Generator[int, None, tuple[int, int]]:
+        """Bring the indexes of the segment that holds the recovery point up to it.
+
+        Returns the position and base offset of the first batch at or above it. Raises DecodeError.
+        """
+        position = segment.keep_indexes_below(self._recovery_point)
+        offset = segment.base_offset
+        end = position
+        for at, header in segment.headers(position):
+            if header.base_offset >= self._recovery_point:
+                return at, max(offset, self._recovery_point)
+            segment.recount(at, header)
+            end, offset = at + header.size, header.next_offset
+            yield header.size if header.size < RECOVERY_STEP_BYTES else 1
+        return end, offset
+
+    def _follows(self, segment: Segment, offset: int) -> bool:
+        """Whether a segment may come after a log that ends at ``offset``: compaction alone leaves gaps."""
+        if segment.base_offset == offset:
+            return True
+        return self._config.compact and segment.base_offset > offset
+
+    def _check_segment(
+        self, segment: Segment, position: int, offset: int
+    ) -> Generator[int, None, tuple[str, int, int]]:
+        """Check the batches from a position on, of which the first is not below ``offset``.
+
+        Returns what is wrong, where, and the offset after the last good batch.
+        """
+        reader = BatchReader(segment.file, position, segment.size)
+        while (header := reader.next()) is not None:
+            if header.base_offset < offset or header.last_offset_delta < 0:
+                return f"offset {header.base_offset} after {offset - 1}", reader.position, offset
+            if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+                return f"offset {header.last_offset} is too far from the segment's", reader.position, offset
+            segment.recount(reader.position, header)
+            self._take(segment, reader, header)
+            offset = header.next_offset
+            self.checked_bytes += header.size
+            yield header.size
+        return reader.problem, reader.position, offset
+
+    def _take(self, segment: Segment, reader: BatchReader, header: BatchHeader) -> None:
+        """Derive from a good batch what is derived of it."""
+        if header.partition_leader_epoch > self._epochs.latest:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        ended = replay(self._producers, header, reader.batch)
+        if ended is not None:
+            segment.txn_index.append(ended)
+
+    def _cut(self, segment: Segment, position: int, reason: str) -> None:
+        self._note(Cut(segment.log_path, position, segment.size - position, reason))
+        segment.cut(position)
+
+    def _drop_from(self, at: int, reason: str) -> None:
+        """Remove the segments from that one on; an empty one is no loss."""
+        paths = []
+        for segment in self._segments[at:]:
+            if segment.size:
+                self._note(Cut(segment.log_path, 0, segment.size, reason))
+            segment.change_suffix(DELETED_SUFFIX)
+            paths += [path for path in segment.paths() if self._env.files.exists(path)]
+            segment.close()
+        del self._segments[at:]
+        self._env.schedule_delete(paths)
+
+    def _note(self, cut: Cut) -> None:
+        self.cuts.append(cut)
+        self.truncated = True
+        _log.warning("cut a log", path=cut.path, position=cut.position, bytes=cut.bytes, reason=cut.reason)
+
+    def _finish(self, end_offset: int, found: PartitionDirectory) -> Iterator[int]:
+        env, directory, segments = self._env, self.directory, self._segments
+        if end_offset < self._log_start_offset:
+            self._drop_from(0, f"the log starts at {self._log_start_offset}")
+            self._epochs.clear()
+            self._producers.clear()
+            end_offset = self._log_start_offset
+        if not segments:
+            segments.append(_open_segment(env, directory, end_offset, self._config, new=True))
+        self.truncated = self.truncated or end_offset < self._recovery_point
+        log_start_offset = max(self._log_start_offset, segments[0].base_offset)
+        self._epochs.truncate_from_end(end_offset)
+        self._epochs.truncate_from_start(log_start_offset)
+        self._snapshots.remove_above(end_offset)
+        self._snapshots.remove_strays([segment.base_offset for segment in segments])
+        self._snapshots.take(end_offset, self._producers.snapshot(), floating=True)
+        loaded = Loaded(
+            segments,
+            self._epochs,
+            self._producers,
+            self._snapshots,
+            log_start_offset=log_start_offset,
+            log_end_offset=end_offset,
+            recovery_point=min(self._recovery_point, end_offset),
+            producers_complete=False,
+            metadata_synced=False,
+        )
+        topic_id = found.topic_id or self._topic_id or ZERO_UUID
+        self.log = PartitionLog(env, directory, self.topic, self.partition, topic_id, self._config, loaded)
+        self.log.unflushed_bytes = self.checked_bytes
+        yield 0
+
+
+def _open_segment(
+    env: LogEnvironment, directory: str, base_offset: int, config: TopicConfig, *, new: bool = False
+) -> Segment:
+    jitter = min(config.segment_jitter_ms, config.max_segment_ms)
+    return Segment(
+        env.files,
+        directory,
+        base_offset,
+        index_interval_bytes=config.index_interval_bytes,
+        now_ms=env.clock.now_ms(),
+        jitter_ms=env.random.randrange(jitter) if jitter > 0 else 0,
+        new=new,
+    )
+
+
+def rebuild_indexes(segment: Segment) -> None:
+    """Make a sound segment's indexes again. Raises DecodeError, OSError."""
+    segment.clear_indexes()
+    for position, header in segment.headers():
+        segment.recount(position, header)
+    segment.seal()
+
+
+def load_newest_snapshot(
+    env: LogEnvironment, snapshots: ProducerSnapshots, producers: ProducerState, up_to: int
+) -> int:
+    """Load the newest snapshot that is sound and not above ``up_to``; its offset, or -1. Others go."""
+    snapshots.remove_above(up_to)
+    while snapshots.offsets:
+        offset = snapshots.last
+        try:
+            rows = snapshots.read(offset)
+        except CorruptSnapshot as error:
+            _log.warning("producer snapshot is damaged", path=snapshots.path(offset), reason=error)
+            snapshots.remove(offset)
+        else:
+            producers.load(rows, env.clock.now_ms(), env.producer_id_expiration_ms)
+            return offset
+    return -1
+
+
+def replay_producers(
+    segments: list[Segment], producers: ProducerState, start: int, end: int
+) -> Iterator[int]:
+    """Bring the producer state from the offset ``start`` to ``end``, by batch headers. Raises DecodeError."""
+    for at, segment in enumerate(segments):
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else end
+        if start >= end or following <= start or segment.base_offset >= end:
+            continue
+        for position, header in iterate_headers(segment.file, segment.position_of(start), segment.size):
+            if header.base_offset >= end:
+                break
+            batch = segment.file.pread(header.size, position) if header.attributes & CONTROL_BIT else b""
+            replay(producers, header, batch)
+            yield header.size if header.size < RECOVERY_STEP_BYTES else 1
+
+
+def replay(
+    producers: ProducerState, header: BatchHeader, batch: bytes | memoryview
+) -> AbortedTransaction | None:
+    """Take a batch that is in the log into the producer state; the transaction that it aborted, if it did."""
+    if header.producer_id < 0:
+        return None
+    if not header.attributes & CONTROL_BIT:
+        producers.add(header, header.base_offset, header.max_timestamp)
+        return None
+    marker = read_marker(batch)
+    if marker is None:
+        return None
+    coordinator_epoch, timestamp, aborted = marker
+    ended = producers.add_marker(header, header.base_offset, coordinator_epoch, timestamp, aborted=aborted)
+    if ended is None or not aborted:
+        return None
+    transaction, last_stable_offset = ended
+    return AbortedTransaction(
+        transaction.producer_id, transaction.first_offset, transaction.last_offset, last_stable_offset
+    )

@@ -1,0 +1,35 @@
+"""What a topic's configuration asks of a batch that is appended, in the words of ``wire/validate.py``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.compression import CODECS
+from wire.validate import ValidationRules
+
+if TYPE_CHECKING:
+    from broker.config.topic_config import TopicConfig
+
+ZSTD_PRODUCE_VERSION = 7
+"""The first version of Produce that may bring zstd."""
+
+
+def rules_of(config: TopicConfig, *, from_client: bool = True, zstd_allowed: bool = True) -> ValidationRules:
+    name = config.compression_type
+    return ValidationRules(
+        compacted=config.compact,
+        log_append_time=config.message_timestamp_type == "LogAppendTime",
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        codec=None if name == "producer" else CODECS[name],
+        level=_level(config, name),
+        max_message_bytes=config.max_message_bytes,
+        segment_bytes=config.segment_size,
+        from_client=from_client,
+        zstd_allowed=zstd_allowed,
+    )
+
+
+def _level(config: TopicConfig, name: str) -> int | None:
+    level: int | None = getattr(config, f"compression_{name}_level", None)
+    return level
