@@ -1,0 +1,96 @@
+"""`python -m bench`: run the experiments, print the table."""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+import time
+
+from bench import disturbed, lifecycle, report, scale, throughput
+from bench.experiment import Experiment, Lab, Row
+from bench.measure import raise_open_files_limit
+from bench.servers import Kind
+from compat_tests.real_kafka import RealPartMissing, java, kafka_libs
+
+EXPERIMENTS = (
+    *throughput.EXPERIMENTS,
+    *lifecycle.EXPERIMENTS,
+    *disturbed.EXPERIMENTS,
+    *scale.EXPERIMENTS,
+)
+QUICK_SCALE = 0.05
+WARM_UP_SCALE = 0.25
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--rows", default="", metavar="PATTERN", help="only rows with this in their name")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median is shown")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round with small counts, to see that it runs"
+    )
+    parser.add_argument("--no-kafka", action="store_true", help="only ours")
+    parser.add_argument("--no-ours", action="store_true", help="only Kafka")
+    parser.add_argument(
+        "--json", type=pathlib.Path, metavar="FILE", help="also write medians and samples there"
+    )
+    return parser.parse_args(arguments)
+
+
+def kinds(options: argparse.Namespace) -> list[Kind]:
+    """Which servers to run. Exits where the real one's parts are missing."""
+    chosen = [Kind.OURS] if options.no_kafka else [Kind.KAFKA] if options.no_ours else list(Kind)
+    if Kind.KAFKA in chosen:
+        try:
+            java()
+            kafka_libs()
+        except RealPartMissing as missing:
+            sys.exit(f"{missing}\n(--no-kafka measures ours alone)")
+    return chosen
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(lab: Lab, experiment: Experiment, chosen: list[Kind], rounds: int) -> None:
+    """The servers in turn, round after round: A B A B."""
+    began = time.monotonic()
+    if experiment.warm:
+        lab.recording, scale = False, lab.scale
+        lab.scale *= WARM_UP_SCALE
+        for kind in chosen:
+            experiment.run(lab, kind)
+        lab.recording, lab.scale = True, scale
+    for _ in range(min(rounds, experiment.rounds_max)):
+        for kind in chosen:
+            experiment.run(lab, kind)
+    say(f"{experiment.name}: {time.monotonic() - began:.0f} s")
+
+
+def main() -> None:
+    options = parse()
+    raise_open_files_limit()
+    chosen = kinds(options)
+    rounds = 1 if options.quick else options.rounds
+    shown: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="bench-") as root:
+        lab = Lab(pathlib.Path(root), QUICK_SCALE if options.quick else 1)
+        try:
+            for experiment in sorted(EXPERIMENTS, key=lambda one: not one.warm):
+                rows = report.selected(experiment, options.rows)
+                if not experiment.warm:
+                    lab.stop_warm_servers()
+                if rows:
+                    run(lab, experiment, chosen, rounds)
+                    shown += rows
+        finally:
+            lab.stop_warm_servers()
+    summaries = [report.summary(lab, row) for row in shown]
+    report.print_table(summaries, lab.notes)
+    if options.json:
+        report.write_json(options.json, summaries, lab, rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""confluent-kafka as its users call it, a Python object per message."""
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from bench.librdkafka import QUIET
+
+BATCH_MESSAGES = 10_000
+FLUSH_TIMEOUT_S = 120
+CONSUME_TIMEOUT_S = 120
+CONSUMER_CONF = {"group.id": "bench", "enable.auto.commit": "false", "auto.offset.reset": "error"}
+
+
+def produce(bootstrap: str, topic: str, value: bytes, count: int, conf: Mapping[str, str]) -> float:
+    """Seconds from the first message to the flush's end, by `produce_batch`. One more goes before, to connect."""
+    producer = Producer({"bootstrap.servers": bootstrap, "delivery.report.only.error": True, **QUIET, **conf})
+    producer.produce(topic, value, partition=0)
+    producer.flush(FLUSH_TIMEOUT_S)
+    batch = [{"value": value}] * BATCH_MESSAGES
+    start = time.perf_counter()
+    left = count
+    while left:
+        try:
+            left -= producer.produce_batch(topic, batch[:left], partition=0)
+        except BufferError:
+            producer.poll(0.001)
+    if producer.flush(FLUSH_TIMEOUT_S):
+        raise RuntimeError(f"not all of {count} messages were acknowledged in {FLUSH_TIMEOUT_S} s")
+    return time.perf_counter() - start
+
+
+def consume(bootstrap: str, topic: str, end_offset: int, conf: Mapping[str, str]) -> float:
+    """Seconds from `assign` until the message before `end_offset` was returned."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER_CONF, **QUIET, **conf})
+    try:
+        start = time.perf_counter()
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        next_offset = 0
+        while next_offset < end_offset:
+            # Never more than are left: the call waits for as many as it was asked for.
+            messages = consumer.consume(min(BATCH_MESSAGES, end_offset - next_offset), timeout=1)
+            for message in messages[-1:]:
+                next_offset = message.offset() + 1
+            if time.perf_counter() - start > CONSUME_TIMEOUT_S:
+                raise RuntimeError(f"{topic}: only {next_offset} of {end_offset} in {CONSUME_TIMEOUT_S} s")
+        return time.perf_counter() - start
+    finally:
+        consumer.close()
+
+
+def latencies(bootstrap: str, topic: str, count: int, pace_s: float) -> list[float]:
+    """Seconds from `produce` until a consumer was given the record, one record at a time."""
+    conf = {"bootstrap.servers": bootstrap, **QUIET}
+    producer = Producer({**conf, "linger.ms": 0, "acks": "1", "delivery.report.only.error": True})
+    consumer = Consumer({**conf, **CONSUMER_CONF})
+    measured = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        for number in range(-count // 10, count):  # the first tenth connects and warms up
+            start = time.perf_counter()
+            producer.produce(topic, b"%100d" % number, partition=0)
+            message = consumer.poll(30)
+            if message is None or message.error() is not None:
+                raise RuntimeError(f"record {number} did not arrive: {message and message.error()}")
+            if number >= 0:
+                measured.append(time.perf_counter() - start)
+            producer.poll(0)
+            time.sleep(pace_s)
+    finally:
+        consumer.close()
+    return measured

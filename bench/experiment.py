@@ -1,0 +1,126 @@
+"""Rows, their targets, and what an experiment gets to measure them with."""
+
+import dataclasses
+import pathlib
+import tempfile
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from bench.servers import Kind, Server, format_kafka, make
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What ours should reach: `of` is "ratio" (ours / Kafka) or "ours" (in the row's unit)."""
+
+    of: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def text(self) -> str:
+        bound = f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
+        return f"{bound} x" if self.of == "ratio" else bound
+
+    def met(self, value: float) -> bool:
+        if self.at_least is not None:
+            return value >= self.at_least
+        return self.at_most is not None and value <= self.at_most
+
+
+def ratio_at_least(value: float) -> Target:
+    return Target("ratio", at_least=value)
+
+
+def ratio_at_most(value: float) -> Target:
+    return Target("ratio", at_most=value)
+
+
+def ours_at_most(value: float) -> Target:
+    return Target("ours", at_most=value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    unit: str
+    target: Target | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """Measures one or more rows of one server in one round.
+
+    A `warm` one uses a server that stays up for all rounds and experiments of its sort (so that the JVM's compiler
+    has done its work), and is run once before unmeasured; others start servers of their own.
+    """
+
+    name: str
+    rows: tuple[Row, ...]
+    run: Callable[["Lab", Kind], None]
+    warm: bool = False
+    rounds_max: int = 99
+
+
+class Lab:
+    """Servers, directories and the samples so far. `scale` is 1, or less with --quick."""
+
+    def __init__(self, root: pathlib.Path, scale: float) -> None:
+        self.root = root
+        self.scale = scale
+        self.recording = True
+        self.samples: dict[str, dict[Kind, list[float]]] = {}
+        self.client_cores: dict[str, dict[Kind, list[float]]] = {}
+        self.notes: list[str] = []
+        self._warm: dict[Kind, Server] = {}
+        self._made = 0
+
+    def count(self, full: int) -> int:
+        return max(1, int(full * self.scale))
+
+    def record(self, row: str, kind: Kind, value: float, *, client_cores: float | None = None) -> None:
+        if not self.recording:
+            return
+        self.samples.setdefault(row, {}).setdefault(kind, []).append(value)
+        if client_cores is not None:
+            self.client_cores.setdefault(row, {}).setdefault(kind, []).append(client_cores)
+
+    def note(self, text: str) -> None:
+        if self.recording and text not in self.notes:
+            self.notes.append(text)
+
+    def name(self, stem: str) -> str:
+        """A name that was not used before, for a topic or directory."""
+        self._made += 1
+        return f"{stem}{self._made}"
+
+    def warm_server(self, kind: Kind) -> Server:
+        if kind not in self._warm:
+            self._warm[kind] = make(kind, self.root / self.name(kind)).start()
+        return self._warm[kind]
+
+    def stop_warm_servers(self) -> None:
+        while self._warm:
+            self._warm.popitem()[1].stop()
+
+    def fresh_server(self, kind: Kind, properties: Mapping[str, str] | None = None) -> "FreshServer":
+        return FreshServer(kind, properties)
+
+
+class FreshServer:
+    """A server that is not started, on a (formatted) directory that goes with the context."""
+
+    def __init__(self, kind: Kind, properties: Mapping[str, str] | None) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="bench-")
+        data_dir = pathlib.Path(self._directory.name) / "data"
+        self.format_s = format_kafka(data_dir) if kind is Kind.KAFKA else 0.0
+        self.server = make(kind, data_dir, properties)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.server.stop()
+        self._directory.cleanup()

@@ -1,0 +1,226 @@
+"""librdkafka without Python objects per message, so that the client is as little of the measurement as it can be.
+
+The library is the one inside confluent-kafka's wheel (or the system's), called by ctypes: whole arrays of messages
+go in, and a consumer's messages go to a C function that ignores them. Structures and calls are rdkafka.h's.
+"""
+
+import ctypes
+import ctypes.util
+import functools
+import pathlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import confluent_kafka
+
+PRODUCER, CONSUMER = 0, 1  # rd_kafka_type_t
+MSG_F_COPY = 2
+OFFSET_BEGINNING = -2
+ERROR_BYTES = 512
+BATCH_MESSAGES = 1000
+FLUSH_TIMEOUT_MS = 120_000
+METADATA_TIMEOUT_MS = 20_000
+CONSUME_TIMEOUT_S = 120
+POLL_MS = 100
+QUIET = {"log_level": "2"}  # a server that stops is not news here
+
+Handle = ctypes.c_void_p
+
+
+class Message(ctypes.Structure):
+    """rd_kafka_message_t."""
+
+    _fields_ = [
+        ("err", ctypes.c_int),
+        ("rkt", Handle),
+        ("partition", ctypes.c_int32),
+        ("payload", ctypes.c_void_p),
+        ("len", ctypes.c_size_t),
+        ("key", ctypes.c_void_p),
+        ("key_len", ctypes.c_size_t),
+        ("offset", ctypes.c_int64),
+        ("private", ctypes.c_void_p),
+    ]
+
+
+class TopicPartition(ctypes.Structure):
+    """rd_kafka_topic_partition_t."""
+
+    _fields_ = [
+        ("topic", ctypes.c_char_p),
+        ("partition", ctypes.c_int32),
+        ("offset", ctypes.c_int64),
+        ("metadata", ctypes.c_void_p),
+        ("metadata_size", ctypes.c_size_t),
+        ("opaque", ctypes.c_void_p),
+        ("err", ctypes.c_int),
+        ("private", ctypes.c_void_p),
+    ]
+
+
+class TopicPartitionList(ctypes.Structure):
+    """rd_kafka_topic_partition_list_t."""
+
+    _fields_ = [
+        ("count", ctypes.c_int),
+        ("size", ctypes.c_int),
+        ("elements", ctypes.POINTER(TopicPartition)),
+    ]
+
+
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "rd_kafka_conf_new": (Handle, []),
+    "rd_kafka_conf_set": (
+        ctypes.c_int,
+        [Handle, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t],
+    ),
+    "rd_kafka_new": (Handle, [ctypes.c_int, Handle, ctypes.c_char_p, ctypes.c_size_t]),
+    "rd_kafka_destroy": (None, [Handle]),
+    "rd_kafka_topic_new": (Handle, [Handle, ctypes.c_char_p, Handle]),
+    "rd_kafka_topic_destroy": (None, [Handle]),
+    "rd_kafka_metadata": (ctypes.c_int, [Handle, ctypes.c_int, Handle, ctypes.POINTER(Handle), ctypes.c_int]),
+    "rd_kafka_metadata_destroy": (None, [Handle]),
+    "rd_kafka_produce_batch": (ctypes.c_int, [Handle, ctypes.c_int32, ctypes.c_int, Handle, ctypes.c_int]),
+    "rd_kafka_poll": (ctypes.c_int, [Handle, ctypes.c_int]),
+    "rd_kafka_flush": (ctypes.c_int, [Handle, ctypes.c_int]),
+    "rd_kafka_consume_start": (ctypes.c_int, [Handle, ctypes.c_int32, ctypes.c_int64]),
+    "rd_kafka_consume_stop": (ctypes.c_int, [Handle, ctypes.c_int32]),
+    "rd_kafka_consume_callback": (
+        ctypes.c_int,
+        [Handle, ctypes.c_int32, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p],
+    ),
+    "rd_kafka_topic_partition_list_new": (ctypes.POINTER(TopicPartitionList), [ctypes.c_int]),
+    "rd_kafka_topic_partition_list_add": (
+        ctypes.c_void_p,
+        [ctypes.POINTER(TopicPartitionList), ctypes.c_char_p, ctypes.c_int32],
+    ),
+    "rd_kafka_topic_partition_list_destroy": (None, [ctypes.POINTER(TopicPartitionList)]),
+    "rd_kafka_position": (ctypes.c_int, [Handle, ctypes.POINTER(TopicPartitionList)]),
+    "rd_kafka_version_str": (ctypes.c_char_p, []),
+}
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """librdkafka with its calls declared. Raises OSError where there is none."""
+    wheel = pathlib.Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+    bundled = sorted(wheel.glob("librdkafka-*.so*"))
+    path = str(bundled[0]) if bundled else ctypes.util.find_library("rdkafka")
+    if path is None:
+        raise OSError("no librdkafka: neither in confluent-kafka's wheel nor in the system")
+    loaded = ctypes.CDLL(path)
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+def version() -> str:
+    return str(library().rd_kafka_version_str().decode())
+
+
+class Client:
+    """A producer or simple consumer of one topic, connected and with the topic's metadata when it is made."""
+
+    def __init__(self, kind: int, bootstrap: str, topic: str, conf: Mapping[str, str]) -> None:
+        self.topic = topic.encode()
+        error = ctypes.create_string_buffer(ERROR_BYTES)
+        native = library().rd_kafka_conf_new()
+        for key, value in {"bootstrap.servers": bootstrap, **QUIET, **conf}.items():
+            if library().rd_kafka_conf_set(native, key.encode(), value.encode(), error, ERROR_BYTES) != 0:
+                raise ValueError(error.value.decode())
+        self.handle = library().rd_kafka_new(kind, native, error, ERROR_BYTES)
+        if not self.handle:
+            raise RuntimeError(error.value.decode())
+        self.topic_handle = library().rd_kafka_topic_new(self.handle, self.topic, None)
+        metadata = Handle()
+        code = library().rd_kafka_metadata(
+            self.handle, 0, self.topic_handle, ctypes.byref(metadata), METADATA_TIMEOUT_MS
+        )
+        if code != 0:
+            raise RuntimeError(f"librdkafka: no metadata of {topic}: error {code}")
+        library().rd_kafka_metadata_destroy(metadata)
+
+    def close(self) -> None:
+        library().rd_kafka_topic_destroy(self.topic_handle)
+        library().rd_kafka_destroy(self.handle)
+
+    def position(self, partition: int) -> int:
+        """The offset after the last message that was consumed; negative before the first."""
+        listed = library().rd_kafka_topic_partition_list_new(1)
+        library().rd_kafka_topic_partition_list_add(listed, self.topic, partition)
+        library().rd_kafka_position(self.handle, listed)
+        found = int(listed.contents.elements[0].offset)
+        library().rd_kafka_topic_partition_list_destroy(listed)
+        return found
+
+
+class Payloads:
+    """An array of messages to send again and again: one value, and as many keys as there are messages."""
+
+    def __init__(self, value: bytes, keys: Sequence[bytes] = ()) -> None:
+        self._value = ctypes.create_string_buffer(value, len(value))
+        self._keys = [ctypes.create_string_buffer(key, len(key)) for key in keys]
+        self.array = (Message * (len(keys) or BATCH_MESSAGES))()
+        for message in self.array:
+            message.payload, message.len = ctypes.addressof(self._value), len(value)
+        for message, key in zip(self.array, self._keys, strict=False):
+            message.key, message.key_len = ctypes.addressof(key), len(key)
+
+
+def _send(client: Client, payloads: Payloads, count: int, partition: int) -> None:
+    left, start = count, 0
+    length = len(payloads.array)
+    while left:
+        wanted = min(BATCH_MESSAGES, left, length - start)
+        messages = ctypes.byref(payloads.array, start * ctypes.sizeof(Message))
+        queued = library().rd_kafka_produce_batch(
+            client.topic_handle, partition, MSG_F_COPY, messages, wanted
+        )
+        left -= queued
+        start = (start + queued) % length
+        if queued < wanted:  # the queue is full
+            library().rd_kafka_poll(client.handle, 1)
+    if library().rd_kafka_flush(client.handle, FLUSH_TIMEOUT_MS) != 0:
+        raise RuntimeError(f"not all of {count} messages were acknowledged in {FLUSH_TIMEOUT_MS} ms")
+
+
+def produce(
+    bootstrap: str, topic: str, payloads: Payloads, count: int, conf: Mapping[str, str], partition: int = 0
+) -> float:
+    """Seconds from the first message to the flush's end. One more message goes before, to connect.
+
+    A message that failed is not noticed here: compare the partition's end offset.
+    """
+    client = Client(PRODUCER, bootstrap, topic, {"delivery.report.only.error": "true", **conf})
+    try:
+        _send(client, payloads, 1, partition)
+        start = time.perf_counter()
+        _send(client, payloads, count, partition)
+        return time.perf_counter() - start
+    finally:
+        client.close()
+
+
+def consume(
+    bootstrap: str, topic: str, end_offset: int, conf: Mapping[str, str], partition: int = 0
+) -> float:
+    """Seconds from the start of fetching until the message before `end_offset` was consumed."""
+    client = Client(CONSUMER, bootstrap, topic, conf)
+    # Any exported function that takes a message and changes nothing does for the consumer's callback.
+    ignore = ctypes.cast(library().rd_kafka_message_status, ctypes.c_void_p)
+    served = 0  # messages, and now and then an event
+    try:
+        start = time.perf_counter()
+        library().rd_kafka_consume_start(client.topic_handle, partition, OFFSET_BEGINNING)
+        while served < end_offset or client.position(partition) < end_offset:
+            served += library().rd_kafka_consume_callback(
+                client.topic_handle, partition, POLL_MS, ignore, None
+            )
+            if time.perf_counter() - start > CONSUME_TIMEOUT_S:
+                raise RuntimeError(f"{topic}: only {served} of {end_offset} in {CONSUME_TIMEOUT_S} s")
+        return time.perf_counter() - start
+    finally:
+        library().rd_kafka_consume_stop(client.topic_handle, partition)
+        client.close()

@@ -1,0 +1,95 @@
+"""What one request costs the server with many partitions and with many connections: it must not grow."""
+
+from collections.abc import Callable
+
+from bench import topics
+from bench.experiment import Experiment, Lab, Row
+from bench.measure import cpu_s
+from bench.raw import (
+    FETCH_VERSION,
+    PRODUCE_VERSION,
+    Template,
+    batch,
+    connect,
+    fetch_fields,
+    produce_fields,
+    slide,
+    wait_until_listed,
+)
+from bench.servers import Kind, Server
+from compat_tests.definitions import decode
+from compat_tests.frames import Connection
+
+FEW_PARTITIONS, MANY_PARTITIONS = 10, 10_000
+FEW_CONNECTIONS, MANY_CONNECTIONS = 8, 2_000
+WINDOW = 8
+REQUESTS = 30_000
+VALUE = b"v" * 100
+STRIDE = 7919  # a prime: visits every partition, neighbours never in a row
+
+LOADS = {
+    "few": (FEW_PARTITIONS, FEW_CONNECTIONS),
+    f"{MANY_PARTITIONS:,} partitions": (MANY_PARTITIONS, FEW_CONNECTIONS),
+    f"{MANY_CONNECTIONS:,} connections": (FEW_PARTITIONS, MANY_CONNECTIONS),
+}
+APIS: dict[str, tuple[int, Callable[[str, int], dict[str, object]]]] = {
+    "Produce": (PRODUCE_VERSION, lambda topic, partition: produce_fields(topic, partition, batch(VALUE))),
+    "Fetch": (FETCH_VERSION, fetch_fields),
+}
+
+
+def _row(api: str, load: str) -> str:
+    return f"server CPU per {api}, {load}"
+
+
+def _check(api: str, version: int, answer: bytes) -> None:
+    """The answer (after a flexible header) has no error."""
+    fields = decode(f"{api}Response", version, answer[5:])
+    topic = fields["responses"][0]
+    partition = topic["partition_responses" if api == "Produce" else "partitions"][0]
+    if partition["error_code"]:
+        raise RuntimeError(f"{api}: error {partition['error_code']}")
+
+
+def _measure(lab: Lab, kind: Kind, server: Server, load: str) -> None:
+    partitions, connections = LOADS[load]
+    if lab.scale < 1:
+        partitions = max(FEW_PARTITIONS, partitions // 10)
+    topic = lab.name("scale")
+    topics.create(server, topic, partitions=partitions)
+    wait_until_listed(server.bootstrap, topic, partitions)
+    opened = connect(server.bootstrap, connections)
+    try:
+        for api, (version, fields) in APIS.items():
+            with Connection(server.bootstrap) as maker:
+                template = Template(maker, api, version, lambda one, fields=fields: fields(topic, one))  # type: ignore[misc]
+
+            def frame(number: int, template: Template = template) -> bytes:
+                return template.frame(number * STRIDE % partitions)
+
+            # Once round everything first: opening a log or a connection is not the cost of a request.
+            _check(
+                api,
+                version,
+                slide(opened, frame, max(partitions, connections, lab.count(REQUESTS // 3)), WINDOW),
+            )
+            count, before = lab.count(REQUESTS), cpu_s(server.pid)
+            _check(api, version, slide(opened, frame, count, WINDOW))
+            lab.record(_row(api, load), kind, 1e6 * (cpu_s(server.pid) - before) / count)
+    finally:
+        for one in opened:
+            one.close()
+
+
+def _run(lab: Lab, kind: Kind) -> None:
+    with lab.fresh_server(kind) as fresh:
+        server = fresh.server.start()
+        recording, lab.recording = lab.recording, False
+        _measure(lab, kind, server, "few")  # the JVM compiles
+        lab.recording = recording
+        for load in LOADS:
+            _measure(lab, kind, server, load)
+
+
+ROWS = tuple(Row(_row(api, load), "us") for api in APIS for load in LOADS)
+EXPERIMENTS = (Experiment("scale", ROWS, _run, rounds_max=2),)

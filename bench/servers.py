@@ -1,0 +1,84 @@
+"""The two servers that are compared, started the same way and with the same settings."""
+
+import base64
+import enum
+import pathlib
+import secrets
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Protocol, Self
+
+from compat_tests.oncelog_server import Oncelog
+from compat_tests.real_kafka import PROPERTIES, RealKafka, answers_api_versions, free_ports, run_tool
+
+# What Kafka's own start script gives its JVM.
+KAFKA_JVM_OPTIONS = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+
+
+# Deleted topics' files go soon, so that the next measurement does not share the disk with them.
+PROPERTIES_OF_BOTH = {"log.segment.delete.delay.ms": "500"}
+PROPERTIES_OF_KAFKA = {"log.initial.task.delay.ms": "500"}  # else its first half minute deletes nothing
+
+
+class Kind(enum.StrEnum):
+    OURS = "oncelog"
+    KAFKA = "kafka"
+
+
+class Server(Protocol):
+    """`compat_tests`' Oncelog and RealKafka."""
+
+    data_dir: pathlib.Path
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    def start(self) -> Self: ...
+    def stop(self) -> object: ...
+    def kill(self) -> None: ...
+    def output(self) -> str: ...
+
+
+def make(kind: Kind, data_dir: pathlib.Path, properties: Mapping[str, str] | None = None) -> Server:
+    """A server that is not started yet."""
+    both = {**PROPERTIES_OF_BOTH, **(properties or {})}
+    if kind is Kind.OURS:
+        return Oncelog(both, data_dir)
+    return RealKafka({**PROPERTIES_OF_KAFKA, **both}, data_dir, KAFKA_JVM_OPTIONS)
+
+
+def timed_start(server: Server) -> float:
+    """Seconds from spawning the process (whose directory is formatted) to its first answered ApiVersions."""
+    start = time.perf_counter()
+    server.start()
+    assert answers_api_versions(int(server.bootstrap.rpartition(":")[2])), server.output()
+    return time.perf_counter() - start
+
+
+def format_kafka(data_dir: pathlib.Path) -> float:
+    """Format an empty directory as Kafka's users must; seconds."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    port = free_ports(1)[0]
+    properties = {
+        **PROPERTIES,
+        "log.dirs": str(data_dir),
+        "controller.quorum.voters": f"{PROPERTIES['node.id']}@127.0.0.1:{port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}",
+    }
+    cluster_id = base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=")
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
+        file.writelines(f"{key}={value}\n" for key, value in properties.items())
+        file.flush()
+        start = time.perf_counter()
+        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file.name)
+        return time.perf_counter() - start

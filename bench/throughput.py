@@ -1,0 +1,130 @@
+"""Records per second and server CPU per gigabyte, one partition; produce-to-consume latency."""
+
+from collections.abc import Callable, Mapping
+
+from bench import binding, librdkafka, topics
+from bench.experiment import Experiment, Lab, Row, ratio_at_least, ratio_at_most
+from bench.measure import cpu_s, own_cpu_s, percentile
+from bench.servers import Kind, Server
+
+GIGABYTE = 1_000_000_000
+TEXT = b'{"id": 1040, "event": "page_view", "path": "/cart/items", "ms": 31.5, "user": "u-57110"},'
+
+# "Batched" is a stock client's: librdkafka's defaults (10,000 records or 1 MB a batch, after 5 ms).
+UNBATCHED = {"batch.num.messages": "1", "linger.ms": "0", "queue.buffering.max.messages": "1000000"}
+LZ4 = {"compression.codec": "lz4"}
+# Let the client hold what it fetched ahead instead of pausing for a second when it has much.
+CONSUMER = {"queued.min.messages": "10000000", "queued.max.messages.kbytes": "2097151"}
+BINDING_PRODUCER = {"queue.buffering.max.messages": "1000000", "linger.ms": "20"}
+
+LATENCY_RECORDS = 1500
+LATENCY_PACE_S = 0.002
+
+
+def _measured(
+    lab: Lab, server: Server, kind: Kind, row: str, count: int, size: int, call: Callable[[], float]
+) -> None:
+    """Run `call`, which answers its seconds, and record its rate, and what it cost server and client."""
+    server_before, client_before = cpu_s(server.pid), own_cpu_s()
+    seconds = call()
+    server_cpu = cpu_s(server.pid) - server_before
+    client_cores = (own_cpu_s() - client_before) / seconds
+    lab.record(row, kind, count / seconds, client_cores=client_cores)
+    lab.record(_cpu(row), kind, server_cpu / (count * size / GIGABYTE))
+
+
+def _cpu(row: str) -> str:
+    return f"server CPU: {row}"
+
+
+def _check_end(server: Server, topic: str, expected: int) -> None:
+    found = topics.end_offset(server, topic)
+    if found != expected:
+        raise RuntimeError(f"{topic}: {expected} records were sent, its end offset is {found}")
+
+
+def _stream(
+    label: str, size: int, full_count: int, produce_ratio: float, conf: Mapping[str, str]
+) -> Experiment:
+    """Produce with acks=1 and acks=all to topics of their own, and consume the first."""
+    produced = {acks: f"produce {label}, acks={acks}" for acks in ("1", "all")}
+    consumed = f"consume {label}"
+    value = (TEXT * (size // len(TEXT) + 1))[:size]
+
+    def run(lab: Lab, kind: Kind) -> None:
+        server, count = lab.warm_server(kind), lab.count(full_count)
+        for acks, row in produced.items():
+            topic = lab.name("stream")
+            topics.create(server, topic)
+
+            def produce(topic: str = topic, acks: str = acks) -> float:
+                payloads = librdkafka.Payloads(value)
+                return librdkafka.produce(server.bootstrap, topic, payloads, count, {**conf, "acks": acks})
+
+            def consume(topic: str = topic) -> float:
+                return librdkafka.consume(server.bootstrap, topic, count + 1, CONSUMER)
+
+            _measured(lab, server, kind, row, count, size, produce)
+            _check_end(server, topic, count + 1)
+            if acks == "1":
+                _measured(lab, server, kind, consumed, count, size, consume)
+            topics.delete(server, topic)
+
+    rows = [Row(row, "records/s", ratio_at_least(produce_ratio)) for row in produced.values()]
+    rows.append(Row(consumed, "records/s", ratio_at_least(1)))
+    rows += [Row(_cpu(row.name), "s/GB") for row in rows]
+    return Experiment(label, tuple(rows), run, warm=True)
+
+
+def _binding(size: int, full_count: int) -> Experiment:
+    """The same through confluent-kafka's Python objects, which cost more than either server."""
+    label = f"{size} B by the Python binding"
+    produced, consumed = f"produce {label}, acks=1", f"consume {label}"
+    value = (TEXT * (size // len(TEXT) + 1))[:size]
+
+    def run(lab: Lab, kind: Kind) -> None:
+        server, count, topic = lab.warm_server(kind), lab.count(full_count), lab.name("binding")
+        topics.create(server, topic)
+
+        def produce() -> float:
+            conf = {**BINDING_PRODUCER, "acks": "1"}
+            return binding.produce(server.bootstrap, topic, value, count, conf)
+
+        def consume() -> float:
+            return binding.consume(server.bootstrap, topic, count + 1, CONSUMER)
+
+        _measured(lab, server, kind, produced, count, size, produce)
+        _check_end(server, topic, count + 1)
+        _measured(lab, server, kind, consumed, count, size, consume)
+        topics.delete(server, topic)
+
+    rows = (Row(produced, "records/s"), Row(consumed, "records/s"))
+    return Experiment(label, rows, run, warm=True)
+
+
+def _latency() -> Experiment:
+    rows = (
+        Row("produce-to-consume latency p50", "ms", ratio_at_most(0.5)),
+        Row("produce-to-consume latency p99", "ms"),
+    )
+
+    def run(lab: Lab, kind: Kind) -> None:
+        server, topic = lab.warm_server(kind), lab.name("latency")
+        topics.create(server, topic)
+        seconds = binding.latencies(server.bootstrap, topic, lab.count(LATENCY_RECORDS), LATENCY_PACE_S)
+        for row, percent in zip(rows, (50, 99), strict=True):
+            lab.record(row.name, kind, 1000 * percentile(seconds, percent))
+        topics.delete(server, topic)
+
+    return Experiment("latency", rows, run, warm=True)
+
+
+EXPERIMENTS = (
+    _stream("100 B", 100, 3_000_000, 1.25, {}),
+    _stream("1 kB", 1000, 600_000, 1.25, {}),
+    _stream("100 B lz4", 100, 3_000_000, 1.25, LZ4),
+    _stream("100 B, one per request", 100, 60_000, 3.5, UNBATCHED),
+    _binding(100, 1_500_000),
+    _binding(1000, 300_000),
+    _latency(),
+)

@@ -1,0 +1,61 @@
+"""Topics before and after a measurement, by confluent-kafka's admin client."""
+
+import os
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from bench.librdkafka import QUIET
+from bench.servers import Server
+
+ADMIN_TIMEOUT_S = 120
+GONE_TIMEOUT_S = 10
+POLL_S = 0.02
+
+
+def _admin(server: Server) -> AdminClient:
+    return AdminClient({"bootstrap.servers": server.bootstrap, **QUIET})
+
+
+def create(server: Server, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+    new = NewTopic(topic, partitions, 1, config=dict(config or {}))
+    admin = _admin(server)  # must outlive its answers
+    answers = admin.create_topics([new], operation_timeout=ADMIN_TIMEOUT_S, request_timeout=ADMIN_TIMEOUT_S)
+    for answer in answers.values():
+        answer.result()
+
+
+def delete(server: Server, topic: str) -> None:
+    """Delete it, wait for its files to go, and leave no dirty pages to the next measurement."""
+    admin = _admin(server)
+    for answer in admin.delete_topics([topic], operation_timeout=ADMIN_TIMEOUT_S).values():
+        answer.result()
+    deadline = time.monotonic() + GONE_TIMEOUT_S
+    while any(server.data_dir.glob(f"{topic}[-.]*")) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    os.sync()
+
+
+def alter(server: Server, topic: str, key: str, value: str) -> None:
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = _admin(server)
+    for answer in admin.incremental_alter_configs([resource]).values():
+        answer.result()
+
+
+def end_offset(server: Server, topic: str, partition: int = 0) -> int:
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench", **QUIET})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1])
+    finally:
+        consumer.close()
