@@ -9,10 +9,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from broker.logs import get_logger
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker.log.partition_log import PartitionLog
     from broker.seams.files import FileSystem
+
+Key = tuple[str, int]
+"""Topic and partition."""
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
@@ -20,6 +26,8 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 _VERSION = "0"
+
+_log = get_logger("broker.log.checkpoints")
 
 
 class MalformedCheckpointError(Exception):
@@ -29,18 +37,19 @@ class MalformedCheckpointError(Exception):
 class OffsetCheckpoint:
     """One checkpoint file. ``known`` is what it holds, as this process read or wrote it last.
 
-    Writes replace the file, durably, and happen only where something changed. They must not overlap: one task
-    uses `save`; `save_now` is for where none runs.
+    Writes replace the file, durably, and happen only where something changed.
     """
 
-    __slots__ = ("_files", "known", "path")
+    __slots__ = ("_files", "_overtaken", "_saving", "known", "path")
 
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
+        self._saving = False
+        self._overtaken = False
         self.path = path
-        self.known: dict[tuple[str, int], int] = {}
+        self.known: dict[Key, int] = {}
 
-    def read(self) -> dict[tuple[str, int], int]:
+    def read(self) -> dict[Key, int]:
         """What the file holds: (topic, partition) -> offset; nothing where there is no file.
 
         Raises MalformedCheckpointError, OSError.
@@ -50,28 +59,123 @@ class OffsetCheckpoint:
             self.known = parse_offsets(self._files.read_bytes(self.path), self.path)
         return self.known
 
-    async def save(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Write in a worker thread. Raises OSError; the file then holds what it held."""
+    async def save(self, offsets: Mapping[Key, int]) -> None:
+        """Write in a worker thread; one task only may. Raises OSError; the file then holds what it held."""
         offsets = dict(offsets)
-        if offsets != self.known:
+        if offsets == self.known:
+            return
+        self._saving = True
+        try:
             await self._files.offload(partial(self._files.replace, self.path, format_offsets(offsets)))
-            self.known = offsets
+            if not self._overtaken:
+                self.known = offsets
+            while self._overtaken:
+                self._overtaken = False
+                text = format_offsets(self.known)
+                await self._files.offload(partial(self._files.replace, self.path, text))
+        finally:
+            self._saving = False
 
-    def save_now(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Write, and return when it is durable. Raises OSError; the file then holds what it held."""
+    def save_now(self, offsets: Mapping[Key, int]) -> None:
+        """Write, and return when it is durable; while a `save` is under way, right after that instead.
+
+        Raises OSError; the file then holds what it held.
+        """
         offsets = dict(offsets)
-        if offsets != self.known:
+        if offsets == self.known:
+            return
+        if self._saving:
+            self._overtaken = True
+        else:
             self._files.replace(self.path, format_offsets(offsets))
-            self.known = offsets
+        self.known = offsets
 
 
-def format_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+class PartitionOffsets:
+    """The checkpoints of a data directory's partitions: of the logs that are open what these say, of those
+    that are not (``is_waiting``) what the file has."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        data_dir: str,
+        logs: Mapping[Key, PartitionLog],
+        is_waiting: Callable[[Key], bool],
+    ) -> None:
+        self._logs = logs
+        self._is_waiting = is_waiting
+        self.recovery_points = OffsetCheckpoint(files, f"{data_dir}/{RECOVERY_POINTS}")
+        self.high_watermarks = OffsetCheckpoint(files, f"{data_dir}/{HIGH_WATERMARKS}")
+        self.log_starts = OffsetCheckpoint(files, f"{data_dir}/{LOG_START_OFFSETS}")
+        self.cleaned = OffsetCheckpoint(files, f"{data_dir}/{CLEANER_OFFSETS}")
+        self._all = (self.recovery_points, self.high_watermarks, self.log_starts, self.cleaned)
+
+    def read(self) -> None:
+        for checkpoint in self._all:
+            try:
+                checkpoint.read()
+            except (MalformedCheckpointError, OSError) as error:
+                # As in Kafka: without it more is checked, or seen, than need be.
+                _log.warning("checkpoint ignored", path=checkpoint.path, error=str(error))
+
+    def forget(self, key: Key) -> None:
+        """What an earlier partition of that name left must not be taken for a new one's. Raises OSError."""
+        for checkpoint in self._all:
+            if key in checkpoint.known:
+                checkpoint.save_now({it: offset for it, offset in checkpoint.known.items() if it != key})
+
+    async def save_recovery_points(self) -> None:
+        await self.recovery_points.save(self._recovery_points())
+
+    async def save_high_watermarks(self) -> None:
+        await self.high_watermarks.save(self._high_watermarks())
+
+    async def save_cleaned(self, log: PartitionLog, offset: int) -> None:
+        """The log has been compacted up to that offset."""
+        open_now = {key: to for key, to in self.cleaned.known.items() if key in self._logs}
+        cleaned = self._current(self.cleaned, open_now)
+        await self.cleaned.save({**cleaned, (log.topic, log.partition): offset})
+
+    def save_log_starts(self) -> None:
+        """Durable when it returns, which DeleteRecords needs; so this one is never left to a thread."""
+        self.log_starts.save_now(self._log_starts())
+
+    def save_all(self) -> None:
+        self.recovery_points.save_now(self._recovery_points())
+        self.high_watermarks.save_now(self._high_watermarks())
+        self.save_log_starts()
+
+    def _recovery_points(self) -> dict[Key, int]:
+        return self._current(
+            self.recovery_points, {key: log.recovery_point for key, log in self._logs.items()}
+        )
+
+    def _high_watermarks(self) -> dict[Key, int]:
+        return self._current(
+            self.high_watermarks, {key: log.high_watermark for key, log in self._logs.items()}
+        )
+
+    def _log_starts(self) -> dict[Key, int]:
+        """Only those that the segments' names do not say (as in Kafka)."""
+        starts = {}
+        for key, log in self._logs.items():
+            if log.log_start_offset > log.segments[0].base_offset:
+                starts[key] = log.log_start_offset
+        return self._current(self.log_starts, starts)
+
+    def _current(self, checkpoint: OffsetCheckpoint, now: Mapping[Key, int]) -> dict[Key, int]:
+        """What holds ``now``, and of partitions that are not open what is known."""
+        known = {key: offset for key, offset in checkpoint.known.items() if self._is_waiting(key)}
+        return {**known, **now}
+
+
+def format_offsets(offsets: Mapping[Key, int]) -> bytes:
     lines = [_VERSION, str(len(offsets))]
     lines.extend(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
     return ("\n".join(lines) + "\n").encode()
 
 
-def parse_offsets(text: bytes, path: str) -> dict[tuple[str, int], int]:
+def parse_offsets(text: bytes, path: str) -> dict[Key, int]:
     """The reverse of `format_offsets`. An empty file and one with a version only hold nothing, as in Kafka.
 
     Raises MalformedCheckpointError, naming ``path``.
@@ -86,7 +190,7 @@ def parse_offsets(text: bytes, path: str) -> dict[tuple[str, int], int]:
         raise MalformedCheckpointError(f"{path} has version {lines[0]!r}, not {_VERSION}")
     if len(lines) == 1:
         return {}
-    found: dict[tuple[str, int], int] = {}
+    found: dict[Key, int] = {}
     for line in lines[2:]:
         try:
             topic, partition, offset = line.split()

@@ -233,6 +233,9 @@ class OsFileSystem:
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def disk_space(self, path: str) -> tuple[int, int]:
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize

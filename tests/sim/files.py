@@ -306,6 +306,9 @@ class SimFileSystem:
     def modified_ms(self, path: str) -> int:
         return self._inode(path).modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._inode(path).modified_ms = modified_ms
+
     def disk_space(self, path: str) -> tuple[int, int]:
         self._find(path)
         return 1 << 40, 1 << 39

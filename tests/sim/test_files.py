@@ -202,6 +202,8 @@ def test_volume_and_times(disk: tuple[FileSystem, str]) -> None:
     assert total >= usable > 0
     files.open(f"{root}/a", create=True).close()
     assert files.modified_ms(f"{root}/a") >= 0
+    files.set_modified_ms(f"{root}/a", 1_234_567_890_123)
+    assert files.modified_ms(f"{root}/a") == 1_234_567_890_123
 
 
 # --- the operating system's only

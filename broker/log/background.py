@@ -1,0 +1,121 @@
+"""What goes on beside requests: recovery, flushes, checkpoints, deletions, retention, compaction.
+
+Each task sleeps until its next deadline. None ends the process: an error of ours is logged with its traceback
+and the task goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.log.cleaner import Cleaner
+from broker.log.retention import delete_old_segments
+from broker.log.slices import in_slices
+from broker.logs import get_logger
+from wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from broker.log.manager import LogManager
+
+RESTART_DELAY_S = 1.0
+"""Seconds after which a task that failed by an error of ours goes on."""
+
+LONGEST_SLEEP_S = 365 * 24 * 3600
+"""Kafka's "never" is 2**63-1 milliseconds, which no timer takes."""
+
+JITTER = 0.01
+"""Share of an interval by which a timer may be late, so that not all fire at once."""
+
+_log = get_logger("broker.log.background")
+
+
+async def run_background(manager: LogManager, task_status: trio.TaskStatus[None]) -> None:
+    """Run them all, until cancelled."""
+    config = manager.config
+    offsets = manager.offsets
+
+    async def save_log_starts() -> None:
+        offsets.save_log_starts()
+
+    async with trio.open_nursery() as nursery:
+
+        def every(interval_ms: int, work: Callable[[], Awaitable[None]], delay_ms: int = 0) -> None:
+            nursery.start_soon(_every, manager, interval_ms, delay_ms, work)
+
+        nursery.start_soon(_keep, manager, manager.recover)
+        nursery.start_soon(_keep, manager, manager.flusher.run)
+        nursery.start_soon(_keep, manager, manager.deletions.run)
+        every(config.log_flush_offset_checkpoint_interval_ms, offsets.save_recovery_points)
+        every(config.log_flush_start_offset_checkpoint_interval_ms, save_log_starts)
+        every(config.replica_high_watermark_checkpoint_interval_ms, offsets.save_high_watermarks)
+        every(config.producer_id_expiration_check_interval_ms, lambda: in_slices(_expire_producers(manager)))
+        every(
+            config.log_retention_check_interval_ms,
+            lambda: in_slices(_delete_old_segments(manager)),
+            config.log_initial_task_delay_ms,
+        )
+        if config.log_cleaner_enable:
+            nursery.start_soon(_keep, manager, Cleaner(manager).run)
+        task_status.started()
+
+
+async def _keep(manager: LogManager, task: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await task()
+            return
+        except Exception:
+            _report(manager)
+            await trio.sleep(RESTART_DELAY_S)
+
+
+async def _every(
+    manager: LogManager, interval_ms: int, delay_ms: int, work: Callable[[], Awaitable[None]]
+) -> None:
+    """Do the work after ``delay_ms``, or else after ``interval_ms``, and then every ``interval_ms``."""
+    wait_ms = delay_ms or interval_ms
+    while True:
+        late = 1 + JITTER * manager.random.random()
+        await trio.sleep(min(max(1, wait_ms) / 1000 * late, LONGEST_SLEEP_S))
+        wait_ms = interval_ms
+        try:
+            await work()
+        except OSError as error:
+            # Checkpoints only: what the file held is still there, and the next one is written anew.
+            _log.error("checkpoint not written", data_dir=manager.data_dir, error=str(error))
+        except Exception:
+            _report(manager)
+
+
+def _report(manager: LogManager) -> None:
+    _log.exception("background work on logs failed")
+    manager.on_bug()
+
+
+def _expire_producers(manager: LogManager) -> Iterator[None]:
+    for log in manager.usable_logs():
+        log.remove_expired_producers(manager.clock.now_ms())
+        yield
+
+
+def _delete_old_segments(manager: LogManager) -> Iterator[None]:
+    """Retention, on partitions that nobody has used since the start too, if there is anything in them."""
+    for topic, partition in manager.unopened():
+        try:
+            if manager.size_of(topic, partition):
+                manager.get(topic, partition)
+        except OSError as error:
+            _log.error("partition not looked at", topic=topic, partition=partition, error=str(error))
+        except KafkaError as error:
+            _log.debug("partition not opened", topic=topic, partition=partition, error=str(error))
+        yield
+    for log in manager.usable_logs():
+        try:
+            delete_old_segments(log, manager.clock.now_ms())
+        except OSError as error:
+            log.fail(error)
+        yield

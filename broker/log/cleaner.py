@@ -1,0 +1,313 @@
+"""Log compaction: of every key the last record stays, by Kafka's rules (``LogCleaner``, ``Cleaner``).
+
+A cleaning first notes the last offset of every key in the dirty part of a log, then copies the log's segments
+without what is obsolete into new ones (``.cleaned``), which take the place of the old ones once they are on
+the disk. All of it is done in slices of the loop; reads of what is not in the page cache, and fsyncs, in worker
+threads. One log is cleaned at a time.
+"""
+
+from __future__ import annotations
+
+from errno import EDQUOT, ENOSPC
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.log.cleaner_choice import Dirt, group, segments_from
+from broker.log.cleaner_filter import (
+    RECORDS_BETWEEN_LOOKS,
+    BatchFilter,
+    LastRecord,
+    control_type_of,
+)
+from broker.log.cleaner_keys import KeyMap, identity
+from broker.log.cleaner_transactions import CleanedTransactions
+from broker.log.segment import CLEANED_SUFFIX, Segment
+from broker.log.slices import Slices
+from broker.logs import get_logger
+from wire.batch import HEADER_SIZE, crc_matches, read_header
+from wire.errors import DecodeError
+from wire.records import records_of, scan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from broker.log.manager import LogManager
+    from broker.log.partition_log import PartitionLog
+    from broker.seams.files import FileSystem
+    from wire.batch import BatchHeader
+
+READ_BYTES = 256 * 1024
+"""Bytes of log that are read at once; more where one batch has more."""
+
+_log = get_logger("broker.log.cleaner")
+
+
+class CleaningAborted(Exception):  # noqa: N818  # not an error: there is nothing to do any more
+    """The log was deleted, went offline, is compacted no more, or its segments have changed."""
+
+
+class Cleaner:
+    """The background task."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._uncleanable: set[PartitionLog] = set()
+
+    async def run(self) -> None:
+        while True:
+            if not await self.clean_filthiest():
+                await trio.sleep(self._manager.config.log_cleaner_backoff_ms / 1000)
+
+    async def clean_filthiest(self) -> bool:
+        """Clean the log with the largest dirty share of those that are due; whether there was one."""
+        manager = self._manager
+        now_ms = manager.clock.now_ms()
+        cleaned_to = manager.offsets.cleaned.known
+        due = []
+        for log in manager.usable_logs():
+            if log.config.compact and log not in self._uncleanable:
+                dirt = Dirt(log, cleaned_to.get((log.topic, log.partition)), now_ms)
+                if dirt.is_due:
+                    due.append(dirt)
+        return bool(due) and await self._clean(max(due, key=lambda dirt: dirt.ratio))
+
+    async def _clean(self, dirt: Dirt) -> bool:
+        manager, log = self._manager, dirt.log
+        memory = manager.config.log_cleaner_dedupe_buffer_size
+        cleaning = Cleaning(manager.files, dirt, manager.clock.now_ms(), memory)
+        try:
+            before = log.size
+            end = await cleaning.run()
+            await manager.offsets.save_cleaned(log, end)
+        except CleaningAborted:
+            return True
+        except OSError as error:
+            self._failed(log, error)
+            return False
+        except DecodeError as error:
+            self._uncleanable.add(log)
+            _log.error("cannot be compacted", topic=log.topic, partition=log.partition, error=str(error))
+            return True
+        _log.info(
+            "compacted",
+            topic=log.topic,
+            partition=log.partition,
+            from_offset=dirt.first_dirty,
+            to_offset=end,
+            bytes_before=before,
+            bytes_after=log.size,
+        )
+        return True
+
+    def _failed(self, log: PartitionLog, error: OSError) -> None:
+        """The log itself is as it was, unless a swap was under way, which `PartitionLog.fail` has noted. A full
+        disk may have room again; what else fails, fails for appends too."""
+        if log.deleted or log.offline:
+            return
+        if error.errno in (ENOSPC, EDQUOT):
+            _log.warning("no room to compact", topic=log.topic, partition=log.partition, error=str(error))
+        else:
+            log.fail(error)
+
+
+class Cleaning:
+    """One cleaning of one log."""
+
+    def __init__(self, files: FileSystem, dirt: Dirt, now_ms: int, memory_bytes: int) -> None:
+        self._files = files
+        self._dirt = dirt
+        self._log = dirt.log
+        self._now_ms = now_ms
+        self._keys = KeyMap(memory_bytes)
+        self._slices = Slices()
+
+    async def run(self) -> int:
+        """Do it; the offset up to which the log is clean now.
+
+        Raises CleaningAborted, OSError, and DecodeError where the log is damaged.
+        """
+        log, dirt = self._log, self._dirt
+        await self._map_keys()
+        end = self._keys.latest_offset + 1
+        segments = [segment for segment in log.segments if segment.base_offset < end]
+        transactions = CleanedTransactions()
+        for run in group(segments, log.config.segment_size, log.config.segment_index_bytes, dirt.end):
+            await self._clean_group(run, transactions)
+        return end
+
+    async def _pause(self) -> None:
+        await self._slices.pause()
+        self._check()
+
+    def _check(self) -> None:
+        log = self._log
+        if log.deleted or log.offline or not log.config.compact:
+            raise CleaningAborted
+
+    # --- the keys
+
+    async def _map_keys(self) -> None:
+        """Note every key's last offset, from the first dirty offset on, until the end or until it is enough."""
+        log, start, end = self._log, self._dirt.first_dirty, self._dirt.end
+        keys = self._keys
+        transactions = CleanedTransactions()
+        transactions.expect(log.aborted_transactions(start, end))
+        dirty = [it for it in segments_from(log.segments, start) if it.base_offset < end]
+        for at, segment in enumerate(dirty):
+            async for header, batch in self._batches(segment, segment.offset_index.lookup(start)[1]):
+                if header.is_control:
+                    transactions.on_control(header, control_type_of(header, batch))
+                elif not transactions.on_batch(header) and header.last_offset >= start:
+                    await self._map_batch(header, batch)
+                if header.last_offset >= start:
+                    keys.latest_offset = max(keys.latest_offset, header.last_offset)
+                if keys.is_full:
+                    return
+            following = dirty[at + 1].base_offset if at + 1 < len(dirty) else end
+            keys.latest_offset = max(keys.latest_offset, following - 1)
+
+    async def _map_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        offsets, start, base_offset = self._keys.offsets, self._dirt.first_dirty, header.base_offset
+        data = records_of(batch, header)
+        position, limit = 0, len(data)
+        for count in range(header.record_count):
+            position, _, offset_delta, key_at, key_end, *_ = scan(data, position, limit)
+            if key_end >= 0 and base_offset + offset_delta >= start:
+                offsets[identity(data[key_at:key_end])] = base_offset + offset_delta
+            if not count % RECORDS_BETWEEN_LOOKS and self._slices.is_over():
+                await self._pause()
+
+    # --- the copy
+
+    async def _clean_group(self, old: Sequence[Segment], transactions: CleanedTransactions) -> None:
+        log = self._log
+        new = Segment(
+            self._files,
+            log.directory,
+            old[0].base_offset,
+            index_interval_bytes=log.config.index_interval_bytes,
+            now_ms=self._now_ms,
+            new=True,
+            suffix=CLEANED_SUFFIX,
+        )
+        try:
+            transactions.cleaned_index = new.txn_index
+            for segment in old:
+                await self._copy(segment, new, transactions)
+            new.seal()
+            for file in (new.file, *new.unsynced_indexes()):
+                await self._files.sync(file)
+            new.synced_size = new.size
+            self._check()
+            if new.max_timestamp < 0:
+                # Retention goes by the file's time where the records have none.
+                modified_ms = self._files.modified_ms(old[-1].log_path)
+                self._files.set_modified_ms(new.log_path, modified_ms)
+        except BaseException:
+            self._discard(new)
+            raise
+        self._swap(new, old)
+
+    async def _copy(self, source: Segment, target: Segment, transactions: CleanedTransactions) -> None:
+        log = self._log
+        segments = log.segments
+        at = self._place_of(source)
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else log.log_end_offset
+        transactions.expect(log.aborted_transactions(source.base_offset, following))
+        rules = BatchFilter(
+            self._keys,
+            transactions,
+            last_records(log),
+            now_ms=self._now_ms,
+            delete_retention_ms=log.config.delete_retention_ms,
+            end_offset=self._dirt.end,
+            slices=self._slices,
+            pause=self._pause,
+        )
+        async for header, batch in self._batches(source, 0):
+            kept = await rules.filter(header, batch)
+            if kept is not None:
+                target.append(kept[0], len(kept[0]), header.last_offset, kept[1])
+
+    def _swap(self, new: Segment, old: Sequence[Segment]) -> None:
+        log = self._log
+        try:
+            at = self._place_of(old[0])
+            if log.segments[at : at + len(old)] != list(old):
+                raise CleaningAborted
+        except CleaningAborted:
+            self._discard(new)
+            raise
+        try:
+            log.replace_segments(new, old)
+        except OSError as error:
+            log.fail(error)  # some files are renamed, some not: the next start sorts it out
+            raise
+
+    def _place_of(self, segment: Segment) -> int:
+        try:
+            return self._log.segments.index(segment)
+        except ValueError:
+            raise CleaningAborted from None  # retention has removed it
+
+    def _discard(self, new: Segment) -> None:
+        """What is left is removed by the next start, where that fails."""
+        new.close()
+        try:
+            for path in new.paths():
+                if self._files.exists(path):
+                    self._files.remove(path)
+        except OSError as error:
+            _log.warning("cannot remove", path=new.log_path, error=str(error))
+
+    # --- reading
+
+    async def _batches(
+        self, segment: Segment, position: int
+    ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
+        """The batches of a segment from a position on, checked. Raises DecodeError, CleaningAborted."""
+        file, end = segment.file, segment.size
+        data, start = b"", position
+        file.acquire()
+        try:
+            while position < end:
+                at = position - start
+                header = read_header(data, at) if len(data) - at >= HEADER_SIZE else None
+                wanted = READ_BYTES if header is None else header.size
+                if header is None or len(data) - at < wanted:
+                    if end - position < (HEADER_SIZE if header is None else wanted):
+                        raise DecodeError(f"{segment.log_path} ends inside the batch at {position}")
+                    data, start = await self._read(segment, position, max(wanted, READ_BYTES)), position
+                    continue
+                if not crc_matches(data, at, header):
+                    raise DecodeError(f"{segment.log_path} has a damaged batch at {position}")
+                yield header, memoryview(data)[at : at + header.size]
+                position += header.size
+                if self._slices.is_over():
+                    await self._pause()
+        finally:
+            file.release()
+
+    async def _read(self, segment: Segment, position: int, size: int) -> bytes:
+        file = segment.file
+        size = min(size, segment.size - position)
+        if file.is_cached(position, size):
+            data = file.pread(size, position)
+        else:
+            data = await self._files.offload(partial(file.pread, size, position))
+            self._check()
+        if len(data) < size:
+            raise DecodeError(f"{segment.log_path} is shorter than {segment.size} bytes")
+        return data
+
+
+def last_records(log: PartitionLog) -> dict[int, LastRecord]:
+    """Of every producer that the log remembers, what a cleaning must keep."""
+    return {
+        producer_id: LastRecord(
+            entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch
+        )
+        for producer_id, entry in log.producers.producers.items()
+    }

@@ -1,0 +1,226 @@
+"""Which records of a batch stay when a log is compacted, and the batch that holds them then.
+
+Source: Kafka's ``Cleaner.cleanInto`` (what stays) and ``MemoryRecords.filterTo`` (how it is written); KIP-534
+for the delete horizon.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from broker.log.cleaner_keys import NOT_FOUND, identity
+from wire.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+)
+from wire.compression import compress
+from wire.control import read_control_type
+from wire.crc import crc32c
+from wire.errors import DecodeError
+from wire.records import Layout, records_of, scan, wrap_int64
+from wire.varint import append_varint, read_varint, read_varlong
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from broker.log.cleaner_keys import KeyMap
+    from broker.log.cleaner_transactions import CleanedTransactions
+    from broker.log.slices import Slices
+    from broker.seams.files import Buffer
+    from wire.batch import BatchHeader
+
+RECORDS_BETWEEN_LOOKS = 128
+"""Records after which the clock is looked at, to see whether the slice is over."""
+
+_before_crc = Struct(">qiibI")
+_after_crc = Struct(">hiqqqhii")
+
+
+class LastRecord:
+    """What must stay of a producer that is remembered: its last data batch, or else its last marker."""
+
+    __slots__ = ("last_data_offset", "producer_epoch")
+
+    def __init__(self, last_data_offset: int | None, producer_epoch: int) -> None:
+        self.last_data_offset = last_data_offset
+        self.producer_epoch = producer_epoch
+
+    def is_in(self, header: BatchHeader) -> bool:
+        if self.last_data_offset is None:
+            return header.is_control and header.producer_epoch == self.producer_epoch
+        return header.last_offset == self.last_data_offset
+
+
+class BatchFilter:
+    """The rules of one cleaning.
+
+    ``now_ms``: wall time when it began. ``end_offset``: the first offset that it must not touch; the batch
+    just below it stays, if empty, so that the offset is not lost. ``pause`` is awaited between slices.
+    """
+
+    def __init__(
+        self,
+        keys: KeyMap,
+        transactions: CleanedTransactions,
+        last_records: Mapping[int, LastRecord],
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        end_offset: int,
+        slices: Slices,
+        pause: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._keys = keys
+        self._transactions = transactions
+        self._last_records = last_records
+        self._now_ms = now_ms
+        self._delete_retention_ms = delete_retention_ms
+        self._end_offset = end_offset
+        self._slices = slices
+        self._pause = pause
+
+    async def filter(self, header: BatchHeader, batch: memoryview) -> tuple[Buffer, int] | None:
+        """What stays of a batch and its max timestamp; None where nothing does. Raises DecodeError."""
+        horizon = header.delete_horizon_ms
+        if header.is_control:
+            removable = self._transactions.on_control(header, control_type_of(header, batch))
+            emptied = removable and horizon is not None and horizon <= self._now_ms
+        else:
+            removable = emptied = self._transactions.on_batch(header)
+        if emptied or not header.record_count:
+            kept: list[tuple[int, Layout]] = []
+            data, tombstones, whole = b"", False, False
+        elif header.is_control:
+            # Kept as a whole. That its transaction has no records left starts the clock for it.
+            data = records_of(batch, header)
+            kept, tombstones, whole = [(0, scan(data, 0, len(data)))], removable, True
+        else:
+            data = records_of(batch, header)
+            kept, tombstones = await self._walk(header, data)
+            whole = len(kept) == header.record_count
+        if not kept:
+            return self._without_records(header)
+        if tombstones and horizon is None:
+            horizon, whole = self._now_ms + self._delete_retention_ms, False
+        if whole:
+            return batch, header.max_timestamp
+        return rebuild(header, data, kept, horizon)
+
+    def _without_records(self, header: BatchHeader) -> tuple[Buffer, int] | None:
+        last = self._last_records.get(header.producer_id) if header.producer_id >= 0 else None
+        if header.next_offset != self._end_offset and (last is None or not last.is_in(header)):
+            return None
+        kept_bits = header.attributes & (LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
+        return _assemble(header, b"", 0, kept_bits, NO_TIMESTAMP, header.max_timestamp), header.max_timestamp
+
+    async def _walk(self, header: BatchHeader, data: bytes) -> tuple[list[tuple[int, Layout]], bool]:
+        """The records that stay, as (position, layout), and whether a tombstone is among them."""
+        horizon = header.delete_horizon_ms
+        tombstones_stay = horizon is None or self._now_ms < horizon
+        latest, find = self._keys.latest_offset, self._keys.offsets.get
+        kept: list[tuple[int, Layout]] = []
+        tombstones = False
+        position, limit, base_offset = 0, len(data), header.base_offset
+        for count in range(header.record_count):
+            layout = scan(data, position, limit)
+            offset, key_at, key_end, value_end = base_offset + layout[2], layout[3], layout[4], layout[6]
+            if offset > latest or (
+                key_end >= 0
+                and offset >= find(identity(data[key_at:key_end]), NOT_FOUND)
+                and (value_end >= 0 or tombstones_stay)
+            ):
+                kept.append((position, layout))
+                if value_end < 0:
+                    tombstones = True
+            position = layout[0]
+            if not count % RECORDS_BETWEEN_LOOKS and self._slices.is_over():
+                await self._pause()
+        if position != limit:
+            raise DecodeError(f"{limit - position} bytes after the records of a batch")
+        return kept, tombstones
+
+
+def control_type_of(header: BatchHeader, batch: Buffer) -> int | None:
+    """Of a control batch's record; None where it has none any more. Raises DecodeError."""
+    if not header.record_count:
+        return None
+    data = records_of(batch, header)
+    layout = scan(data, 0, len(data))
+    return read_control_type(data[layout[3] : max(layout[4], layout[3])])
+
+
+def rebuild(
+    header: BatchHeader, data: bytes, kept: list[tuple[int, Layout]], horizon: int | None
+) -> tuple[Buffer, int]:
+    """A batch of some of a batch's records, and its max timestamp.
+
+    It has the same offsets, sequence numbers and codec; the base timestamp is the first record's, or the
+    delete horizon.
+    """
+    is_append_time = header.is_log_append_time
+    if is_append_time:
+        timestamps = [header.max_timestamp] * len(kept)
+    else:
+        timestamps = [wrap_int64(header.base_timestamp + layout[1]) for _, layout in kept]
+    base_timestamp = timestamps[0] if horizon is None else horizon
+    max_timestamp = header.max_timestamp if is_append_time else max(NO_TIMESTAMP, *timestamps)
+    if base_timestamp == header.base_timestamp and not is_append_time:
+        payload = b"".join(data[position : layout[0]] for position, layout in kept)
+    else:
+        out = bytearray()
+        for (position, layout), timestamp in zip(kept, timestamps, strict=True):
+            _append_moved(out, data, position, layout[0], wrap_int64(timestamp - base_timestamp))
+        payload = bytes(out)
+    bits = header.attributes & (CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
+    if horizon is not None:
+        bits |= DELETE_HORIZON_BIT
+    return _assemble(header, payload, len(kept), bits, base_timestamp, max_timestamp), max_timestamp
+
+
+def _append_moved(out: bytearray, data: bytes, position: int, end: int, timestamp_delta: int) -> None:
+    """The record at ``position`` with another timestamp delta; all after that is copied."""
+    _, at = read_varint(data, position)
+    _, at = read_varlong(data, at + 1)
+    body = bytearray(1)
+    append_varint(body, timestamp_delta)
+    append_varint(out, len(body) + end - at)
+    out += body
+    out += data[at:end]
+
+
+def _assemble(
+    header: BatchHeader,
+    payload: bytes,
+    record_count: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+) -> bytearray:
+    """A batch with the given records and, for the rest, what ``header`` says."""
+    codec = attributes & CODEC_MASK
+    body = compress(codec, payload) if codec else payload
+    fields = _after_crc.pack(
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        record_count,
+    )
+    out = bytearray(HEADER_SIZE - len(fields))
+    out += fields
+    out += body
+    crc = crc32c(memoryview(out)[HEADER_SIZE - len(fields) :])
+    length = len(out) - LOG_OVERHEAD
+    _before_crc.pack_into(out, 0, header.base_offset, length, header.partition_leader_epoch, MAGIC, crc)
+    return out

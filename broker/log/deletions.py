@@ -1,0 +1,68 @@
+"""Files that are no longer part of anything, removed from the disk some time later.
+
+Whoever was reading them can finish (``file.delete.delay.ms``). What is still waiting when the process ends is
+found by its name at the next start.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.seams.files import FileSystem
+
+_log = get_logger("broker.log.deletions")
+
+
+class Deletions:
+    """Paths of files and directories, and when each may go."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._waiting: list[tuple[float, int, str, Callable[[], None] | None]] = []
+        self._added = 0
+        self._more = trio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, path: str, delay_ms: int, before: Callable[[], None] | None = None) -> None:
+        """Remove ``path`` in ``delay_ms``; ``before`` is called just before (it closes what is open)."""
+        self._added += 1
+        heappush(self._waiting, (trio.current_time() + delay_ms / 1000, self._added, path, before))
+        self._more.set()
+
+    async def run(self) -> None:
+        """Sleeps until the next one may go. What cannot be removed is logged and left to the next start."""
+        while True:
+            self._more = trio.Event()
+            if not self._waiting:
+                await self._more.wait()
+            elif self._waiting[0][0] > trio.current_time():
+                with trio.move_on_at(self._waiting[0][0]):
+                    await self._more.wait()
+            else:
+                _, _, path, before = heappop(self._waiting)
+                if before is not None:
+                    before()
+                await self._remove(path)
+
+    async def _remove(self, path: str) -> None:
+        try:
+            if self._files.is_dir(path):
+                # In a worker thread: to free a large file's blocks takes the kernel milliseconds.
+                await self._files.offload(partial(self._files.remove_tree, path))
+            else:
+                await self._files.offload(partial(self._files.remove, path))
+        except FileNotFoundError:
+            pass  # it went with its directory
+        except OSError as error:
+            _log.error("cannot remove", path=path, error=str(error))

@@ -1,0 +1,356 @@
+"""The data directory and all its partitions: opened on first use, recovered in the background, kept in order.
+
+Source: Kafka's ``LogManager``. Where Kafka loads every log before it serves, this opens one when it is asked
+for, and after an unclean stop recovers them behind requests (see ``recovery_queue.py``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.log.checkpoints import Key, PartitionOffsets
+from broker.log.data_directory import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    DataDirectory,
+    partition_of,
+    set_aside_name,
+)
+from broker.log.deletions import Deletions
+from broker.log.environment import LogEnvironment
+from broker.log.flusher import Flusher
+from broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
+from broker.log.recovery import PartitionRecovery, create_partition, open_partition
+from broker.log.recovery_queue import RecoveryQueue
+from broker.logs import get_logger
+from wire.errors import DecodeError, ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from random import Random
+
+    import trio
+
+    from broker.config.broker_config import BrokerConfig
+    from broker.config.topic_config import TopicConfig
+    from broker.log.partition_log import PartitionLog
+    from broker.seams.clock import Clock
+    from broker.seams.files import FileSystem
+    from wire.schema import Uuid
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""Its log is in the same directory, but it is not ours (``broker/metadata/log.py``)."""
+
+UNREADABLE = (OSError, DecodeError)
+"""What the files of a partition can be the reason of."""
+
+_log = get_logger("broker.log.manager")
+
+
+class Hosting(NamedTuple):
+    """What the metadata says of a topic that this node hosts."""
+
+    topic_id: Uuid
+    config: TopicConfig
+    partitions: range
+
+
+class LogManager:
+    """All partitions of one data directory.
+
+    ``start``, ``load``, ``run`` (until cancelled) and ``stop``, in this order. ``on_bug`` is called, after the
+    traceback was logged, when background work failed by an error of our own.
+    """
+
+    def __init__(
+        self, data_dir: str, files: FileSystem, clock: Clock, random: Random, config: BrokerConfig
+    ) -> None:
+        self.data_dir = data_dir
+        self.files = files
+        self.clock = clock
+        self.config = config
+        """The broker's configuration; replaced when it changes."""
+        self.on_bug: Callable[[], None] = lambda: None
+        self.flusher = Flusher(files, data_dir)
+        self.deletions = Deletions(files)
+        self.logs: dict[Key, PartitionLog] = {}
+        """The partitions that are open."""
+        self.random = random
+        self._directory = DataDirectory(files, data_dir)
+        self._env = LogEnvironment(
+            files,
+            clock,
+            random,
+            flusher=self.flusher,
+            save_log_start=lambda log: self.offsets.save_log_starts(),
+            schedule_delete=self._delete_later,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+        self._found: dict[Key, str] = {}
+        self._broken: dict[Key, str] = {}
+        self._queue = RecoveryQueue(files, self._begin_recovery, self._recovered, self._not_recovered)
+        self._lookup: Callable[[str], Hosting | None] = lambda topic: None
+        self._on_truncated: Callable[[PartitionLog], None] = lambda log: None
+        self.offsets = PartitionOffsets(files, data_dir, self.logs, self._is_waiting)
+        self._loaded = False
+
+    @property
+    def cluster_id(self) -> str:
+        return self._directory.cluster_id
+
+    @property
+    def directory_id(self) -> Uuid:
+        return self._directory.directory_id
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last stop was a clean one."""
+        return self._directory.was_clean
+
+    # --- start and stop
+
+    def start(self) -> None:
+        """Take the directory. Raises DataDirectoryError."""
+        self._directory.open(self.config.node_id, self.config.oncelog_cluster_id, self.random)
+        self.offsets.read()
+
+    def load(
+        self, lookup: Callable[[str], Hosting | None], on_truncated: Callable[[PartitionLog], None]
+    ) -> None:
+        """Find the partitions in the directory; what is no topic's is moved aside and kept (``-stray``).
+
+        ``lookup`` says what the metadata has of a topic, now and later. ``on_truncated`` is called with a log
+        of which the last stop lost something, before it is served.
+        """
+        self._lookup = lookup
+        self._on_truncated = on_truncated
+        for name in self.files.listdir(self.data_dir):
+            key = partition_of(name)
+            path = f"{self.data_dir}/{name}"
+            if key is None or key[0] == CLUSTER_METADATA_TOPIC or not self.files.is_dir(path):
+                continue
+            if name.endswith(DELETE_SUFFIX):
+                self.deletions.add(path, self.config.log_segment_delete_delay_ms)
+            elif name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
+                _log.warning("directory of no partition", path=path)
+            elif not self._is_hosted(*key):
+                self._set_stray(key, path)
+            elif self.was_clean:
+                self._found[key] = path
+            elif not self._moved_if_stray(key, path):
+                self._queue.add(key, path)
+        self._loaded = True
+        _log.info(
+            "found partitions", data_dir=self.data_dir, clean=len(self._found), to_recover=len(self._queue)
+        )
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Recovery, flushes, checkpoints, deletions, retention and compaction, until cancelled."""
+        from broker.log.background import run_background
+
+        await run_background(self, task_status)
+
+    def stop(self, broker_epoch: int = -1) -> None:
+        """Bring everything to the disk, and mark the stop as clean if all was well. It blocks."""
+        try:
+            if self._loaded:
+                clean = self._close_all() and not self._broken and not self._queue
+                self.offsets.save_all()
+            else:
+                clean = self.was_clean  # and nothing was touched since
+            if clean:
+                # First the names of new partitions, then the word that all are there.
+                self.files.sync_dir(self.data_dir)
+                self._directory.mark_clean(broker_epoch)
+        except OSError as error:
+            _log.error("not stopped cleanly", data_dir=self.data_dir, error=str(error))
+        finally:
+            self._directory.release()
+
+    def _close_all(self) -> bool:
+        clean = True
+        for log in self.logs.values():
+            try:
+                log.close()
+            except OSError as error:
+                _log.error("log not closed", topic=log.topic, partition=log.partition, error=str(error))
+                clean = False
+            clean = clean and not log.offline
+        return clean
+
+    # --- partitions
+
+    def get(self, topic: str, partition: int) -> PartitionLog:
+        """The partition's log, opened on first use.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER while it is being recovered,
+        KAFKA_STORAGE_ERROR where its files cannot be used.
+        """
+        log = self.logs.get((topic, partition))
+        return log if log is not None else self._open((topic, partition))
+
+    def _open(self, key: Key) -> PartitionLog:
+        if not self._is_hosted(*key):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if key in self._queue and not self._queue.attempt(key):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{key[0]}-{key[1]} is being recovered")
+        if key in self._broken:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._broken[key])
+        if key not in self.logs:
+            try:
+                self._open_found(key)
+            except UNREADABLE as error:
+                self._not_recovered(key, error)
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        return self.logs[key]
+
+    def _open_found(self, key: Key) -> None:
+        hosting = self._hosting(key[0])
+        directory = self._found.pop(key, None)
+        if directory is not None and not self._moved_if_stray(key, directory):
+            start = self.offsets.log_starts.known.get(key, 0)
+            self.logs[key] = open_partition(
+                self._env, directory, *key, hosting.config, start, hosting.topic_id
+            )
+        else:
+            self._create(key, hosting.topic_id, hosting.config)
+
+    def create(self, topic: str, partition: int, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
+        """A new partition's log, or the one there is. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        key = (topic, partition)
+        try:
+            if self._is_waiting(key):
+                return self._open(key)
+            return self.logs.get(key) or self._create(key, topic_id, config)
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _create(self, key: Key, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
+        self.offsets.forget(key)
+        log = create_partition(self._env, f"{self.data_dir}/{key[0]}-{key[1]}", *key, topic_id, config)
+        self.flusher.new_names = True
+        self.logs[key] = log
+        return log
+
+    def size_of(self, topic: str, partition: int) -> int:
+        """Bytes of the partition's log files; it is not opened for it. Raises OSError."""
+        log = self.logs.get((topic, partition))
+        if log is not None:
+            return log.size
+        directory = f"{self.data_dir}/{topic}-{partition}"
+        if not self.files.is_dir(directory):
+            return 0
+        names = (name for name in self.files.listdir(directory) if name.endswith(".log"))
+        return sum(self.files.size(f"{directory}/{name}") for name in names)
+
+    def delete(self, topic: str, partition: int) -> None:
+        """The partition is gone: its directory is renamed at once and removed ``file.delete.delay.ms`` later."""
+        key = (topic, partition)
+        directory = self._found.pop(key, f"{self.data_dir}/{topic}-{partition}")
+        self._queue.forget(key)
+        self._broken.pop(key, None)
+        log = self.logs.pop(key, None)
+        target = f"{self.data_dir}/{set_aside_name(topic, partition, DELETE_SUFFIX, self.random)}"
+        close = None
+        try:
+            if log is not None:
+                log.mark_deleted()
+                self.flusher.forget(log)
+                log.rename(target)
+                close = log.close
+            elif self.files.exists(directory):
+                self.files.rename(directory, target)
+        except OSError as error:
+            # The next start finds a directory of no topic and moves it aside.
+            _log.error("partition not removed", topic=topic, partition=partition, error=str(error))
+            return
+        self.flusher.new_names = True
+        self.deletions.add(target, self.config.log_segment_delete_delay_ms, close)
+
+    def update_config(self, topic: str, config: TopicConfig) -> None:
+        """A topic's configuration has changed."""
+        for partition in self._hosting(topic).partitions:
+            log = self.logs.get((topic, partition))
+            if log is not None:
+                log.update_config(config)
+                self.flusher.reconsider(log)
+
+    def _is_hosted(self, topic: str, partition: int) -> bool:
+        hosting = self._lookup(topic)
+        return hosting is not None and partition in hosting.partitions
+
+    def _hosting(self, topic: str) -> Hosting:
+        hosting = self._lookup(topic)
+        if hosting is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return hosting
+
+    def _is_waiting(self, key: Key) -> bool:
+        return key in self._found or key in self._queue or key in self._broken
+
+    def unopened(self) -> list[Key]:
+        """The partitions that nobody has used since the start."""
+        return list(self._found)
+
+    # --- stray directories
+
+    def _moved_if_stray(self, key: Key, directory: str) -> bool:
+        """Whether it was an earlier topic's of the same name, and is out of the way now. Raises OSError."""
+        try:
+            topic_id = read_partition_metadata(self.files, directory)
+        except CorruptPartitionMetadata as error:
+            _log.warning("partition.metadata ignored", topic=key[0], partition=key[1], error=str(error))
+            return False
+        if topic_id in (None, self._hosting(key[0]).topic_id):
+            return False
+        self._set_stray(key, directory)
+        return True
+
+    def _set_stray(self, key: Key, directory: str) -> None:
+        target = f"{self.data_dir}/{set_aside_name(*key, STRAY_SUFFIX, self.random)}"
+        self.files.rename(directory, target)
+        _log.warning("moved aside: the metadata has no such topic", path=directory, to=target)
+
+    # --- recovery
+
+    async def recover(self) -> None:
+        """Recover what an unclean stop left behind; the background does it."""
+        await self._queue.run()
+
+    async def recovered(self) -> None:
+        """Wait until no partition is left to recover."""
+        await self._queue.finished.wait()
+
+    def _begin_recovery(self, key: Key) -> PartitionRecovery:
+        directory = f"{self.data_dir}/{key[0]}-{key[1]}"
+        start = self.offsets.log_starts.known.get(key, 0)
+        recovery_point = self.offsets.recovery_points.known.get(key, 0)
+        hosting = self._hosting(key[0])
+        return PartitionRecovery(
+            self._env, directory, *key, hosting.config, start, recovery_point, hosting.topic_id
+        )
+
+    def _recovered(self, key: Key, recovery: PartitionRecovery) -> None:
+        log = recovery.log
+        self.logs[key] = log
+        if log.unflushed_bytes:
+            self.flusher.due(log)
+        was_seen = self.offsets.high_watermarks.known.get(key, 0)
+        if recovery.truncated or was_seen > log.log_end_offset:
+            _log.warning("records were lost", topic=key[0], partition=key[1], from_offset=log.log_end_offset)
+            self._on_truncated(log)
+
+    def _not_recovered(self, key: Key, error: Exception) -> None:
+        self._broken[key] = str(error)
+        _log.exception("log is offline", topic=key[0], partition=key[1], error=str(error))
+        if not isinstance(error, UNREADABLE):
+            self.on_bug()
+
+    def _delete_later(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.deletions.add(path, self.config.log_segment_delete_delay_ms)
+
+    def usable_logs(self) -> Iterator[PartitionLog]:
+        """The logs that are open and can be used, as they are when asked for the next."""
+        return (log for log in list(self.logs.values()) if not log.offline and not log.deleted)

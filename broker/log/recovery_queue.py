@@ -1,0 +1,134 @@
+"""After an unclean stop: which partitions are still to be recovered, and doing it.
+
+One partition at a time, in slices of the loop, those first that were asked for, then those written last. Until
+its turn has come a partition's requests get NOT_LEADER_OR_FOLLOWER: what a Kafka broker says of a replica that it
+has not loaded yet, and what every client answers with new metadata and another try.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.log.recovery import PartitionRecovery
+from broker.log.slices import SLICE_S, in_slices
+from broker.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker.seams.files import FileSystem
+
+Key = tuple[str, int]
+
+RECOVER_AT_ONCE_BYTES = 128 * 1024
+"""A partition with no more than this to check is recovered by the request that asks for it."""
+
+STEP_BYTES_MIN = 32 * 1024
+STEP_BYTES_MAX = 1024 * 1024
+"""Bytes of log checked in one step: as many as a slice's time allows, but no less and no more."""
+
+_log = get_logger("broker.log.recovery")
+
+
+class RecoveryQueue:
+    """The partitions to recover.
+
+    ``begin`` makes a partition's recovery; ``done`` takes its log into service; ``failed`` is told of one whose
+    files cannot be read.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        begin: Callable[[Key], PartitionRecovery],
+        done: Callable[[Key, PartitionRecovery], None],
+        failed: Callable[[Key, Exception], None],
+    ) -> None:
+        self._files = files
+        self._begin = begin
+        self._done = done
+        self._failed = failed
+        self._pending: dict[Key, str] = {}
+        self._begun: dict[Key, PartitionRecovery] = {}
+        self._asked: dict[Key, None] = {}
+        self._step_bytes = RECOVER_AT_ONCE_BYTES
+        self.finished = trio.Event()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._pending
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, key: Key, directory: str) -> None:
+        self._pending[key] = directory
+
+    def forget(self, key: Key) -> None:
+        """The partition is gone."""
+        self._pending.pop(key, None)
+        self._begun.pop(key, None)
+        self._asked.pop(key, None)
+
+    def attempt(self, key: Key) -> bool:
+        """Somebody asks for it: recover it now if little is to be done, otherwise next. Whether it is done."""
+        self._asked[key] = None
+        return self._step(key, RECOVER_AT_ONCE_BYTES)
+
+    def _step(self, key: Key, max_bytes: int) -> bool:
+        """Whether nothing is left to do for it."""
+        try:
+            recovery = self._begun.get(key)
+            if recovery is None:
+                recovery = self._begun[key] = self._begin(key)
+            if not recovery.step(max_bytes):
+                return False
+        except Exception as error:
+            # One partition that cannot be recovered, for whatever reason, must not take the others with it.
+            self.forget(key)
+            self._failed(key, error)
+            return True
+        self.forget(key)
+        self._done(key, recovery)
+        return True
+
+    async def run(self) -> None:
+        """Recover all; returns when none is left."""
+        if self._pending:
+            started, count = trio.current_time(), len(self._pending)
+            await in_slices(self._order_by_last_use())
+            while self._pending:
+                await self._recover(next(iter(self._asked), None) or next(iter(self._pending)))
+            seconds = round(trio.current_time() - started, 3)
+            _log.info("recovered after an unclean stop", partitions=count, seconds=seconds)
+        self.finished.set()
+
+    def _order_by_last_use(self) -> Iterator[None]:
+        last_write: dict[Key, int] = {}
+        for key, directory in list(self._pending.items()):
+            try:
+                last_write[key] = self._last_write_ms(directory)
+            except OSError:
+                last_write[key] = 0  # its recovery will say what is wrong
+            yield
+        newest_first = sorted(self._pending, key=lambda key: -last_write.get(key, 0))
+        self._pending = {key: self._pending[key] for key in newest_first}
+
+    def _last_write_ms(self, directory: str) -> int:
+        logs = [name for name in self._files.listdir(directory) if name.endswith(".log")]
+        return self._files.modified_ms(f"{directory}/{logs[-1]}") if logs else 0
+
+    async def _recover(self, key: Key) -> None:
+        """One slice after the other, until it is done or another one is asked for."""
+        while key in self._pending:
+            began = trio.current_time()
+            self._step(key, self._step_bytes)
+            took = trio.current_time() - began
+            if took > SLICE_S:
+                self._step_bytes = max(STEP_BYTES_MIN, self._step_bytes // 2)
+            elif took < SLICE_S / 2:
+                self._step_bytes = min(STEP_BYTES_MAX, self._step_bytes * 2)
+            await trio.lowlevel.checkpoint()
+            if self._asked and key not in self._asked:
+                return
