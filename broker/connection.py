@@ -28,7 +28,7 @@ from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.header import read_request_header
 
 if TYPE_CHECKING:
-    from broker.log.segment import FileRange
+    from broker.log.reads import FileRange
     from broker.server import Server
     from wire.schema import Message
 

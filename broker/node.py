@@ -33,7 +33,6 @@ from wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from broker.log.partition_log import PartitionLog
     from broker.metadata.image import Topic
     from broker.seams.clock import Clock
     from broker.seams.files import FileSystem
@@ -107,9 +106,14 @@ class Node:
         self._apply_broker_configs()
         self.metadata.subscribe(self._on_record)
         self._producer_ids = ProducerIds(self.metadata.take_producer_ids)
-        endpoints = {row.name: Endpoint(self.config.node_id, row.host, row.port, self.config.broker_rack) for row in entrances}
+        endpoints = {
+            row.name: Endpoint(self.config.node_id, row.host, row.port, self.config.broker_rack)
+            for row in entrances
+        }
         self.cluster = Cluster(self.config.node_id, self.metadata, logs, endpoints)
-        logs.load(self._hosting, self._on_truncated)
+        if not logs.was_clean:
+            self._raise_leader_epochs()
+        logs.load(self._hosting, lambda log: None)
 
     def _stop(self) -> None:
         metadata = getattr(self, "metadata", None)
@@ -145,19 +149,29 @@ class Node:
             return None
         return Hosting(topic.topic_id, self.topic_config(name), range(len(topic.partitions)))
 
-    def _on_truncated(self, truncated: PartitionLog) -> None:
-        """A start lost bytes of this log: lead it with a new epoch, so that consumers can notice."""
-        topic = self.metadata.image.topics[truncated.topic]
-        self.metadata.commit(bump_leader_epoch(topic, [truncated.partition]))
+    def _raise_leader_epochs(self) -> None:
+        """Lead every partition with a new epoch, so that consumers who read beyond what is left of it notice (KIP-320).
+
+        After an unclean stop any log may have lost its end, and one that lost it at the end of a batch, or lost all
+        of its files, bears no trace of it. Kafka raises the epochs at every restart. Durable before anybody reads:
+        an epoch that a power loss took back would be given to other records.
+        """
+        for topic in self.metadata.image.topics.values():
+            self.metadata.commit(bump_leader_epoch(topic, range(len(topic.partitions))))
+        self.metadata.flush()
 
     def _on_record(self, record: Message, topic: Topic | None) -> None:
         if isinstance(record, PartitionRecord) and topic is not None:
             self.cluster.forget(topic.name)
             try:
-                self.logs.create(topic.name, record.partition_id, topic.topic_id, self.topic_config(topic.name))
+                self.logs.create(
+                    topic.name, record.partition_id, topic.topic_id, self.topic_config(topic.name)
+                )
             except KafkaError as error:
                 # Its requests will say so; the topic exists.
-                log.error("partition not created", topic=topic.name, partition=record.partition_id, error=str(error))
+                log.error(
+                    "partition not created", topic=topic.name, partition=record.partition_id, error=str(error)
+                )
         elif isinstance(record, PartitionChangeRecord) and topic is not None:
             self.cluster.forget(topic.name)
         elif isinstance(record, RemoveTopicRecord) and topic is not None:

@@ -31,7 +31,10 @@ def handle(node: Node, request: DescribeClusterRequest, context: RequestContext)
         BROKERS,
         node.cluster.cluster_id,
         node.cluster.controller_id(),
-        [DescribeClusterBroker(*endpoint) for endpoint in node.cluster.nodes(context.connection.listener_name)],
+        [
+            DescribeClusterBroker(*endpoint)
+            for endpoint in node.cluster.nodes(context.connection.listener_name)
+        ],
         CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
 

@@ -66,17 +66,19 @@ def _find(
     row = ListOffsetsPartitionResponse(asked.partition_index)
     if timestamp == LATEST:
         row.offset = last_fetchable
-        row.leader_epoch = node.cluster.hosted(topic, asked.partition_index).leader_epoch
-        return row
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = node.cluster.hosted(topic, asked.partition_index).leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         row.offset = log.log_start_offset
-        row.leader_epoch = log.epoch_of(log.log_start_offset)
+        epoch = log.epoch_of(log.log_start_offset)
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return row
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return row
-    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if found is not None and found.offset < last_fetchable:
-        row.timestamp, row.offset, row.leader_epoch = found.timestamp, found.offset, found.leader_epoch
+    else:
+        found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if found is None or found.offset >= last_fetchable:
+            return row
+        row.timestamp, row.offset, epoch = found
+    if version >= LEADER_EPOCH_VERSION:
+        row.leader_epoch = epoch
     return row
 
 

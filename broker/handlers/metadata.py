@@ -44,7 +44,10 @@ def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Met
     asks_cluster = version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations
     return MetadataResponse(
         0,
-        [MetadataResponseBroker(*endpoint) for endpoint in node.cluster.nodes(context.connection.listener_name)],
+        [
+            MetadataResponseBroker(*endpoint)
+            for endpoint in node.cluster.nodes(context.connection.listener_name)
+        ],
         node.cluster.cluster_id,
         node.cluster.controller_id(),
         topics,

@@ -1,7 +1,8 @@
 """UpdateFeatures (API key 57): finalize other feature levels, all of them or none (KIP-584, KIP-778).
 
-- Versions 0 to 2: 1 brings the upgrade types and ``validate_only``; 2 answers without a row per feature. Kafka's version
-  0 looks at no ``allow_downgrade`` either: it always means an upgrade.
+- Versions 0 to 2: 1 brings the upgrade types and ``validate_only``; 2 answers without a row per feature.
+- In version 0 Kafka does not look at ``allow_downgrade`` either: it always means an upgrade.
+- A feature's row that is fine has the text NONE where its message would be.
 """
 
 from __future__ import annotations

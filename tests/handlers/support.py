@@ -1,4 +1,4 @@
-"""A node with its cluster metadata and nothing else, for the handlers that need no partition logs, no loop and no network."""
+"""A node with its cluster metadata and nothing else, for handlers that need no partition logs, loop or network."""
 
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ from wire.messages.metadata import MetadataRequest, MetadataRequestTopic, Metada
 
 async def ask(client: SimClient, names: list[str] | None, version: int = 12, *, create: bool = False) -> Any:
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-    return await client.ask(MetadataRequest(topics, create), version, MetadataResponse)
+    # Before version 4 nobody could forbid it.
+    request = MetadataRequest(topics, create or version < 4)
+    return await client.ask(request, version, MetadataResponse)
 
 
 @simulated

@@ -20,7 +20,7 @@ from tests.sim.files import SimFileSystem, SimulatedCrash
 from tests.sim.transport import MemoryListener
 
 DATA_DIR = "/data"
-EPOCH_MS = 1_700_000_000_000
+EPOCH_MS = 1_900_000_000_000
 """The wall time at which every simulation starts, in milliseconds."""
 
 
@@ -57,6 +57,7 @@ class SimBroker:
         self.rng = random.Random(seed)
         self.files = SimFileSystem(random.Random(seed + 1))
         self.files.makedirs(DATA_DIR)
+        self.files.sync_dir("/")
         self.config = BrokerConfig({"log.dirs": DATA_DIR, **(config or {})})
         self.clock = SimClock()
         self.node: Node
@@ -119,7 +120,7 @@ class SimBroker:
     @property
     def is_dead(self) -> bool:
         """Whether the process has died (`SimFileSystem.crash_at`)."""
-        return self._process.dead
+        return self._process.dead or self.files.is_dead
 
     def connect(self) -> SimClient:
         return SimClient(self.listener.connect())

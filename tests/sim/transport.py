@@ -115,9 +115,12 @@ class MemoryListener:
         self._waiting: list[MemoryTransport] = []
         self._arrived = trio.Event()
         self._count = 0
+        self._closed = False
 
     def connect(self) -> MemoryTransport:
-        """The client's end of a new connection."""
+        """The client's end of a new connection; ConnectionRefusedError where nobody listens any more."""
+        if self._closed:
+            raise ConnectionRefusedError
         there, back = _Pipe(self._pipe_bytes_max), _Pipe(self._pipe_bytes_max)
         self._count += 1
         self._waiting.append(MemoryTransport(there, back, f"client:{self._count}"))
@@ -132,5 +135,6 @@ class MemoryListener:
         self._arrived = trio.Event()
 
     def close(self) -> None:
+        self._closed = True
         for transport in self._waiting:
             transport.close()
