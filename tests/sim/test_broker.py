@@ -66,6 +66,7 @@ class Model:
         """Per partition, base offset -> payload of what was read."""
         self.leader_epoch = [0] * PARTITIONS
         self.topics: set[str] = set()
+        self.topics_tried = 0
 
 
 class Life:
@@ -129,7 +130,8 @@ class Life:
             self.model.log_start[partition] = max(self.model.log_start[partition], offset)
 
     async def add_topic(self) -> None:
-        name = f"topic-{len(self.model.topics)}-{self.rng.randrange(1000)}"
+        self.model.topics_tried += 1
+        name = f"topic-{self.model.topics_tried}"
         await create_topic(self.client, name, 1)
         self.model.topics.add(name)
 
