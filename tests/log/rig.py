@@ -1,0 +1,116 @@
+"""A log manager on a simulated disk, with the metadata that a test gives it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import trio
+import trio.testing
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.topic_config import TopicConfig
+from broker.log.manager import Hosting, LogManager
+from broker.log.partition_log import PartitionLog
+from broker.seams.files import FileSystem
+from tests.sim.files import SimFileSystem
+from wire.batch import BatchBuilder
+
+DATA = "/data"
+START_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(1, 17))
+
+T = TypeVar("T")
+
+
+class TrioClock:
+    """Wall time that follows Trio's clock; `ahead_ms` can be turned."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        try:
+            return START_MS + self.ahead_ms + round(trio.current_time() * 1000)
+        except RuntimeError:  # outside of a run
+            return START_MS + self.ahead_ms
+
+
+class Rig:
+    """The disk and the metadata that outlive the processes of one test."""
+
+    def __init__(
+        self, seed: int = 0, files: FileSystem | None = None, data_dir: str = DATA, **keys: str
+    ) -> None:
+        self.random = random.Random(seed)
+        self.clock = TrioClock()
+        self.sim = SimFileSystem(random.Random(seed + 1), self.clock.now_ms)
+        self.files: FileSystem = files or self.sim
+        if files is None:
+            self.sim.makedirs(data_dir)
+            self.sim.sync_dir("/")
+        self.data_dir = data_dir
+        dotted = {key.replace("_", "."): value for key, value in keys.items()}
+        self.config = BrokerConfig({"log.dirs": data_dir, **dotted})
+        self.topics: dict[str, Hosting] = {}
+        self.truncated: list[tuple[str, int, int]] = []
+
+    def add_topic(self, name: str, partitions: int = 1, topic_id: bytes = TOPIC_ID, **keys: str) -> None:
+        overrides = {key.replace("_", "."): value for key, value in keys.items()}
+        config = TopicConfig.effective(overrides, self.config)
+        self.topics[name] = Hosting(topic_id, config, range(partitions))
+
+    def manager(self) -> LogManager:
+        """A new process: started and loaded, but nothing in the background."""
+        manager = LogManager(self.data_dir, self.files, self.clock, self.random, self.config)
+        manager.start()
+        manager.load(self.topics.get, self._on_truncated)
+        return manager
+
+    def _on_truncated(self, log: PartitionLog) -> None:
+        self.truncated.append((log.topic, log.partition, log.log_end_offset))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[LogManager]:
+        """A new process, stopped cleanly at the end."""
+        manager = self.manager()
+
+        def on_bug() -> None:
+            raise AssertionError("background work failed")
+
+        manager.on_bug = on_bug
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(manager.run)
+                yield manager
+                nursery.cancel_scope.cancel()
+        finally:
+            manager.stop()
+
+
+def run(main: Callable[[], Awaitable[T]]) -> T:
+    """Under a virtual clock that jumps to the next deadline."""
+    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def batch(*values: bytes, key: bytes | None = b"key", timestamp: int = START_MS, **fields: int) -> memoryview:
+    builder = BatchBuilder(**fields)  # type: ignore[arg-type]
+    for value in values:
+        builder.append(timestamp, key, value)
+    return memoryview(builder.build())
+
+
+def append(log: PartitionLog, *values: bytes, **fields: int) -> int:
+    """Append one batch; the log end offset then."""
+    log.append(batch(*(values or (b"value",)), **fields), leader_epoch=0)  # type: ignore[arg-type]
+    return log.log_end_offset
+
+
+def offsets_in(log: PartitionLog) -> list[int]:
+    """The base offsets of the log's batches, from its files."""
+    found = []
+    for segment in log.segments:
+        found += [header.base_offset for _, header in segment.headers()]
+    return found

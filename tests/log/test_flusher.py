@@ -1,0 +1,294 @@
+"""Group commit, the background flush, and what a failed fsync does."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+import trio
+
+from broker.log.flusher import FLUSH_BYTES, FLUSH_INTERVAL_MS
+from broker.log.manager import LogManager
+from broker.log.partition_log import PartitionLog
+from tests.log.rig import DATA, Rig, append, run
+from tests.sim.files import Fault
+from wire.errors import ErrorCode, KafkaError
+
+LOG_FILE = f"{DATA}/t-0/{0:020d}.log"
+
+
+async def flush(log: PartitionLog) -> None:
+    await log.flush(log.log_end_offset)
+
+
+def fsyncs(rig: Rig, path: str = LOG_FILE) -> int:
+    return rig.sim.counts["fsync", path]
+
+
+def test_one_fsync_serves_all_that_wait() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t")
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            append(log)
+            await flush(log)
+            before = fsyncs(rig)
+            rig.sim.latency_s = 0.010
+            done: list[int] = []
+
+            async def produce() -> None:
+                end = append(log)
+                await log.flush(end)
+                assert log.recovery_point >= end
+                done.append(end)
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(50):
+                    nursery.start_soon(produce)
+                await trio.sleep(0.005)
+                assert fsyncs(rig) == before + 1
+                assert done == []
+                for _ in range(50):
+                    nursery.start_soon(produce)
+            assert len(done) == 100
+            assert fsyncs(rig) == before + 2  # the first 50 together; the others came while it ran
+            rig.sim.latency_s = 0
+
+    run(main)
+
+
+def test_a_flush_does_not_cover_what_came_after_it_began() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t")
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            append(log)
+            await flush(log)
+            append(log)
+            rig.sim.latency_s = 1
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(flush, log)
+                await trio.sleep(0.5)
+                append(log)
+            assert log.recovery_point == 2
+            rig.sim.latency_s = 0
+            await flush(log)
+            assert log.recovery_point == 3
+
+    run(main)
+
+
+def test_what_is_on_the_disk_needs_no_fsync() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t")
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            append(log)
+            await flush(log)
+            before = fsyncs(rig)
+            await flush(log)
+            await log.flush(0)
+            assert fsyncs(rig) == before
+
+    run(main)
+
+
+def test_a_cancelled_waiter_leaves_the_log_able_to_flush() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t")
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            rig.sim.latency_s = 1
+            append(log)
+            with trio.move_on_after(0.5):
+                await flush(log)
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                append(log)
+                await flush(log)
+            rig.sim.latency_s = 0
+            await flush(log)
+            assert log.recovery_point == 2
+            assert rig.sim.held == 0
+
+    run(main)
+
+
+def test_the_directory_of_a_new_partition_is_synced_before_its_first_flush() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t", 2)
+        async with rig.running() as manager:
+            rig.sim.latency_s = 1
+            before = rig.sim.counts["sync_dir", DATA]
+            logs = [manager.get("t", 0), manager.get("t", 1)]
+            async with trio.open_nursery() as nursery:
+                for log in logs:
+                    append(log)
+                    nursery.start_soon(flush, log)
+            assert rig.sim.counts["sync_dir", DATA] == before + 1
+            rig.sim.latency_s = 0
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", ["fsync", "sync_dir"])
+def test_a_failed_fsync_takes_the_log_offline_and_is_not_tried_again(kind: str) -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t")
+        rig.add_topic("other", topic_id=bytes(16))
+        manager = rig.manager()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(manager.run)
+            log = manager.get("t", 0)
+            append(log)
+            rig.sim.faults.append(Fault(kind, errno.EIO, lambda path: "t-0" in path, times=1))  # type: ignore[arg-type]
+            for _ in range(2):
+                with pytest.raises(KafkaError) as caught:
+                    await flush(log)
+                assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert fsyncs(rig) == 1
+            assert log.offline
+            with pytest.raises(KafkaError) as caught:
+                append(log)
+            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            append(manager.get("other", 0))
+            await flush(manager.get("other", 0))
+            nursery.cancel_scope.cancel()
+        manager.stop()
+        assert not rig.sim.exists(f"{DATA}/.kafka_cleanshutdown")
+
+    run(main)
+
+
+def test_all_waiters_hear_of_a_failed_fsync() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t")
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            rig.sim.latency_s = 1
+            rig.sim.faults.append(Fault("fsync", errno.EIO, times=1))
+            codes = []
+
+            async def wait() -> None:
+                try:
+                    await log.flush(append(log))
+                except KafkaError as error:
+                    codes.append(error.code)
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(wait)
+            assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 5
+
+    run(main)
+
+
+async def recovery_point_after(manager: LogManager, seconds: float) -> int:
+    await trio.sleep(seconds)
+    return manager.get("t", 0).recovery_point
+
+
+def test_the_background_flushes_within_a_minute() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t")
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            append(log)
+            assert await recovery_point_after(manager, FLUSH_INTERVAL_MS / 1000 - 1) == 0
+            append(log)
+            assert await recovery_point_after(manager, 2) == 2
+            append(log)
+            assert await recovery_point_after(manager, FLUSH_INTERVAL_MS / 1000 - 2) == 2
+            assert await recovery_point_after(manager, 4) == 3
+            before = fsyncs(rig)
+            await trio.sleep(1000)
+            assert fsyncs(rig) == before  # nothing new, nothing to do
+
+    run(main)
+
+
+def test_flush_ms() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t", flush_ms="5000")
+        async with rig.running() as manager:
+            append(manager.get("t", 0))
+            assert await recovery_point_after(manager, 4.9) == 0
+            assert await recovery_point_after(manager, 0.2) == 1
+            rig.add_topic("t")
+            manager.update_config("t", rig.topics["t"].config)
+            append(manager.get("t", 0))
+            assert await recovery_point_after(manager, 10) == 1
+            rig.add_topic("t", flush_ms="1000")
+            manager.update_config("t", rig.topics["t"].config)
+            assert await recovery_point_after(manager, 1.1) == 2
+
+    run(main)
+
+
+def test_the_background_flushes_after_so_many_bytes() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t")
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            value = bytes(1_000_000)
+            while log.unflushed_bytes < FLUSH_BYTES - len(value) - 1000:
+                append(log, value)
+            assert await recovery_point_after(manager, 0.1) == 0
+            end = append(log, value)
+            while log.unflushed_bytes < FLUSH_BYTES:
+                end = append(log, value)
+            assert await recovery_point_after(manager, 0.1) == end
+
+    run(main)
+
+
+def test_a_roll_flushes_the_old_segment() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t", segment_bytes=str(1 << 20))
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            while len(log.segments) == 1:
+                append(log, bytes(100_000))
+            assert await recovery_point_after(manager, 0.1) >= log.active.base_offset
+
+    run(main)
+
+
+def test_a_log_that_is_deleted_while_it_is_flushed_is_no_error() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t")
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            append(log)
+            rig.sim.latency_s = 1
+            codes = []
+
+            async def wait() -> None:
+                try:
+                    await flush(log)
+                except KafkaError as error:
+                    codes.append(error.code)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                nursery.start_soon(wait)
+                await trio.sleep(0.5)
+                manager.delete("t", 0)
+                del rig.topics["t"]
+            assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+            assert rig.sim.held == 0
+            rig.sim.latency_s = 0
+
+    run(main)
