@@ -110,6 +110,13 @@ def name() -> str:
     return f"topic-{next(_names)}"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What clients' own code warns of is theirs; everything else stays an error."""
+    config.addinivalue_line(
+        "filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning"
+    )  # kafka-python
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

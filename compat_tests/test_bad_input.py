@@ -144,7 +144,7 @@ def test_a_peer_that_never_reads(bootstrap: str, name: str) -> None:
 
 
 def test_many_connections(bootstrap: str) -> None:
-    connections = [Connection(bootstrap) for _ in range(200)]
+    connections = [Connection(bootstrap) for _ in range(100)]
     for connection in connections:
         connection.send("ApiVersions", 0, {})
     for connection in connections:

@@ -76,7 +76,7 @@ def test_broker_configs(pair: Pair) -> None:
 
     pair.compare(scenario)
     kafka, ours = seen
-    assert not set(ours) - set(kafka), "keys that Kafka does not have"
+    assert sorted(set(ours) - set(kafka)) == [], "keys that Kafka does not have"
     own = {
         key for key, row in kafka.items() if row["config_source"] == 4 or "dir" in key or "listeners" in key
     }
