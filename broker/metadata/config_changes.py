@@ -1,8 +1,8 @@
 """What requests to alter configurations ask for: the records for one resource, or why it is refused.
 
-A resource changes as a whole or not at all, and costs the others nothing. Source: Kafka's ``ConfigAdminManager`` (what
-the broker checks), ``ConfigurationControlManager`` and ``ControllerConfigurationValidator`` (what the controller checks),
-``DynamicBrokerConfig``; KIP-226, KIP-339.
+A resource changes as a whole or not at all, and costs the others nothing. Source: what Kafka's broker checks
+(``ConfigAdminManager``, ``DynamicBrokerConfig``) and then its controller (``ConfigurationControlManager``,
+``ControllerConfigurationValidator``); KIP-226, KIP-339.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.config.broker_config import BrokerConfig
 from broker.config.definitions import LIST, ConfigError, UpdateMode
 from broker.config.topic_config import TopicConfig, parse_topic_overrides
-from broker.metadata.configs import VALUE_CHARS_MAX, is_dynamic, value_too_long
+from broker.metadata.configs import VALUE_CHARS_MAX, dynamic_texts, is_dynamic, value_too_long
 from broker.metadata.features import MIN_INSYNC_REPLICAS
 from broker.metadata.image import BROKER, TOPIC
 from broker.metadata.topics import check_name, check_record_count
@@ -137,7 +137,7 @@ def _alter_broker(node: Node, resource: Resource) -> list[Message]:
             )
     current = node.metadata.image.configs.get((BROKER, resource.name), {})
     changed = _changed(resource, current, BrokerConfig.KEYS)
-    after = _after(current, changed)
+    after = _after(dynamic_texts(current), changed)
     _check_dynamic(after, resource.name)
     _check_min_insync_replicas(node, resource.name, changed)
     _check_values(node, resource.name, after)
@@ -184,8 +184,9 @@ def _check_min_insync_replicas(node: Node, resource_name: str, changed: Mapping[
 def _check_values(node: Node, resource_name: str, after: Mapping[str, str]) -> None:
     """Whether the broker could run with what would hold then (``KafkaConfig`` made anew)."""
     configs = node.metadata.image.configs
-    cluster = configs.get((BROKER, ""), {}) if resource_name else after
-    own = after if resource_name else configs.get((BROKER, str(node.config.node_id)), {})
+    own_name = str(node.config.node_id)
+    cluster = dynamic_texts(configs.get((BROKER, ""), {})) if resource_name else after
+    own = after if resource_name else dynamic_texts(configs.get((BROKER, own_name), {}))
     try:
         for name, text in after.items():
             BrokerConfig.KEYS[name].parse(text)

@@ -49,6 +49,22 @@ def effective_topic_config(image: MetadataImage, config: BrokerConfig, topic: st
     return TopicConfig.effective(image.configs.get((TOPIC, topic), {}), config)
 
 
+def dynamic_broker_texts(image: MetadataImage, node_id: int) -> dict[str, str]:
+    """What is set dynamically on a broker, as key -> text: for all brokers, then for this one."""
+    configs = image.configs
+    return {
+        **dynamic_texts(configs.get((BROKER, ""), {})),
+        **dynamic_texts(configs.get((BROKER, str(node_id)), {})),
+    }
+
+
+def dynamic_texts(texts: Mapping[str, str]) -> dict[str, str]:
+    """Those of the settings that can change while the broker runs. Another broker may have stored others, and what was
+    dynamic once may be no longer: they are left alone."""
+    keys = BrokerConfig.KEYS
+    return {name: text for name, text in texts.items() if name in keys and is_dynamic(keys[name])}
+
+
 def check_topic_overrides(node: Node, overrides: Mapping[str, str | None]) -> dict[str, str]:
     """The overrides where a topic may have them all; raises KafkaError (INVALID_CONFIG) where it may not."""
     nulls = [name for name, value in overrides.items() if value is None]

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.metadata.image import NO_LEADER
 from wire.errors import ErrorCode, KafkaError
-from wire.stored.metadata import PartitionRecord
+from wire.stored.metadata import PartitionChangeRecord, PartitionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from broker.metadata.image import MetadataImage
-    from wire.schema import Uuid
+    from wire.schema import Message, Uuid
 
 
 def check_assignment(image: MetadataImage, brokers: list[int], index: int, expected: int | None) -> None:
@@ -93,3 +94,27 @@ def partition_record(image: MetadataImage, topic_id: Uuid, index: int, brokers: 
         partition_epoch=0,
         directories=[image.brokers[broker].log_dirs[0] for broker in brokers],
     )
+
+
+def regain_leaders(image: MetadataImage, node_id: int) -> list[Message]:
+    """Records that make an unfenced broker leader of the partitions that have none and that it may lead.
+
+    A stop of ours leaves the leaders as they are; a Kafka that had the data in between does not.
+    """
+    records: list[Message] = []
+    for topic in image.topics.values():
+        for index, state in enumerate(topic.partitions):
+            if state.leader == NO_LEADER and node_id in (
+                state.isr or state.eligible_leader_replicas or state.last_known_elr
+            ):
+                records.append(
+                    PartitionChangeRecord(
+                        partition_id=index,
+                        topic_id=topic.topic_id,
+                        isr=[node_id],
+                        leader=node_id,
+                        eligible_leader_replicas=[] if image.elr_enabled else None,
+                        last_known_elr=[] if image.elr_enabled else None,
+                    )
+                )
+    return records

@@ -13,6 +13,7 @@ from broker.logs import get_logger
 from broker.metadata import features, snapshots
 from broker.metadata.image import METADATA_VERSION, MetadataImage
 from broker.metadata.log import MetadataLog
+from broker.metadata.placement import regain_leaders
 from coordinator.producer_ids import next_block
 from wire.errors import ErrorCode, KafkaError
 from wire.schema import ZERO_UUID, Uuid
@@ -152,6 +153,7 @@ class MetadataStore:
                 broker,
                 BrokerRegistrationChangeRecord(node_id, self.broker_epoch, fenced=_UNFENCED),
                 BrokerRegistrationChangeRecord(node_id, self.broker_epoch, cordoned_log_dirs=[]),
+                *regain_leaders(self.image, node_id),
             ]
         )
 

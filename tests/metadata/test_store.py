@@ -1,0 +1,345 @@
+"""The store: what a start and a commit do, who is told, and what a failure leaves."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from broker.config.broker_config import BrokerConfig
+from broker.metadata import snapshots
+from broker.metadata.frames import Batches
+from broker.metadata.image import BROKER, Topic
+from broker.metadata.log import DIRECTORY
+from broker.metadata.store import START_TAIL_BYTES_MAX, MetadataStore
+from coordinator.producer_ids import ProducerIds
+from tests.handlers.support import DIRECTORY_ID, FixedClock, open_store
+from tests.metadata.kafka_bytes import BOOTSTRAP, LOG_START
+from tests.sim.disk import Fault
+from tests.sim.files import SimFileSystem
+from wire.errors import ErrorCode, KafkaError
+from wire.schema import Message, uuid_to_text
+from wire.stored.metadata import (
+    BeginTransactionRecord,
+    BrokerEndpoint,
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+DIR = f"/data/{DIRECTORY}"
+FIRST = f"{DIR}/00000000000000000000.log"
+ID = bytes(range(16))
+
+
+def disk() -> SimFileSystem:
+    files = SimFileSystem(random.Random(0))
+    files.makedirs("/data")
+    files.sync_dir("/")
+    return files
+
+
+def store_on(files: SimFileSystem, clock: FixedClock | None = None, **keys: str) -> MetadataStore:
+    return open_store(
+        files, BrokerConfig({name.replace("_", "."): text for name, text in keys.items()}), clock
+    )
+
+
+def a_topic(name: str = "t", topic_id: bytes = ID) -> list[Message]:
+    row = PartitionRecord(
+        0, topic_id, [1], [1], leader=1, leader_epoch=0, partition_epoch=0, directories=[ID]
+    )
+    return [TopicRecord(name, topic_id), row]
+
+
+def log_of(files: SimFileSystem) -> tuple[list[int], list[Message]]:
+    """The records of each batch, counted (a control batch: 0), and all records."""
+    batches = Batches(files.read_bytes(FIRST), 0)
+    counts, found = [], []
+    for position, header in batches:
+        rows = [] if header.is_control else list(batches.records(position, header))
+        counts.append(len(rows))
+        found += rows
+    return counts, found
+
+
+def without_kafkas_others(records: list[Message]) -> list[Message]:
+    """Kafka's records without the features that are not supported here, and without NoOps."""
+    left_out = ("group.version", "share.version", "streams.version", "transaction.version")
+    return [
+        record
+        for record in records
+        if not isinstance(record, NoOpRecord)
+        and not (isinstance(record, FeatureLevelRecord) and record.name in left_out)
+    ]
+
+
+def test_a_first_start_writes_the_records_that_kafka_writes() -> None:
+    files = disk()
+    store = store_on(files)
+    counts, ours = log_of(files)
+    kafka_disk = disk()
+    kafka_disk.makedirs(DIR)
+    kafka_disk.open(FIRST, create=True).append(LOG_START)
+    kafkas = without_kafkas_others(log_of(kafka_disk)[1])
+    assert [type(record) for record in ours] == [type(record) for record in kafkas]
+    features_and_config = [record for record in ours if isinstance(record, FeatureLevelRecord | ConfigRecord)]
+    assert features_and_config == [
+        record for record in kafkas if isinstance(record, FeatureLevelRecord | ConfigRecord)
+    ]
+    assert counts == [0, 5, 4]
+    assert store.image.offset == 9
+    assert store.broker_epoch == 7
+    [broker] = store.image.brokers.values()
+    assert (broker.broker_epoch, broker.fenced, broker.log_dirs, broker.cordoned_log_dirs) == (
+        7,
+        False,
+        [DIRECTORY_ID],
+        [],
+    )
+
+
+def test_bootstrap_checkpoint_is_written_and_read() -> None:
+    files = disk()
+    store_on(files)
+    assert snapshots.read(files, "/data/bootstrap.checkpoint") == [
+        FeatureLevelRecord("metadata.version", 30),
+        FeatureLevelRecord("eligible.leader.replicas.version", 1),
+    ]
+    files = disk()
+    snapshots.write(
+        files,
+        "/data/bootstrap.checkpoint",
+        [(FeatureLevelRecord("metadata.version", 30), 0)],
+        epoch=0,
+        timestamp=0,
+        last_contained_log_timestamp=0,
+    )
+    store = store_on(files)
+    assert store.image.features == {"metadata.version": 30}
+    assert store.image.configs == {}
+
+
+def test_a_directory_that_needs_more_is_refused() -> None:
+    files = disk()
+    files.open("/data/bootstrap.checkpoint", create=True).append(BOOTSTRAP)
+    with pytest.raises(KafkaError, match=r"needs group.version at level 1; supported are 0 to 0"):
+        store_on(files)
+    files = disk()
+    files.makedirs(DIR)
+    files.open(FIRST, create=True).append(LOG_START)
+    with pytest.raises(KafkaError, match=r"needs group.version"):
+        store_on(files)
+
+
+def test_a_second_start_formats_nothing() -> None:
+    files = disk()
+    store_on(files).commit(a_topic())
+    store = store_on(files)
+    assert log_of(files)[0] == [0, 5, 4, 2, 0, 4]
+    assert (store.image.offset, store.broker_epoch) == (16, 14)
+    assert list(store.image.topics) == ["t"]
+
+
+def test_a_crash_within_the_format_is_made_good() -> None:
+    files = disk()
+    store_on(files)
+    size = files.size(FIRST)
+    for cut in range(91, size, 50):
+        files = disk()
+        store_on(files)
+        files.open(FIRST).truncate(cut)
+        store = store_on(files)
+        assert store.image.features["metadata.version"] == 30
+        assert store.image.configs == {(BROKER, ""): {"min.insync.replicas": "1"}}
+
+
+def test_a_transaction_that_was_left_open_is_aborted() -> None:
+    files = disk()
+    store = store_on(files)
+    store.commit([BeginTransactionRecord(name="never ended")])
+    store.commit(a_topic())
+    again = store_on(files)
+    assert again.image.topics == {}
+    again.commit(a_topic("later"))
+    assert list(store_on(files).image.topics) == ["later"]
+
+
+def test_leaders_that_another_kafka_took_away_come_back() -> None:
+    files = disk()
+    store = store_on(files)
+    store.commit(a_topic())
+    store.commit(
+        [PartitionChangeRecord(0, ID, isr=[], leader=-1, eligible_leader_replicas=[1], last_known_elr=[1])]
+    )
+    [row] = store_on(files).image.topics["t"].partitions
+    assert (row.leader, row.leader_epoch, row.isr, row.eligible_leader_replicas) == (1, 2, [1], [])
+    [row] = store_on(files).image.topics["t"].partitions
+    assert row.leader_epoch == 2
+
+
+def test_listeners_are_told_in_order_when_the_image_has_all() -> None:
+    store = store_on(disk())
+    told: list[tuple[str, str, int]] = []
+
+    def listen(who: str, record: Message, topic: Topic | None) -> None:
+        assert topic is not None
+        told.append((who, type(record).__name__, len(topic.partitions)))
+
+    store.subscribe(lambda record, topic: listen("first", record, topic))
+    store.subscribe(lambda record, topic: listen("second", record, topic))
+    store.commit(a_topic())
+    assert told == [
+        ("first", "TopicRecord", 1),
+        ("second", "TopicRecord", 1),
+        ("first", "PartitionRecord", 1),
+        ("second", "PartitionRecord", 1),
+    ]
+    told.clear()
+    store.commit([RemoveTopicRecord(ID)])
+    assert told == [("first", "RemoveTopicRecord", 1), ("second", "RemoveTopicRecord", 1)]
+
+
+def test_a_commit_is_one_batch_and_moves_the_offset() -> None:
+    files = disk()
+    store = store_on(files)
+    offset = store.image.offset
+    assert store.commit(a_topic()) == offset + 2 == store.image.offset
+    assert log_of(files)[0][-1] == 2
+    assert store.commit([]) == offset + 2
+    assert log_of(files)[0][-1] == 2
+
+
+def test_a_failed_commit_has_not_happened() -> None:
+    files = disk()
+    store = store_on(files)
+    told: list[Message] = []
+    store.subscribe(lambda record, topic: told.append(record))
+    offset, size = store.image.offset, files.size(FIRST)
+    files.faults.append(Fault("write", errno.ENOSPC, after_bytes=40))
+    with pytest.raises(KafkaError) as caught:
+        store.commit(a_topic())
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (store.image.topics, store.image.offset, files.size(FIRST), told) == ({}, offset, size, [])
+    files.faults.clear()
+    store.commit(a_topic())
+    assert list(store_on(files).image.topics) == ["t"]
+
+
+def test_syncs_are_as_configured() -> None:
+    files = disk()
+    store = store_on(files)
+    syncs = files.counts["fsync", FIRST]
+    store.commit(a_topic())
+    assert files.counts["fsync", FIRST] == syncs
+    store.commit([NoOpRecord()], durable=True)
+    assert files.counts["fsync", FIRST] == syncs + 1
+    files = disk()
+    store = store_on(files, log_flush_interval_messages="1")
+    syncs = files.counts["fsync", FIRST]
+    store.commit(a_topic())
+    assert files.counts["fsync", FIRST] == syncs + 1
+
+
+def test_producer_ids_come_from_durable_blocks() -> None:
+    files = disk()
+    store = store_on(files)
+    syncs = files.counts["fsync", FIRST]
+    ids = ProducerIds(store.take_producer_ids)
+    assert [ids.next() for _ in range(3)] == [0, 1, 2]
+    assert files.counts["fsync", FIRST] == syncs + 1
+    assert store.image.next_producer_id == 1000
+    assert ProducerIds(store_on(files).take_producer_ids).next() == 1000
+
+
+def snapshot_offsets(files: SimFileSystem) -> list[int]:
+    found = [snapshots.parse_name(name) for name in files.listdir(DIR)]
+    return [row.offset for row in found if row is not None]
+
+
+def test_a_snapshot_after_so_many_bytes() -> None:
+    files = disk()
+    store = store_on(files, metadata_log_max_record_bytes_between_snapshots="2000")
+    commits = 0
+    while not snapshot_offsets(files):
+        store.commit([NoOpRecord()])
+        commits += 1
+    # 665 bytes of the start, and 72 for each NoOp batch.
+    assert commits == (2000 - 665) // 72 + 1
+    assert snapshot_offsets(files) == [store.image.offset + 1]
+    for _ in range(27):
+        store.commit([NoOpRecord()])
+    assert snapshot_offsets(files) == [store.image.offset - 26]
+    store.commit([NoOpRecord()])
+    assert snapshot_offsets(files) == [store.image.offset + 1]
+
+
+def test_a_snapshot_after_so_long() -> None:
+    files, clock = disk(), FixedClock()
+    store = store_on(files, clock)
+    clock.now += 3_599_999
+    store.commit([NoOpRecord()])
+    assert snapshot_offsets(files) == []
+    clock.now += 1
+    store.commit([NoOpRecord()])
+    assert snapshot_offsets(files) == [store.image.offset + 1]
+    files, clock = disk(), FixedClock()
+    store = store_on(files, clock, metadata_log_max_snapshot_interval_ms="0")
+    clock.now += 10**12
+    store.commit([NoOpRecord()])
+    assert snapshot_offsets(files) == []
+
+
+def test_a_start_with_much_to_read_writes_a_snapshot() -> None:
+    files = disk()
+    store = store_on(files)
+    store.commit(
+        [ConfigRecord(BROKER, "x", "k", "v" * 30_000) for _ in range(START_TAIL_BYTES_MAX // 30_000 + 1)]
+    )
+    assert snapshot_offsets(files) == []
+    store_on(files)
+    assert len(snapshot_offsets(files)) == 1
+    assert store_on(files).image.configs[(BROKER, "x")] == {"k": "v" * 30_000}
+
+
+def test_a_snapshot_that_fails_is_tried_again_an_interval_later() -> None:
+    files = disk()
+    store = store_on(files, metadata_log_max_record_bytes_between_snapshots="2000")
+    files.faults.append(Fault("rename", errno.EIO))
+    for _ in range(60):
+        store.commit([NoOpRecord()])
+    # 665 bytes of the start and 60 times 72: one attempt at 2000, one at 4000.
+    renames = [path for operation, path in files.counts.elements() if operation == "rename"]
+    assert sum(path.endswith(".checkpoint.part") for path in renames) == 1 + 2  # and bootstrap.checkpoint
+    files.faults.clear()
+    while not snapshot_offsets(files):
+        store.commit([NoOpRecord()])
+    assert store_on(files).image.offset > 60
+
+
+def test_topic_ids_are_like_kafkas() -> None:
+    store = store_on(disk())
+    ids = [store.new_uuid() for _ in range(500)]
+    assert len(set(ids)) == 500
+    assert all(uuid[6] >> 4 == 4 and uuid[8] >> 6 == 2 for uuid in ids)
+    assert not any(uuid_to_text(uuid).startswith("-") for uuid in ids)
+    assert {uuid_to_text(uuid)[0] for uuid in ids} >= {"_", "A"}
+
+
+def test_registration_says_where_clients_come_in() -> None:
+    files = disk()
+    store_on(files, broker_rack="r1")
+    _, records = log_of(files)
+    [broker] = [record for record in records if isinstance(record, RegisterBrokerRecord)]
+    assert broker.end_points == [BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0)]
+    assert broker.rack == "r1"
+    assert {row.name: (row.min_supported_version, row.max_supported_version) for row in broker.features} == {
+        "metadata.version": (30, 30),
+        "eligible.leader.replicas.version": (0, 1),
+    }
