@@ -70,13 +70,11 @@ class Flusher:
     async def _flush_once(self, log: PartitionLog) -> None:
         done = self._running[log] = trio.Event()
         try:
-            # Once begun it is finished: the log has handed over what it has to write.
-            with trio.CancelScope(shield=True):
-                await self._sync_new_names()
-                work = log.prepare_flush()
-                if work is not None:
-                    await self._files.offload(work.run)
-                    log.flushed(work)
+            await self._sync_new_names()
+            work = log.prepare_flush()
+            if work is not None:
+                await self._files.offload(work.run)
+                log.flushed(work)
         except OSError as error:
             if log.deleted:
                 log.offline = True  # its directory went away under the flush; there is nothing to report

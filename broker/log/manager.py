@@ -59,8 +59,8 @@ class Hosting(NamedTuple):
 class LogManager:
     """All partitions of one data directory.
 
-    ``start``, ``load``, ``run`` (until cancelled) and ``stop``, in this order. ``on_bug`` is called, after the
-    traceback was logged, when background work failed by an error of our own.
+    ``start``, ``load``, ``run`` (until cancelled) and ``stop``, in this order. ``on_bug`` is called, after
+    the traceback was logged, when background work failed by an error of our own.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class LogManager:
             else:
                 clean = self.was_clean  # and nothing was touched since
             if clean:
-                # First the names of new partitions, then the word that all are there.
-                self.files.sync_dir(self.data_dir)
+                # The names of new partitions are on the disk: the checkpoints, which name them, synced the
+                # directory.
                 self._directory.mark_clean(broker_epoch)
         except OSError as error:
             _log.error("not stopped cleanly", data_dir=self.data_dir, error=str(error))
@@ -245,7 +245,8 @@ class LogManager:
         return sum(self.files.size(f"{directory}/{name}") for name in names)
 
     def delete(self, topic: str, partition: int) -> None:
-        """The partition is gone: its directory is renamed at once and removed ``file.delete.delay.ms`` later."""
+        """The partition is gone: its directory is renamed at once and removed ``file.delete.delay.ms``
+        later."""
         key = (topic, partition)
         directory = self._found.pop(key, f"{self.data_dir}/{topic}-{partition}")
         self._queue.forget(key)

@@ -127,13 +127,15 @@ def test_a_start_that_gets_nowhere_leaves_a_clean_directory_clean() -> None:
 
 
 @pytest.mark.parametrize("kind", ["process", "power"])
-def test_a_crash_at_every_step_of_a_life(kind: Crash) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_a_crash_at_every_step_of_a_life(kind: Crash, first: bool) -> None:
     """Start, append, flush, append, stop; after a crash at any step what was acknowledged is there."""
 
-    async def life(rig: Rig, acknowledged: list[int]) -> None:
+    async def life(rig: Rig, acknowledged: list[int], stops: list[int]) -> None:
         manager = rig.manager()
         log = manager.get("t", 0)
         assert log.log_end_offset >= acknowledged[-1]
+        assert manager.get("t", 1).log_end_offset >= stops[-1]
         for _ in range(3):
             end = append(log)
             if kind == "process":
@@ -142,25 +144,29 @@ def test_a_crash_at_every_step_of_a_life(kind: Crash) -> None:
         await log.flush(end)
         acknowledged.append(end)
         append(log)
+        append(manager.get("t", 1))  # which is not flushed before the stop
         manager.stop()
         acknowledged.append(log.log_end_offset)
+        stops.append(manager.get("t", 1).log_end_offset)
 
-    def crash_at(step: int) -> bool:
-        rig = Rig(seed=step)
-        rig.add_topic("t")
-        acknowledged = [0]
-        run(lambda: life(rig, acknowledged))
+    def crash_at(step: int, seed: int) -> bool:
+        rig = Rig(seed)
+        rig.add_topic("t", 2)
+        acknowledged, stops = [0], [0]
+        if not first:
+            run(lambda: life(rig, acknowledged, stops))
         rig.sim.crash_at = rig.sim.steps + step
-        died = dies(lambda: run(lambda: life(rig, acknowledged)))
+        died = dies(lambda: run(lambda: life(rig, acknowledged, stops)))
         rig.sim.crash(kind)
-        run(lambda: life(rig, acknowledged))
+        run(lambda: life(rig, acknowledged, stops))
         rig.sim.crash("process")
         log = rig.manager().get("t", 0)
         assert log.log_end_offset == acknowledged[-1]
         assert offsets_in(log) == list(range(log.log_end_offset))
         return died
 
-    assert next(step for step in count() if not crash_at(step)) > 20
+    for round in range(2):
+        assert next(step for step in count() if not crash_at(step, round * 1000 + step)) > 30
 
 
 # --- unclean stops
@@ -210,6 +216,28 @@ def test_a_stop_before_all_is_recovered_is_not_clean_and_loses_nothing() -> None
         assert manager.get("u", 0).log_end_offset == 2
         manager.stop()
         assert rig.sim.exists(CLEAN_MARK)
+
+    run(main)
+
+
+def test_a_partition_is_deleted_while_it_is_recovered() -> None:
+    rig = Rig()
+    rig.add_topic("t")
+    make_unclean(rig, t=2 * RECOVER_AT_ONCE_BYTES // 170)
+
+    async def main() -> None:
+        async with rig.running() as manager:
+            with pytest.raises(KafkaError):
+                manager.get("t", 0)
+            del rig.topics["t"]
+            manager.delete("t", 0)
+            rig.add_topic("t", topic_id=OTHER_ID)
+            assert append(manager.create("t", 0, OTHER_ID, rig.topics["t"].config)) == 1
+            await manager.recovered()
+            assert manager.get("t", 0).log_end_offset == 1
+            await trio.sleep(100)
+        async with rig.running() as manager:
+            assert offsets_in(manager.get("t", 0)) == [0]
 
     run(main)
 
