@@ -187,13 +187,16 @@ def _say_ready(node: Node, entrances: list[Entrance]) -> None:
     from broker.config.listeners import address_text
 
     listening, told = entrances[0].listener.address, (entrances[0].host, entrances[0].port)
-    advertised = f" advertised={address_text(*told)}" if told != listening else ""
-    line = (
-        f"oncelog ready address={address_text(*listening)}{advertised} node.id={node.config.node_id} "
-        f"cluster.id={node.cluster.cluster_id} data.dir={os.path.abspath(node.config.data_dir)}"
-    )
+    fields = {
+        "address": address_text(*listening),
+        **({"advertised": address_text(*told)} if told != listening else {}),
+        "node.id": node.config.node_id,
+        "cluster.id": node.cluster.cluster_id,
+        "data.dir": os.path.abspath(node.config.data_dir),
+    }
+    get_logger("broker.cli").info("ready", **fields)
     try:
-        print(line, flush=True)
+        print("oncelog ready", *(f"{name}={value}" for name, value in fields.items()), flush=True)
     except OSError:
         # Nobody reads it. The broker serves all the same, and Python must not fail over it at its end.
         sys.stdout = None
