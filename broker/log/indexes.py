@@ -177,6 +177,14 @@ class OffsetIndex(_Index):
         self.entries += 1
         self.last_offset = offset
 
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last entry: (offset, position); (base offset, 0) where there is none."""
+        if not self.entries:
+            return self.base_offset, 0
+        relative, position = self._at(self.entries - 1)
+        return self.base_offset + relative, position
+
     def lookup(self, offset: int) -> tuple[int, int]:
         """The last entry at or before ``offset``: (offset, position); (base offset, 0) where there is none."""
         slot = self._search(offset - self.base_offset, _int32, 0)

@@ -281,7 +281,10 @@ class PartitionLog(SegmentedLog):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _read(self, offset: int, max_bytes: int, minimum_one: bool, up_to: int) -> LogRead:
-        place = self._positions.get(offset) or self._locate(offset)
+        place = self._positions.get(offset)
+        if place is None or (place[1] == place[0].size and place[0] is not self.active):
+            # Not known, or it was the end of a segment that has a successor now.
+            place = self._locate(offset)
         if place is None:
             return LogRead(_NOTHING, up_to)
         segment, position = place

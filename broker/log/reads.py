@@ -68,7 +68,8 @@ def first_at_or_after(
 ) -> TimestampOffset | None:
     """The first record from ``start_offset`` on whose timestamp is at least ``timestamp``.
 
-    Only the first segment that has such a timestamp is searched, as in Kafka.
+    Kafka gives up after the first segment that has such a timestamp, even where all of them are below the log
+    start offset (until that segment is deleted); this goes on.
     """
     for segment in segments:
         if segment.largest_timestamp >= timestamp:
@@ -80,7 +81,6 @@ def first_at_or_after(
                             return TimestampOffset(
                                 record.timestamp, record.offset, header.partition_leader_epoch
                             )
-            return None
     return None
 
 

@@ -242,7 +242,7 @@ class PartitionRecovery:
             segment = segments[at]
             if at > first:
                 if not self._follows(segment, offset):
-                    self._drop_from(at, f"offset {offset} should follow")
+                    self._drop_from(at, f"the segments before it reach to offset {offset}")
                     break
                 segments[at - 1].seal()
                 segment.synced_size = -1
@@ -273,10 +273,21 @@ class PartitionRecovery:
         return end, offset
 
     def _follows(self, segment: Segment, offset: int) -> bool:
-        """Whether a segment may come after a log that ends at ``offset``: compaction alone leaves gaps."""
-        if segment.base_offset == offset:
-            return True
-        return self._config.compact and segment.base_offset > offset
+        """Whether a segment may come after a log that ends, with a whole batch, at ``offset``.
+
+        Compaction leaves gaps. So does a loss of power, where the end of a segment that was not synced is gone
+        but not the next segment, or where of several segments that were being deleted some are there again. As
+        in Kafka both sides of the gap stay: either may have been flushed.
+        """
+        if segment.base_offset > offset and not self._config.compact:
+            self.truncated = True
+            _log.warning(
+                "records are missing",
+                directory=self.directory,
+                from_offset=offset,
+                next_offset=segment.base_offset,
+            )
+        return segment.base_offset >= offset
 
     def _check_segment(
         self, segment: Segment, position: int, offset: int
@@ -309,6 +320,7 @@ class PartitionRecovery:
     def _cut(self, segment: Segment, position: int, reason: str) -> None:
         self._note(Cut(segment.log_path, position, segment.size - position, reason))
         segment.cut(position)
+        segment.file.fsync()  # or what was cut may be there again, behind what is appended now
 
     def _drop_from(self, at: int, reason: str) -> None:
         """Remove the segments from that one on; an empty one is no loss."""
@@ -319,6 +331,9 @@ class PartitionRecovery:
             segment.change_suffix(DELETED_SUFFIX)
             paths += [path for path in segment.paths() if self._env.files.exists(path)]
             segment.close()
+        if paths:
+            # Or they might be there again, after other batches with their offsets.
+            self._env.files.sync_dir(self.directory)
         del self._segments[at:]
         self._env.schedule_delete(paths)
 

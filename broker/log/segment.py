@@ -240,6 +240,14 @@ class Segment:
                 index.unsynced = False
         return files
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something of it is not known to be on the disk."""
+        return self.synced_size < self.size or any(
+            index is not None and index.is_dirty and (index.entries or index is not self._txn_index)
+            for index in (self._offset_index, self._time_index, self._txn_index)
+        )
+
     def forget_synced_indexes(self) -> None:
         """Nobody knows any more whether the indexes are on the disk."""
         for index in (self._offset_index, self._time_index, self._txn_index):
@@ -325,17 +333,39 @@ class Segment:
     def keep_indexes_below(self, offset: int) -> int:
         """Before a recovery from the recovery point ``offset``: drop what is above it in the indexes.
 
-        Indexes are flushed with the recovery point, so what is below it is as it was; above it may be zeros or
-        nothing. The position from which the batches must be recounted.
+        What is below it is as it was, since indexes are flushed with the log. Behind that there may be zeros,
+        nothing, or torn entries that look like earlier ones: those that do not fit the log go too. Returns the
+        position from which the batches must be recounted.
         """
         index, time_index = self.offset_index, self.time_index
         index.keep(index.check(self.size))
         index.truncate_to(offset)
+        while index.entries and not self._is_indexed(*index.last):
+            index.keep(index.entries - 1)
         time_index.keep(time_index.check(offset))
+        while time_index.entries and not self._is_timed(time_index.last_timestamp, time_index.last_offset):
+            time_index.keep(time_index.entries - 1)
         self.txn_index.truncate_to(offset)
         self._max_timestamp = self._rolling_timestamp = UNKNOWN
         self._since_index_entry = 0
-        return index.lookup(offset)[1]
+        return index.last[1]
+
+    def _is_indexed(self, offset: int, position: int) -> bool:
+        """Whether the batch at ``position`` ends with ``offset``."""
+        try:
+            header = next(self.headers(position), None)
+        except DecodeError:
+            return False
+        return header is not None and header[1].last_offset == offset
+
+    def _is_timed(self, timestamp: int, offset: int) -> bool:
+        """Whether the batch that ends with ``offset`` has that max timestamp."""
+        found = self.find(offset)
+        try:
+            header = None if found is None else next(self.headers(found[0]), None)
+        except DecodeError:
+            return False
+        return header is not None and header[1].last_offset == offset and header[1].max_timestamp == timestamp
 
     def clear_indexes(self) -> None:
         """Before all of it is recounted."""

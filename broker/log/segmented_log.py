@@ -216,7 +216,13 @@ class SegmentedLog:
             count = min(count, len(self.segments) - 1)
         if not count:
             return
-        start = self.segments[count].base_offset
+        first = self.segments[count]
+        if first.synced_size < 0:
+            # If the new first segment's name were lost with the power, and the old ones with it, the offsets
+            # would begin at 0 again.
+            self.env.files.sync_dir(self.directory)
+            first.synced_size = 0
+        start = first.base_offset
         assert start <= self.high_watermark, (start, self.high_watermark)
         gone = self.segments[:count]
         del self.segments[:count]
@@ -281,7 +287,12 @@ class SegmentedLog:
         """
         self._abandon_work()
         end = self.log_end_offset
-        dirty = [segment for segment in self.segments if segment.synced_size < segment.size]
+        dirty: list[Segment] = []
+        for segment in reversed(self.segments):
+            if segment.is_dirty:
+                dirty.insert(0, segment)
+            elif segment is not self.active:
+                break  # those before it are older still
         if self._since_snapshot + self.unflushed_bytes >= SNAPSHOT_INTERVAL_BYTES:
             self.snapshots.take(end, self.producers.snapshot(), floating=True)
             self._since_snapshot = -self.unflushed_bytes
