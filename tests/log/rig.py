@@ -57,9 +57,16 @@ class Rig:
         self.topics: dict[str, Hosting] = {}
         self.truncated: list[tuple[str, int, int]] = []
 
-    def add_topic(self, name: str, partitions: int = 1, topic_id: bytes = TOPIC_ID, **keys: str) -> None:
-        overrides = {key.replace("_", "."): value for key, value in keys.items()}
-        config = TopicConfig.effective(overrides, self.config)
+    def add_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        topic_id: bytes = TOPIC_ID,
+        overrides: dict[str, str] | None = None,
+        **keys: str,
+    ) -> None:
+        dotted = {key.replace("_", "."): value for key, value in keys.items()}
+        config = TopicConfig.effective({**(overrides or {}), **dotted}, self.config)
         self.topics[name] = Hosting(topic_id, config, range(partitions))
 
     def manager(self) -> LogManager:

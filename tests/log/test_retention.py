@@ -1,0 +1,173 @@
+"""Which segments go, and when: by age, by size, below the log start offset."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+import trio
+
+from broker.log.manager import LogManager
+from broker.log.partition_log import PartitionLog
+from broker.log.retention import delete_old_segments
+from tests.log.rig import DATA, START_MS, Rig, append, run
+from tests.sim.files import Fault
+from wire.errors import ErrorCode, KafkaError
+
+HOUR_MS = 3_600_000
+FIRST_MS = START_MS - 10 * HOUR_MS
+"""The first segment's timestamp; the files are written at START_MS."""
+
+
+def three_segments(rig: Rig, manager: LogManager, *timestamps: int) -> PartitionLog:
+    """Of one batch each; the last is the active one."""
+    log = manager.get("t", 0)
+    for at, timestamp in enumerate(timestamps or (FIRST_MS, FIRST_MS + HOUR_MS, FIRST_MS + 2 * HOUR_MS)):
+        if at:
+            log.roll()
+        append(log, timestamp=timestamp)
+    return log
+
+
+def bases(log: PartitionLog) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def check(now_ms: int, expected: list[int], *timestamps: int, **config: str) -> None:
+    """Retention at ``now_ms`` leaves segments with these base offsets."""
+    overrides = {key.replace("_", "."): value for key, value in config.items()}
+
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t", overrides=overrides)
+        async with rig.running() as manager:
+            log = three_segments(rig, manager, *timestamps)
+            before = len(log.segments)
+            assert delete_old_segments(log, now_ms) == len({0, 1, 2} - set(expected))
+            assert bases(log) == expected
+            assert log.log_start_offset == expected[0]
+            assert log.log_end_offset == before == 3
+            assert delete_old_segments(log, now_ms) == 0
+
+    run(main)
+
+
+def test_by_age() -> None:
+    check(FIRST_MS + HOUR_MS, [0, 1, 2], retention_ms=str(HOUR_MS))
+    check(FIRST_MS + HOUR_MS + 1, [1, 2], retention_ms=str(HOUR_MS))
+    check(FIRST_MS + 2 * HOUR_MS + 1, [2], retention_ms=str(HOUR_MS))
+    # All are expired: the active one goes too, once a new one has been made.
+    check(FIRST_MS + 3 * HOUR_MS + 1, [3], retention_ms=str(HOUR_MS))
+    check(FIRST_MS + 1000 * HOUR_MS, [0, 1, 2], retention_ms="-1")
+
+
+def test_a_segment_that_is_young_keeps_those_after_it() -> None:
+    old = FIRST_MS - 10 * HOUR_MS
+    check(FIRST_MS, [1, 2], old, FIRST_MS, old, retention_ms=str(HOUR_MS))
+
+
+def test_a_segment_without_timestamps_is_as_old_as_its_file() -> None:
+    check(START_MS + HOUR_MS - 60_000, [0, 1, 2], -1, -1, -1, retention_ms=str(HOUR_MS))
+    check(START_MS + 2 * HOUR_MS, [3], -1, -1, -1, retention_ms=str(HOUR_MS))
+
+
+def test_by_size() -> None:
+    async def sizes() -> list[int]:
+        rig = Rig()
+        rig.add_topic("t")
+        async with rig.running() as manager:
+            return [segment.size for segment in three_segments(rig, manager).segments]
+
+    each = run(sizes)[0]
+    assert run(sizes) == [each] * 3
+    check(START_MS, [0, 1, 2], retention_bytes=str(2 * each + 1), retention_ms="-1")
+    check(START_MS, [1, 2], retention_bytes=str(2 * each), retention_ms="-1")
+    check(START_MS, [2], retention_bytes=str(2 * each - 1 - each), retention_ms="-1")
+    check(START_MS, [3], retention_bytes="0", retention_ms="-1")
+    check(START_MS, [0, 1, 2], retention_bytes="-1", retention_ms="-1")
+
+
+def test_policies() -> None:
+    late = FIRST_MS + 100 * HOUR_MS
+    check(late, [0, 1, 2], retention_ms="1", retention_bytes="0", cleanup_policy="compact")
+    check(late, [0, 1, 2], retention_ms="1", retention_bytes="0", cleanup_policy="")
+    check(late, [3], retention_ms="1", cleanup_policy="compact,delete")
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact", ""])
+def test_below_the_log_start_offset(policy: str) -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t", cleanup_policy=policy)
+        async with rig.running() as manager:
+            log = three_segments(rig, manager)
+            log.delete_records(1)
+            assert delete_old_segments(log, START_MS) == 1
+            log.delete_records(3)
+            assert delete_old_segments(log, START_MS) == 1
+            assert bases(log) == [2]  # the active one stays
+            assert log.log_start_offset == 3
+
+    run(main)
+
+
+def test_nothing_above_the_high_watermark_goes() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t", flush_messages="1", retention_ms="1")
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            append(log)
+            log.roll()
+            append(log)
+            assert log.high_watermark == 0
+            assert delete_old_segments(log, START_MS + HOUR_MS) == 0
+            await log.flush(2)
+            assert delete_old_segments(log, START_MS + HOUR_MS) == 2
+
+    run(main)
+
+
+def test_the_background_applies_retention_to_unused_partitions_too() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t", 2, retention_ms=str(HOUR_MS))
+        async with rig.running() as manager:
+            three_segments(rig, manager)
+            manager.get("t", 1)
+        rig.clock.ahead_ms = FIRST_MS - START_MS + 2 * HOUR_MS + 1
+        async with rig.running() as manager:
+            await trio.sleep(29)  # log.initial.task.delay.ms
+            assert not manager.logs
+            await trio.sleep(2)
+            assert list(manager.logs) == [("t", 0)]  # the other one is empty
+            log = manager.get("t", 0)
+            assert bases(log) == [2]
+            names = [name for name in rig.sim.listdir(f"{DATA}/t-0") if name.endswith(".deleted")]
+            assert f"{0:020d}.log.deleted" in names
+            await trio.sleep(60)
+            assert not any(name.endswith(".deleted") for name in rig.sim.listdir(f"{DATA}/t-0"))
+            await trio.sleep(HOUR_MS / 1000)
+            assert bases(log) == [3]
+
+    run(main)
+
+
+def test_a_deletion_that_fails_takes_the_log_offline() -> None:
+    async def main() -> None:
+        rig = Rig(log_retention_check_interval_ms="1000")
+        rig.add_topic("t", retention_ms="1")
+        rig.add_topic("u", retention_ms="1", topic_id=bytes(16))
+        async with rig.running() as manager:
+            log = three_segments(rig, manager)
+            append(manager.get("u", 0))
+            rig.sim.faults.append(Fault("rename", errno.EIO, lambda path: "t-0" in path))
+            rig.clock.ahead_ms = 10 * HOUR_MS
+            await trio.sleep(40)
+            with pytest.raises(KafkaError) as caught:
+                append(log)
+            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert bases(manager.get("u", 0)) == [1]
+            rig.sim.faults.clear()
+
+    run(main)
