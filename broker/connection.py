@@ -25,7 +25,7 @@ from broker.logs import get_logger
 from broker.request import CloseConnection, Deferred, RequestContext
 from broker.seams.transport import WOULD_BLOCK, Transport
 from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.header import read_request_header
+from wire.header import REQUEST_PREFIX_SIZE, read_request_header
 
 if TYPE_CHECKING:
     from broker.log.reads import FileRange
@@ -41,6 +41,8 @@ SEND_SOON_BYTES = 64 * 1024
 """Answers are gathered up to about this size before they are sent."""
 FILE_CHUNK_BYTES = 1024 * 1024
 """How much of a file one sendfile moves, so that a fast reader starves nobody."""
+OTHER_FRAME_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of a request that is no Produce: record bytes are not copied, other fields become many times their size."""
 PENDING_REPLIES_MAX = 1024
 """Produce answers that may wait for an fsync on one connection before its reading stops."""
 
@@ -48,6 +50,9 @@ _SIZE = struct.Struct(">i")
 _PREFIX = struct.Struct(">hhi")
 _size_at = _SIZE.unpack_from
 _prefix_at = _PREFIX.unpack_from
+
+PRODUCE = 0
+"""The API key that may be large, and may overtake an answer that is owed."""
 
 log = get_logger("broker.connection")
 
@@ -195,11 +200,18 @@ class Connection:
         head = bytearray(rest)
         if self._out and not self._pending:
             await self._flush()
-        while len(head) < 4:
-            more = bytearray(4 - len(head))
+        while len(head) < 4 + REQUEST_PREFIX_SIZE:
+            more = bytearray(4 + REQUEST_PREFIX_SIZE - len(head))
             count = await self._receive(memoryview(more))
             head += more[:count]
+            if len(head) >= 4:
+                self._frame_size(memoryview(head), 0)
         size = 4 + self._frame_size(memoryview(head), 0)
+        api_key = _prefix_at(head, 4)[0]
+        if size > OTHER_FRAME_BYTES_MAX and api_key != PRODUCE:
+            raise CloseConnection(
+                f"a frame of {size} bytes for API key {api_key}; only a Produce may be so large"
+            )
         budget = self._server.frame_budget
         await budget.reserve(size)
         buffer = self._server.take_buffer(size)
@@ -254,7 +266,7 @@ class Connection:
         header = read_request_header(frame, served.flexible[version])
         client_id = header.client_id
         request, _ = served.decoder(version)(frame, header.header_size)
-        if self._pending and api_key != 0:
+        if self._pending and api_key != PRODUCE:
             # Only Produce may overtake an owed answer; anything else waits, as all do in Kafka.
             return _Reply(
                 served,

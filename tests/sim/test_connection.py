@@ -42,13 +42,14 @@ async def is_closed(client: SimClient) -> bool:
         struct.pack(">ihhi", 8, 999, 0, 1),
         struct.pack(">ihhi", 8, 0, 2, 1),
         struct.pack(">ihhi", 8, 1, 99, 1),
+        struct.pack(">ihhi", 17_000_000, 3, 9, 1),
         struct.pack(">ihhih", 10, 3, 1, 1, -2),
         struct.pack(">ihhihi", 14, 3, 1, 1, -1, 2**31 - 1),
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 20,
     ],
-    ids=["negative", "oversized", "empty", "short", "unknown-key", "old-version", "new-version", "client-id",
-         "huge-array", "http", "tls"],
+    ids=["negative", "oversized", "empty", "short", "unknown-key", "old-version", "new-version", "large-metadata",
+         "client-id", "huge-array", "http", "tls"],
 )  # fmt: skip
 def test_a_broken_frame_closes_that_connection_only(sent: bytes) -> None:
     @simulated
