@@ -100,7 +100,7 @@ class MetadataStore:
         if METADATA_VERSION not in self.image.features:
             self._format()
         elif self._log.bytes_since_snapshot > START_TAIL_BYTES_MAX:
-            self._snapshot()
+            self.snapshot()
         return loaded
 
     def _format(self) -> None:
@@ -224,9 +224,9 @@ class MetadataStore:
         new_bytes = self._log.bytes_since_snapshot - self._bytes_at_failure
         too_much = new_bytes >= self.config.metadata_log_max_record_bytes_between_snapshots
         if too_much or 0 < interval_ms <= self._clock.now_ms() - self._snapshot_ms:
-            self._snapshot()
+            self.snapshot()
 
-    def _snapshot(self) -> None:
+    def snapshot(self) -> None:
         """Write a snapshot. One that fails costs nothing but a longer log: it is tried again an interval later."""
         self._snapshot_ms = self._clock.now_ms()
         try:
