@@ -178,6 +178,8 @@ def _check_together(config: BrokerConfig) -> None:
             "max.connections.per.ip",
             "max.connections.per.ip can be 0 only where max.connections.per.ip.overrides is set",
         )
+    if "broker" not in config.process_roles:
+        config._refuse("process.roles", "process.roles must have broker in it, that is what oncelog is")
     for name in ("log.dirs", "log.dir"):
         directories = config.value(name)
         if isinstance(directories, tuple) and len(directories) != 1:

@@ -68,8 +68,9 @@ _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "keystore.key")
 
 
 class Key:
-    """One configuration key. `name`, `attribute` and `in_effect` are set by the class that it is declared in.
+    """One configuration key. `name` and `attribute` are set by the class that it is declared in.
 
+    `in_effect`: whether oncelog does anything with it; where not, it is known, shown, and a warning when set.
     `kafka_default` is Kafka's default and `default` ours; they differ only by `OUR_DEFAULTS`. `synonyms`
     (topic keys): the broker keys that give the default, the first that is set wins, each with the factor that
     converts its unit (``ServerTopicConfigSynonyms``)."""
@@ -105,6 +106,7 @@ class Key:
         check: Callable[[str, Any], None] | None,
         synonyms: tuple[tuple[str, int], ...],
         internal: bool,
+        in_effect: bool,
     ) -> None:
         self.name = self.attribute = ""
         self.type = type
@@ -118,7 +120,7 @@ class Key:
         self.check = check
         self.synonyms = synonyms
         self.internal = internal
-        self.in_effect = True
+        self.in_effect = in_effect
 
     @property
     def sensitive(self) -> bool:
@@ -176,6 +178,7 @@ def key(
     check: Callable[[str, Any], None] | None = None,
     synonyms: tuple[tuple[str, int], ...] = (),
     internal: bool = False,
+    in_effect: bool = True,
 ) -> T:
     """Declare a key; for the type checker it is its value (the same trick as the wire's field specifiers)."""
     found: Any = Key(
@@ -190,6 +193,7 @@ def key(
         check,
         synonyms,
         internal,
+        in_effect,
     )
     return found  # type: ignore[no-any-return]
 
@@ -229,7 +233,7 @@ class Declared(type):
 def _bind(found: Key, attribute: str, in_effect: bool) -> None:
     found.attribute = attribute
     found.name = attribute.replace("_", ".")
-    found.in_effect = in_effect
+    found.in_effect &= in_effect
     if found.name in OUR_DEFAULTS:
         found.default = OUR_DEFAULTS[found.name][0]
 

@@ -76,7 +76,11 @@ class LogKeys(metaclass=Declared):
         INT, 4096, "Bytes of log between two entries of an index.", at_least=0, update=CLUSTER_WIDE
     )
     log_preallocate: bool = key(
-        BOOLEAN, False, "Whether a new segment's file gets its full size at once.", update=CLUSTER_WIDE
+        BOOLEAN,
+        False,
+        "Whether a new segment's file gets its full size at once.",
+        update=CLUSTER_WIDE,
+        in_effect=False,
     )
     log_segment_delete_delay_ms: int = key(
         LONG,
@@ -108,6 +112,7 @@ class LogKeys(metaclass=Declared):
         "Milliseconds kept here where storage is tiered; -2 is log.retention.ms.",
         at_least=-2,
         update=CLUSTER_WIDE,
+        in_effect=False,
     )
     log_local_retention_bytes: int = key(
         LONG,
@@ -115,6 +120,7 @@ class LogKeys(metaclass=Declared):
         "Bytes kept here where storage is tiered; -2 is log.retention.bytes.",
         at_least=-2,
         update=CLUSTER_WIDE,
+        in_effect=False,
     )
 
     log_cleanup_policy: tuple[str, ...] = key(
@@ -252,6 +258,7 @@ class LogKeys(metaclass=Declared):
         "Whether a replica out of sync may lead when there is no other.",
         importance=HIGH,
         update=CLUSTER_WIDE,
+        in_effect=False,
     )
     producer_id_expiration_ms: int = key(
         INT,
@@ -290,22 +297,26 @@ class LogKeys(metaclass=Declared):
         "Size in bytes at which the cluster metadata log starts a new segment.",
         at_least=8 << 20,
         importance=HIGH,
+        in_effect=False,
     )
     metadata_log_segment_ms: int = key(
         LONG,
         604_800_000,
         "Age in milliseconds at which the cluster metadata log starts a new segment.",
         importance=HIGH,
+        in_effect=False,
     )
     metadata_max_retention_bytes: int = key(
         LONG,
         100 << 20,
         "Bytes of old cluster metadata snapshots and segments that are kept.",
         importance=HIGH,
+        in_effect=False,
     )
     metadata_max_retention_ms: int = key(
         LONG,
         604_800_000,
         "Milliseconds that old cluster metadata snapshots and segments are kept.",
         importance=HIGH,
+        in_effect=False,
     )

@@ -98,9 +98,10 @@ class NetworkKeys(metaclass=Declared):
         "",
         "Other limits for some addresses, as HOST:COUNT, separated by commas.",
         update=CLUSTER_WIDE,
+        in_effect=False,
     )
     max_connection_creation_rate: int = key(
-        INT, INT_MAX, "Connections accepted in a second.", at_least=0, update=CLUSTER_WIDE
+        INT, INT_MAX, "Connections accepted in a second.", at_least=0, update=CLUSTER_WIDE, in_effect=False
     )
     connections_max_idle_ms: int = key(
         LONG, 600_000, "Milliseconds after which a silent connection is closed."

@@ -129,6 +129,7 @@ class TopicKeys(metaclass=Declared):
         "log.segment.delete.delay.ms",
         "Milliseconds between a file's removal from the log and from the disk.",
         at_least=0,
+        in_effect=False,
     )
     min_cleanable_dirty_ratio: float = _key(
         DOUBLE,
@@ -147,6 +148,7 @@ class TopicKeys(metaclass=Declared):
         BOOLEAN,
         "unclean.leader.election.enable",
         "Whether a replica out of sync may lead when there is no other.",
+        in_effect=False,
     )
     min_insync_replicas: int = _key(
         INT, "min.insync.replicas", "Replicas in sync that acks=all needs.", at_least=1
@@ -170,7 +172,10 @@ class TopicKeys(metaclass=Declared):
         INT, "compression.zstd.level", "The level for compression.type zstd.", at_least=-131072, at_most=22
     )
     preallocate: bool = _key(
-        BOOLEAN, "log.preallocate", "Whether a new segment's file gets its full size at once."
+        BOOLEAN,
+        "log.preallocate",
+        "Whether a new segment's file gets its full size at once.",
+        in_effect=False,
     )
     message_timestamp_type: str = _key(
         STRING,
@@ -195,12 +200,14 @@ class TopicKeys(metaclass=Declared):
         (),
         "Replicas whose replication is slowed at the leader; without effect on one node.",
         check=_check_throttled,
+        in_effect=False,
     )
     follower_replication_throttled_replicas: tuple[str, ...] = key(
         LIST,
         (),
         "Replicas whose replication is slowed at the follower; without effect on one node.",
         check=_check_throttled,
+        in_effect=False,
     )
     remote_storage_enable: bool = key(BOOLEAN, False, "Whether storage is tiered; oncelog refuses it.")
     local_retention_ms: int = _key(
@@ -208,18 +215,20 @@ class TopicKeys(metaclass=Declared):
         "log.local.retention.ms",
         "Milliseconds kept here where storage is tiered; -2 is retention.ms.",
         at_least=-2,
+        in_effect=False,
     )
     local_retention_bytes: int = _key(
         LONG,
         "log.local.retention.bytes",
         "Bytes kept here where storage is tiered; -2 is retention.bytes.",
         at_least=-2,
+        in_effect=False,
     )
     remote_log_copy_disable: bool = key(
-        BOOLEAN, False, "Whether tiered storage takes no more; without effect here."
+        BOOLEAN, False, "Whether tiered storage takes no more; without effect here.", in_effect=False
     )
     remote_log_delete_on_disable: bool = key(
-        BOOLEAN, False, "Whether leaving tiered storage deletes it; without effect here."
+        BOOLEAN, False, "Whether leaving tiered storage deletes it; without effect here.", in_effect=False
     )
     internal_segment_bytes: int | None = key(
         INT, None, "As segment.bytes, without its lower bound; for tests.", internal=True
