@@ -162,7 +162,7 @@ class FetchSessions:
         return session.session_id, told
 
     def _create(self, context: FetchContext, answers: list[tuple[Key, FetchItem, PartitionData]]) -> int:
-        if not answers or not self._make_room(len(answers)):
+        if not self._make_room(len(answers)):
             return NO_SESSION
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 TOPIC_ID_VERSION = 13
 STORAGE_ERROR_VERSION = 6
 """The first version whose clients know KAFKA_STORAGE_ERROR; older ones are told NOT_LEADER_OR_FOLLOWER."""
+REPLICA_STATE_VERSION = 15
 LEADER_HINT_VERSION = 16
 READ_COMMITTED = 1
 EMPTY = b""
@@ -45,25 +46,50 @@ Row = tuple[Key, FetchItem, PartitionData]
 class _Fetch:
     """One request being answered: its limits, its partitions, and the rows of the last try."""
 
-    __slots__ = ("context", "isolation", "max_bytes", "min_bytes", "node", "ready", "rows", "size", "version")
+    __slots__ = (
+        "_missing_before",
+        "context",
+        "is_replica",
+        "isolation",
+        "max_bytes",
+        "min_bytes",
+        "node",
+        "ready",
+        "rows",
+        "size",
+        "version",
+    )
 
     def __init__(self, node: Node, request: FetchRequest, version: int, context: FetchContext) -> None:
         self.node = node
         self.version = version
         self.context = context
         self.isolation = request.isolation_level
+        state = request.replica_state
+        replica_id = (
+            request.replica_id if version < REPLICA_STATE_VERSION or state is None else state.replica_id
+        )
+        self.is_replica = replica_id >= 0
         self.max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.rows: list[Row] = []
         self.size = 0
         self.ready = False
+        self._missing_before = len(context.items)
 
     def read(self) -> bool:
         """Read every partition anew; whether the answer may go out now."""
         self.release()
         limit = self.max_bytes
         self.size, self.ready = 0, False
+        unknown_ids: list[Row] = []
+        unknown: list[Row] = []
         for key, item in self.context.items.items():
+            code = self._missing(item)
+            if code is not ErrorCode.NONE:
+                rows = unknown_ids if code is ErrorCode.UNKNOWN_TOPIC_ID else unknown
+                rows.append((key, item, self._error_row(item, code, aborted=[])))
+                continue
             answer = self._read_one(item, limit, minimum_one=self.size == 0)
             size = len_of(answer.records)
             self.size += size
@@ -71,22 +97,41 @@ class _Fetch:
             if answer.error_code or answer.diverging_epoch is not None:
                 self.ready = True
             self.rows.append((key, item, answer))
-        self.ready = self.ready or self.size >= self.min_bytes
+        # What does not exist ends no wait for the others, and is told after them (Kafka: ``handleFetchRequest``).
+        missing = len(unknown_ids) + len(unknown)
+        self.ready = (
+            self.ready or self.size >= self.min_bytes or not self.rows or missing > self._missing_before
+        )
+        self._missing_before = missing
+        self.rows += unknown_ids
+        self.rows += unknown
         return self.ready
+
+    def _missing(self, item: FetchItem) -> ErrorCode:
+        """The error for a partition that is not there; finds a topic's name by its id."""
+        topic_id = item.topic_id
+        if topic_id != ZERO_UUID or self.version >= TOPIC_ID_VERSION:
+            by_id = self.node.cluster.topic_by_id(topic_id)
+            if by_id is not None:
+                item.topic = by_id.name
+            elif not item.topic:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+        topic = self.node.cluster.topic(item.topic)
+        if topic is None or not 0 <= item.partition.partition < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
 
     def _read_one(self, item: FetchItem, limit: int, *, minimum_one: bool) -> PartitionData:
         asked = item.partition
         cluster = self.node.cluster
         try:
-            if not item.topic:
-                known = cluster.topic_by_id(item.topic_id)
-                if known is None:
-                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-                item.topic = known.name
             hosted = cluster.hosted(item.topic, asked.partition)
+            if self.is_replica:  # nobody replicates this node's partitions
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if item.topic_id != ZERO_UUID and item.topic_id != hosted.log.topic_id:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-            log = cluster.log(item.topic, asked.partition, asked.current_leader_epoch)
+            # Any negative epoch means none here (elsewhere only -1 does).
+            log = cluster.log(item.topic, asked.partition, max(-1, asked.current_leader_epoch))
             if asked.last_fetched_epoch >= 0:
                 diverging = self._diverging(log, asked.last_fetched_epoch, asked.fetch_offset)
                 if diverging is not None:
@@ -134,14 +179,17 @@ class _Fetch:
             log.last_stable_offset,
             log.log_start_offset,
             diverging_epoch=EpochEndOffset(end_epoch, end_offset),
+            aborted_transactions=None,
             records=EMPTY,
         )
 
-    def _error_row(self, item: FetchItem, code: ErrorCode) -> PartitionData:
+    def _error_row(
+        self, item: FetchItem, code: ErrorCode, aborted: list[AbortedTransaction] | None = None
+    ) -> PartitionData:
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self.version < STORAGE_ERROR_VERSION:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         row = PartitionData(
-            item.partition.partition, code, -1, -1, -1, aborted_transactions=None, records=EMPTY
+            item.partition.partition, code, -1, -1, -1, aborted_transactions=aborted, records=EMPTY
         )
         if self.version >= LEADER_HINT_VERSION and code in (
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -156,7 +204,9 @@ class _Fetch:
     def logs(self) -> list[PartitionLog]:
         """The logs that a wait has to watch."""
         found = []
-        for _, item, _ in self.rows:
+        for _, item, answer in self.rows:
+            if answer.error_code:
+                continue
             try:
                 found.append(self.node.cluster.hosted(item.topic, item.partition.partition).log)
             except KafkaError:

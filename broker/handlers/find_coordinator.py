@@ -24,7 +24,11 @@ MESSAGE = "oncelog has no coordinator of that type yet"
 
 def handle(node: Node, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     code = _error(request.key_type, context.api_version)
-    message = MESSAGE if code is ErrorCode.UNSUPPORTED_VERSION else None
+    message = (
+        MESSAGE
+        if code is ErrorCode.UNSUPPORTED_VERSION
+        else f"no coordinator has the type {request.key_type}"
+    )
     if context.api_version < BATCH_VERSION:
         return FindCoordinatorResponse(0, code, message, -1, *NOBODY)
     return FindCoordinatorResponse(

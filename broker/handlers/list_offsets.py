@@ -41,15 +41,16 @@ def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> 
     )
     topics = []
     for topic in request.topics:
-        rows = []
+        rows: dict[int, ListOffsetsPartitionResponse] = {}  # a partition asked for twice is answered once
         for asked in topic.partitions:
             try:
                 if counts[(topic.name, asked.partition_index)] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                rows.append(_find(node, topic.name, asked, request, context.api_version))
+                rows[asked.partition_index] = _find(node, topic.name, asked, request, context.api_version)
             except KafkaError as error:
-                rows.append(ListOffsetsPartitionResponse(asked.partition_index, error.code))
-        topics.append(ListOffsetsTopicResponse(topic.name, rows))
+                rows[asked.partition_index] = ListOffsetsPartitionResponse(asked.partition_index, error.code)
+        if rows:
+            topics.append(ListOffsetsTopicResponse(topic.name, list(rows.values())))
     return ListOffsetsResponse(0, topics)
 
 

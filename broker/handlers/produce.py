@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wire.validate import InvalidRecords
-
 from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from broker.request import CloseConnection, Deferred
 from wire.errors import ErrorCode, KafkaError
@@ -24,6 +22,7 @@ from wire.messages.produce import (
     TopicProduceResponse,
 )
 from wire.schema import Message
+from wire.validate import InvalidRecords
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
@@ -34,9 +33,20 @@ TOPIC_ID_VERSION = 13
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that Kafka lets write to internal topics."""
 
+MAGIC_AT, MAGIC = 16, 2
 ATTRIBUTES_AT = 22
 """Where the low byte of a batch's attributes is; it has the `TRANSACTIONAL` bit."""
 TRANSACTIONAL = 0x10
+
+WITH_LOG_START = frozenset(
+    (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    )
+)
+"""Errors of a whole batch whose rows tell the log start offset (Kafka: ``ReplicaManager.appendToLocalLog``)."""
 
 Unflushed = tuple["PartitionLog", int, PartitionProduceResponse]
 """A log, the offset up to which it must be on disk before its row may be answered, and the row."""
@@ -50,6 +60,7 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Prod
                 records is not None
                 and len(records) > ATTRIBUTES_AT
                 and records[ATTRIBUTES_AT] & TRANSACTIONAL
+                and records[MAGIC_AT] == MAGIC
             ):
                 return _refuse_transactional(request)
     unflushed: list[Unflushed] = []
@@ -63,7 +74,8 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Prod
             _append(node, name, partition, request.acks, context, unflushed)
             for partition in topic.partition_data
         ]
-        topics.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+        if rows:
+            topics.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
     response = ProduceResponse(topics)
     if not unflushed:
         return _finish(response, request.acks)
@@ -130,7 +142,7 @@ def _error_row(
     log: PartitionLog | None,
     record_errors: Sequence[BatchIndexAndErrorMessage] = (),
 ) -> PartitionProduceResponse:
-    keeps_start = log is not None and isinstance(error, InvalidRecords)
+    keeps_start = isinstance(error, InvalidRecords) or error.code in WITH_LOG_START
     return PartitionProduceResponse(
         index,
         error.code,
