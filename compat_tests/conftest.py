@@ -70,7 +70,7 @@ def _watched(running: Broker) -> Iterator[Any]:
     before = running.tracebacks if isinstance(running, Oncelog) else 0
     yield running
     if isinstance(running, Oncelog):
-        assert running.tracebacks == before, f"oncelog logged a traceback:\n{running.output()}"
+        assert running.tracebacks == before, f"oncelog logged a traceback:\n{running.output()[-3000:]}"
         assert running.process is None or running.process.running, f"oncelog ended:\n{running.output()}"
 
 

@@ -90,9 +90,6 @@ def test_errors(pair: Pair, name: str, version: int) -> None:
             )
         assert only(fetch(session, version, [(key, [wanted(0, 6)])], "at the end"))["error_code"] == 0
         fetch(session, version, [(key, [wanted(0, 2)])], "at the start")
-        fetch(session, version, [(key, [wanted(0, 2)])], isolation_level=2)
-        fetch(session, version, [(key, [wanted(0, 2, -5)])], "negative partition size")
-        fetch(session, version, [(key, [wanted(0, 2)])], "negative size", max_bytes=-5)
 
     pair.compare(scenario)
 

@@ -94,7 +94,7 @@ WRONG: dict[str, tuple[Callable[[], bytes], int | tuple[int, int]]] = {
     "bytes after a record": (lambda: batch([record(extra=b"x"), record(offset_delta=1)]), 87),
     "bytes after the records": (lambda: two_records(trailing=b"abc"), 87),
     "negative key length": (lambda: batch([b"\x0e\0\0\0\x03\x01\0\0"]), 87),
-    "not a record": (lambda: batch([b"\xff" * 12]), -1),
+    "not a record": (lambda: batch([b"\x7f" * 12]), 87),
     "timestamp a day ahead": (lambda: batch(1, base_timestamp=now_ms() + DAY_MS), 32),
     "second timestamp a day ahead": (
         lambda: batch(
