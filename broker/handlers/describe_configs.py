@@ -66,9 +66,10 @@ def _describe(
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if not name:
         return configs.cluster_rows(node, keys, documentation=documentation)
-    if not name.lstrip("+-").isdecimal():
+    node_id = configs.parse_node_id(name)
+    if node_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != node.config.node_id:
+    if node_id != node.config.node_id:
         text = f"Unexpected broker id, expected {node.config.node_id} or empty string, but received {name}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     return configs.broker_rows(node, keys, documentation=documentation)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.config.broker_config import BrokerConfig
 from broker.config.definitions import LIST, ConfigError, UpdateMode
 from broker.config.topic_config import TopicConfig, parse_topic_overrides
-from broker.metadata.configs import VALUE_CHARS_MAX, dynamic_texts, is_dynamic, value_too_long
+from broker.metadata.configs import VALUE_CHARS_MAX, dynamic_texts, is_dynamic, parse_node_id, value_too_long
 from broker.metadata.features import MIN_INSYNC_REPLICAS
 from broker.metadata.image import BROKER, TOPIC
 from broker.metadata.topics import check_name, check_record_count
@@ -145,10 +145,10 @@ def _alter_broker(node: Node, resource: Resource) -> list[Message]:
 
 
 def _check_node_id(node: Node, name: str) -> None:
-    digits = name[1:] if name[:1] in ("+", "-") else name
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10):
+    node_id = parse_node_id(name)
+    if node_id is None:
         raise _invalid_request(f"Node id must be an integer, but it is: {name}")
-    if int(name) != node.config.node_id:
+    if node_id != node.config.node_id:
         raise _invalid_request(f"Unexpected broker id, expected {node.config.node_id}, but received {name}")
 
 

@@ -34,6 +34,8 @@ DEFAULT_CONFIG = 5
 VALUE_CHARS_MAX = 32767
 """Characters of a configuration value."""
 
+NODE_ID_DIGITS_MAX = 10
+
 _SYNONYMS = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -63,6 +65,14 @@ def dynamic_texts(texts: Mapping[str, str]) -> dict[str, str]:
     dynamic once may be no longer: they are left alone."""
     keys = BrokerConfig.KEYS
     return {name: text for name, text in texts.items() if name in keys and is_dynamic(keys[name])}
+
+
+def parse_node_id(text: str) -> int | None:
+    """The number of a broker in a resource's name, as Java's ``Integer.parseInt`` reads it; None for what is none."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > NODE_ID_DIGITS_MAX:
+        return None
+    return int(text)
 
 
 def check_topic_overrides(node: Node, overrides: Mapping[str, str | None]) -> dict[str, str]:

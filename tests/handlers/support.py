@@ -9,6 +9,7 @@ from typing import Any
 
 from broker.cluster import Endpoint
 from broker.config.broker_config import BrokerConfig
+from broker.metadata.configs import dynamic_broker_texts
 from broker.metadata.image import BROKER
 from broker.metadata.store import MetadataStore
 from tests.sim.files import SimFileSystem
@@ -65,9 +66,8 @@ class StandInNode:
     def _on_record(self, record: Message, topic: object) -> None:
         self.records.append(record)
         if isinstance(record, ConfigRecord) and record.resource_type == BROKER:
-            configs = self.metadata.image.configs
-            own = configs.get((BROKER, str(self.config.node_id)), {})
-            self.config = self.static_config.with_changes({**configs.get((BROKER, ""), {}), **own})
+            changes = dynamic_broker_texts(self.metadata.image, self.config.node_id)
+            self.config = self.static_config.with_changes(changes)
 
     def ask(self, request: Message, version: int) -> Any:
         """What the API's handler answers, both ways through the wire format of that version."""

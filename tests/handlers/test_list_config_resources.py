@@ -1,0 +1,45 @@
+"""ListConfigResources: brokers and topics by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.handlers.support import StandInNode
+from wire.errors import ErrorCode
+from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from wire.messages.list_config_resources import ListConfigResourcesRequest
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+@pytest.fixture
+def node() -> StandInNode:
+    node = StandInNode()
+    node.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)]), 7)
+    return node
+
+
+def listed(node: StandInNode, *types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
+    answer: Any = node.ask(ListConfigResourcesRequest(list(types)), version)
+    return answer.error_code, sorted(
+        (row.resource_type, row.resource_name) for row in answer.config_resources
+    )
+
+
+def test_what_there_is(node: StandInNode) -> None:
+    everything = [(TOPIC, "t"), (TOPIC, "u"), (BROKER, "1")]
+    assert listed(node) == (0, everything)
+    assert listed(node, BROKER, TOPIC) == (0, everything)
+    assert listed(node, TOPIC) == (0, everything[:2])
+    assert listed(node, GROUP, CLIENT_METRICS, BROKER_LOGGER) == (0, [])
+
+
+@pytest.mark.parametrize("types", [(99,), (TOPIC, 0), (-1,)])
+def test_a_type_that_is_none(node: StandInNode, types: tuple[int, ...]) -> None:
+    assert listed(node, *types) == (ErrorCode.UNSUPPORTED_VERSION, [])
+
+
+def test_version_0_lists_client_metrics(node: StandInNode) -> None:
+    assert listed(node, version=0) == (0, [])

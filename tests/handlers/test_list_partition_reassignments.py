@@ -1,0 +1,52 @@
+"""ListPartitionReassignments: nothing moves on one node; what Kafka left moving is listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.handlers.support import StandInNode
+from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from wire.stored.metadata import PartitionChangeRecord
+
+
+@pytest.fixture
+def node() -> StandInNode:
+    node = StandInNode()
+    node.ask(CreateTopicsRequest([CreatableTopic("t", 3, 1), CreatableTopic("u", 1, 1)]), 7)
+    return node
+
+
+def asked(name: str, *indexes: int) -> ListPartitionReassignmentsTopics:
+    return ListPartitionReassignmentsTopics(name, list(indexes))
+
+
+QUESTIONS: list[list[ListPartitionReassignmentsTopics] | None] = [
+    None,
+    [],
+    [asked("t", 0, 77, -1), asked("nope", 0), asked("u")],
+]
+
+
+@pytest.mark.parametrize("topics", QUESTIONS)
+def test_nothing_moves(node: StandInNode, topics: list[ListPartitionReassignmentsTopics] | None) -> None:
+    answer: Any = node.ask(ListPartitionReassignmentsRequest(1000, topics), 0)
+    assert (answer.error_code, answer.error_message, answer.topics) == (0, None, [])
+
+
+def test_what_moves(node: StandInNode) -> None:
+    topic_id = node.metadata.image.topics["t"].topic_id
+    node.metadata.commit(
+        [PartitionChangeRecord(1, topic_id, replicas=[1, 2], adding_replicas=[2], removing_replicas=[1])]
+    )
+    for topics in (None, [asked("t", 0, 1, 77), asked("u", 0)]):
+        [topic] = node.ask(ListPartitionReassignmentsRequest(1000, topics), 0).topics
+        [row] = topic.partitions
+        assert (topic.name, row.partition_index) == ("t", 1)
+        assert (row.replicas, row.adding_replicas, row.removing_replicas) == ([1, 2], [2], [1])
+    assert node.ask(ListPartitionReassignmentsRequest(1000, [asked("t", 0)]), 0).topics == []

@@ -1,0 +1,130 @@
+"""UpdateFeatures: levels that may be finalized, and those that may not, in the words of a real 4.3.1."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.metadata.features import finalized_features, supported_features
+from broker.metadata.image import BROKER
+from tests.handlers.support import StandInNode
+from wire.errors import ErrorCode
+from wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from wire.stored.metadata import ConfigRecord, FeatureLevelRecord
+
+ELR = "eligible.leader.replicas.version"
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+FAILED = "The update failed for all features since the following feature had an error: Invalid update version"
+
+
+def update(
+    node: StandInNode, *updates: tuple[str, int, int], version: int = 2, validate_only: bool = False
+) -> UpdateFeaturesResponse:
+    rows = [FeatureUpdateKey(name, level, False, upgrade_type) for name, level, upgrade_type in updates]
+    answer: UpdateFeaturesResponse = node.ask(UpdateFeaturesRequest(1000, rows, validate_only), version)
+    return answer
+
+
+@pytest.fixture
+def node() -> StandInNode:
+    return StandInNode({"min.insync.replicas": "2"})
+
+
+def test_what_is_finalized_at_first(node: StandInNode) -> None:
+    epoch, levels = finalized_features(node.metadata.image)
+    assert epoch == node.metadata.image.offset == 9
+    assert levels == {"metadata.version": 30, ELR: 1}
+    assert supported_features() == {"metadata.version": (30, 30), ELR: (0, 1)}
+
+
+def test_every_change_of_metadata_raises_the_epoch(node: StandInNode) -> None:
+    before, _ = finalized_features(node.metadata.image)
+    node.metadata.commit([ConfigRecord(BROKER, "", "x", "1")])
+    assert finalized_features(node.metadata.image)[0] == before + 1
+
+
+def test_down_and_up_again(node: StandInNode) -> None:
+    answer = update(node, (ELR, 0, SAFE_DOWNGRADE))
+    assert (answer.error_code, answer.error_message, answer.results) == (0, None, [])
+    assert node.metadata.image.features == {"metadata.version": 30}
+    node.metadata.commit(
+        [
+            ConfigRecord(BROKER, "", "min.insync.replicas", None),
+            ConfigRecord(BROKER, "1", "min.insync.replicas", "3"),
+            ConfigRecord(BROKER, "1", "log.retention.ms", "3"),
+        ]
+    )
+    node.records.clear()
+    assert update(node, (ELR, 1, UPGRADE)).error_code == 0
+    assert node.records == [
+        ConfigRecord(BROKER, "", "min.insync.replicas", "2"),
+        ConfigRecord(BROKER, "1", "min.insync.replicas", None),
+        FeatureLevelRecord(ELR, 1),
+    ]
+    assert finalized_features(node.metadata.image)[1] == {"metadata.version": 30, ELR: 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "upgrade_type", "reason"),
+    [
+        (
+            ELR,
+            0,
+            UPGRADE,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
+        ),
+        (ELR, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
+        (ELR, -1, SAFE_DOWNGRADE, "A feature version cannot be less than 0."),
+        (ELR, 1, 0, "The controller does not support the given upgrade type."),
+        (ELR, 1, 7, "The controller does not support the given upgrade type."),
+        ("metadata.version", 31, UPGRADE, "Local controller 1 only supports versions 30"),
+        ("metadata.version", 29, UNSAFE_DOWNGRADE, "Local controller 1 only supports versions 30"),
+        ("transaction.version", 2, UPGRADE, "Local controller 1 does not support this feature."),
+        ("group.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
+        ("kraft.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
+        ("nix", 1, UPGRADE, "Local controller 1 does not support this feature."),
+        ("nix", 0, UPGRADE, "Feature nix not found."),
+    ],
+)
+def test_refusals(node: StandInNode, name: str, level: int, upgrade_type: int, reason: str) -> None:
+    for version in (1, 2):
+        for validate_only in (False, True):
+            answer = update(node, (name, level, upgrade_type), version=version, validate_only=validate_only)
+            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+            assert answer.error_message == f"{FAILED} {level} for feature {name}. {reason}"
+            assert answer.results == []
+    assert node.records == []
+
+
+def test_downgrade_to_a_newer_version(node: StandInNode) -> None:
+    update(node, (ELR, 0, SAFE_DOWNGRADE))
+    answer = update(node, (ELR, 1, SAFE_DOWNGRADE))
+    assert answer.error_message == f"{FAILED} 1 for feature {ELR}. Can't downgrade to a newer version."
+
+
+def test_all_or_none(node: StandInNode) -> None:
+    answer = update(node, (ELR, 0, SAFE_DOWNGRADE), ("nix", 1, UPGRADE))
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert node.metadata.image.features[ELR] == 1
+
+
+def test_the_same_level_again_and_levels_that_are_none(node: StandInNode) -> None:
+    assert update(node, (ELR, 1, UPGRADE), ("metadata.version", 30, UPGRADE)).error_code == 0
+    node.records.clear()
+    assert update(node, ("kraft.version", 0, UPGRADE)).error_code == 0
+    assert update(node, ("transaction.version", 0, UPGRADE)).error_code == 0
+    assert update(node).error_code == 0
+    assert finalized_features(node.metadata.image)[1] == {"metadata.version": 30, ELR: 1}
+
+
+def test_rows_per_feature_before_version_2(node: StandInNode) -> None:
+    [row] = update(node, (ELR, 0, SAFE_DOWNGRADE), version=1, validate_only=True).results
+    assert (row.feature, row.error_code, row.error_message) == (ELR, 0, "NONE")
+    assert node.records == []
+
+
+def test_version_0_only_ever_upgrades(node: StandInNode) -> None:
+    request = UpdateFeaturesRequest(1000, [FeatureUpdateKey(ELR, 0, True)])
+    assert node.ask(request, 0).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    [row] = node.ask(UpdateFeaturesRequest(1000, [FeatureUpdateKey(ELR, 1)]), 0).results
+    assert (row.feature, row.error_code) == (ELR, 0)
