@@ -119,12 +119,15 @@ class NetworkKeys(metaclass=Declared):
 
 
 class OwnKeys(metaclass=Declared):
-    """Limits that Kafka has no key for, and what Kafka keeps elsewhere than in its configuration."""
+    """Limits that Kafka has no key for, and what Kafka keeps elsewhere than in its configuration.
+
+    Internal, so that DescribeConfigs has Kafka's keys and no others.
+    """
 
     __slots__ = ()
 
     oncelog_cluster_id: str | None = key(
-        STRING, None, "The cluster id of a new data directory; made up where not set."
+        STRING, None, "The cluster id of a new data directory; made up where not set.", internal=True
     )
     oncelog_open_files_max: int = key(
         INT,
@@ -132,4 +135,5 @@ class OwnKeys(metaclass=Declared):
         "Files of the log store held open at once; half of what the process may open, where that is less.",
         at_least=1,
         importance=LOW,
+        internal=True,
     )

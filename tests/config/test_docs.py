@@ -7,6 +7,7 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.definitions import OUR_DEFAULTS
+from broker.config.topic_config import TopicConfig
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
@@ -28,6 +29,12 @@ def test_the_table_of_defaults_is_the_codes() -> None:
         theirs = "(required)" if "required by Kafka" in why else f"`{key.to_text(key.kafka_default)}`"
         expected[name] = (theirs, f"`{key.to_text(key.default)}`", why)
     assert shown == expected
+
+
+def test_topic_keys_without_effect_are_the_codes() -> None:
+    text = (DOCS / "differences.md").read_text().split("\nTopic keys that are checked")[1].split("\n\n")[0]
+    shown = {name for name in text.split("`")[1::2] if name in TopicConfig.KEYS}
+    assert shown == {name for name, key in TopicConfig.KEYS.items() if not key.in_effect}
 
 
 def test_the_limits_of_keys_are_the_codes() -> None:
