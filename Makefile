@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast lint bench lock clean
+.PHONY: help serve test test-fast lint bench docs lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -14,7 +14,7 @@ help:  ## what can be made
 $(VENV)/.synced: pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
-	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install -q --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install -q --compile-bytecode --require-hashes -r requirements.lock
 	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install -q --no-deps -e .
 	@touch $@
 
@@ -35,6 +35,9 @@ lint: $(VENV)/.synced  ## style, types, and the one-way imports
 
 bench: $(VENV)/.synced  ## ours and a real Kafka in turn, as ratios
 	$(BIN)/python -m bench $(ARGS)
+
+docs: $(VENV)/.synced  ## remake the API table from the handlers
+	$(BIN)/python -m broker.handlers.document > docs/apis.md
 
 lock: $(VENV)/.synced  ## remake the lock files from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \

@@ -1,4 +1,4 @@
-"""ApiVersions (API key 18).
+"""ApiVersions (API key 18): what is served, in which versions, and the feature levels.
 
 The answer derives from `HANDLERS` and from the finalized features. Its header is version 0 in every version; a
 request of a version we do not know is answered with UNSUPPORTED_VERSION in the body of version 0, so that any client

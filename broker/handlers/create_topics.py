@@ -1,4 +1,4 @@
-"""CreateTopics (API key 19).
+"""CreateTopics (API key 19): topics with partitions and configurations, each on its own.
 
 - Versions 2 to 7: 4 lets the broker choose the number of partitions and replicas (-1), 5 answers with the topic's
   configuration, 7 with its id.

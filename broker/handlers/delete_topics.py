@@ -1,4 +1,4 @@
-"""DeleteTopics (API key 20).
+"""DeleteTopics (API key 20): topics by name or by id.
 
 - Versions 1 to 6: 5 answers with error messages, 6 names topics by id as well.
 - With ``delete.topic.enable=false`` versions 1 and 2 know no error for it but INVALID_REQUEST.

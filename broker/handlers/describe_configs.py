@@ -1,4 +1,4 @@
-"""DescribeConfigs (API key 32).
+"""DescribeConfigs (API key 32): values, where each comes from, and what would hold without it.
 
 - Resources: topics, this broker, and (with an empty name) what is set for all brokers. Log levels, client metrics and
   groups have no configuration here.

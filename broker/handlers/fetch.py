@@ -1,4 +1,4 @@
-"""Fetch (API key 1).
+"""Fetch (API key 1): records from given offsets on, with long polls and sessions.
 
 Version 7 brings sessions (KIP-227), 12 flexible fields and the last fetched epoch (KIP-595), 13 topic ids,
 16 node endpoints. Records stay on disk: an answer names ranges of log files, which the connection sends from the page

@@ -1,4 +1,4 @@
-"""FindCoordinator (API key 10).
+"""FindCoordinator (API key 10): which node coordinates a group or a transactional id; so far none does.
 
 Groups and transactions are not served yet, so no node coordinates them: each key is answered UNSUPPORTED_VERSION, at
 which clients stop with a clear error instead of asking for ever. Malformed requests get Kafka's own errors.

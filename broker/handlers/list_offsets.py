@@ -1,4 +1,4 @@
-"""ListOffsets (API key 2).
+"""ListOffsets (API key 2): offsets by place or by time.
 
 Timestamps below zero ask for a place instead of a time (Kafka: ``ListOffsetsRequest``); each is known from a version
 on. Without tiered storage the earliest local offset is the log start, and there is nothing tiered.

@@ -1,4 +1,4 @@
-"""Metadata (API key 3).
+"""Metadata (API key 3): brokers, topics, partitions and their leaders; may create a topic.
 
 Version 9 on, clients trust the leader epochs; 10 brings topic ids, 12 look-up by id. Topics null means all, an empty
 list none (version 0: all). A missing topic is created where both the broker and the client allow it.

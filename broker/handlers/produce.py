@@ -1,4 +1,4 @@
-"""Produce (API key 0).
+"""Produce (API key 0): append record batches.
 
 Versions 3 to 9 know topics by name, 13 by id; 8 adds errors per record; 12 is for transactions v2.
 Every partition stands alone: one row's error changes nothing of the others (Kafka: ``ReplicaManager.appendRecords``).

@@ -69,6 +69,7 @@ class Api:
 
     __slots__ = (
         "decoders",
+        "documentation",
         "encoders",
         "flexible",
         "handle",
@@ -89,6 +90,7 @@ class Api:
         self.request: type[Message] = getattr(messages, stem + "Request")
         self.response: type[Message] = getattr(messages, stem + "Response")
         self.handle: Handle = module.handle
+        self.documentation: str | None = module.__doc__
         self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
         self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)
         self.flexible = [

@@ -1,0 +1,42 @@
+"""The API table of the docs, derived from `HANDLERS`: ``python -m broker.handlers.document > docs/apis.md``."""
+
+from __future__ import annotations
+
+from broker.handlers.table import HANDLERS, Api, Handler
+
+HEAD = """\
+# APIs
+
+Made by `make docs` from `broker/handlers/table.py`; a test compares. What is not here is not advertised.
+
+| key | API | versions | first flexible | what it does |
+|--:|---|---|--:|---|
+"""
+
+
+def table() -> str:
+    """The whole page, as Markdown."""
+    return HEAD + "".join(_row(handler) for handler in sorted(HANDLERS.values()))
+
+
+def _row(handler: Handler) -> str:
+    api = Api(handler)
+    name = api.request.__name__.removesuffix("Request")
+    versions = f"{handler.min_version}-{handler.max_version}"
+    if handler.announced_min != handler.min_version:
+        versions += f" (announced from {handler.announced_min})"
+    flexible = api.request.FLEXIBLE_VERSIONS[0]
+    shown = str(flexible) if flexible <= handler.max_version else "-"
+    return f"| {handler.api_key} | {name} | {versions} | {shown} | {_purpose(api)} |\n"
+
+
+def _purpose(api: Api) -> str:
+    """The first sentence of the handler's docstring, without the API's own name."""
+    text = " ".join((api.documentation or "").split())
+    sentence = text.split(". ")[0].rstrip(".")
+    before, colon, after = sentence.partition(": ")
+    return (after if colon and "API key" in before else "").strip()
+
+
+if __name__ == "__main__":
+    print(table(), end="")

@@ -1,0 +1,21 @@
+"""The API table in the docs is what the handlers are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.handlers.document import table
+from broker.handlers.table import HANDLERS, Api
+
+APIS_PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert APIS_PAGE.read_text() == table(), "run `make docs`"
+
+
+def test_every_handler_says_what_it_does() -> None:
+    for handler in HANDLERS.values():
+        documentation = Api(handler).documentation or ""
+        name = Api(handler).request.__name__.removesuffix("Request")
+        assert documentation.startswith(f"{name} (API key {handler.api_key}): "), handler.name
