@@ -1,0 +1,50 @@
+"""README's quick starts, run as they stand there."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.process import DEADLINE_S, Serve, serve
+
+__all__ = ["serve"]  # a fixture
+
+pytestmark = pytest.mark.slow
+
+README = pathlib.Path(__file__).parents[1] / "README.md"
+ADDRESS = "127.0.0.1:9092"
+
+
+def snippets() -> dict[str, str]:
+    """Client -> what to type."""
+    section = README.read_text().split("\n## Thirty seconds with your client\n")[1].split("\n## ")[0]
+    found = re.findall(r"(?m)^(\S[^\n]*)\n\n((?:    [^\n]*\n|\n)+)", section)
+    return {name: re.sub(r"(?m)^    ", "", code) for name, code in found}
+
+
+def test_the_snippets_are_found() -> None:
+    assert list(snippets()) == [
+        "kcat",
+        "confluent-kafka",
+        "kafka-python",
+        "aiokafka",
+        "Kafka's console tools",
+    ]
+
+
+@pytest.mark.parametrize("client", ["kcat", "confluent-kafka", "kafka-python", "aiokafka"])
+def test_a_quick_start(serve: Serve, client: str) -> None:
+    ready = serve("--ephemeral", "--listen", "127.0.0.1:0").wait_ready()
+    code = snippets()[client].replace(ADDRESS, ready["address"])
+    command = [sys.executable, "-c", code]
+    if client == "kcat":
+        if shutil.which("kcat") is None:
+            pytest.skip("kcat is not installed")
+        command = ["sh", "-ec", code]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, env=dict(os.environ))
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines()[-1] in ("hello", "b'hello'")
