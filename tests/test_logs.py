@@ -131,7 +131,12 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 def write_all(sink: StderrSink, count: int, line: bytes) -> None:
     """Write in a thread, so that a sink that blocks fails the test instead of hanging it."""
-    thread = threading.Thread(target=lambda: [sink.write(line) for _ in range(count)], daemon=True)
+
+    def write() -> None:
+        for _ in range(count):
+            sink.write(line)
+
+    thread = threading.Thread(target=write, daemon=True)
     thread.start()
     thread.join(STALLED_S)
     assert not thread.is_alive(), "a write waited for the reader"
@@ -139,7 +144,7 @@ def write_all(sink: StderrSink, count: int, line: bytes) -> None:
 
 def read_for_now(descriptor: int) -> bytes:
     os.set_blocking(descriptor, False)
-    parts = []
+    parts: list[bytes] = []
     while True:
         try:
             part = os.read(descriptor, 65536)
