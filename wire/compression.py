@@ -64,7 +64,8 @@ def decompress(codec: int, data: Data, max_size: int) -> bytes:
     """The bytes that ``data`` stands for, at most ``max_size`` of them.
 
     Raises TooLarge where there are more, and DecodeError for data that is malformed or cut short and for a
-    codec that is none. Bytes after the end of a gzip or lz4 stream are ignored, as Kafka does.
+    codec that is none. Bytes after the end of a gzip or lz4 stream, or fewer than four after a
+    snappy stream, are ignored, as Kafka does.
     """
     if codec == NONE:
         if len(data) > max_size:
@@ -206,7 +207,7 @@ def _measure_zstd(data: Data) -> tuple[int, int]:
     window_max = size_max = position = 0
     end = len(data)
     try:
-        while position < end or not position:
+        while position < end:
             magic = int.from_bytes(data[position : position + 4], "little")
             if magic & ~15 == _ZSTD_SKIPPABLE_MAGIC:
                 position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
@@ -280,10 +281,12 @@ def _unsnappy(data: Data, max_size: int) -> bytes:
             if position > end:
                 raise DecodeError("snappy: the stream's header is cut short")
             continue
+        if end - position < 4:  # too few to be the size of another block: Java's stream ends there too
+            break
         size = int.from_bytes(data[position : position + 4], "big", signed=True)
         position += 4
         if size < 0 or size > end - position:
-            raise DecodeError(f"snappy: block of {size} bytes where {max(end - position, 0)} are left")
+            raise DecodeError(f"snappy: block of {size} bytes where {end - position} are left")
         part = _unsnappy_block(data[position : position + size], left, max_size)
         position += size
         left -= len(part)

@@ -133,10 +133,8 @@ def _is_usual_record(records: bytes | memoryview, found: Walk) -> bool:
     if value_length < 128:
         if value_length & 1 or value_length != 2 * (size - 2 - value_length_at):
             return False
-    else:
-        high = records[value_length_at + 1]
-        if high > 127 or value_length + (high << 7) - 128 != 2 * (size - 3 - value_length_at):
-            return False
+    elif value_length + (records[value_length_at + 1] << 7) - 128 != 2 * (size - 3 - value_length_at):
+        return False  # a third byte makes it greater than any value that fits a length of two
     found.max_delta = records[at + 1] >> 1
     found.has_null_key = key_length == 1
     return True

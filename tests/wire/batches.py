@@ -1,0 +1,119 @@
+"""Batches and records as independent implementations write and read them, for the tests beside this file."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+with warnings.catch_warnings():  # kafka-python reads its own files in a way that Python 3.11 deprecates
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import aiokafka.codec  # type: ignore[import-untyped]
+    import aiokafka.record.default_records  # type: ignore[import-untyped]
+    import kafka.codec  # type: ignore[import-untyped]
+    import kafka.record.default_records  # type: ignore[import-untyped]
+    from kafka.record._crc32c import crc as kafka_python_crc  # type: ignore[import-untyped]
+
+from wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from wire.records import Record
+
+__all__ = ["aiokafka", "kafka", "kafka_python_crc"]  # beside what is defined here
+
+CODECS = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
+CODEC_NAMES = ["none", "gzip", "snappy", "lz4", "zstd"]
+
+# timestamp, key, value, headers
+Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+BIG = 10_000_000  # batch size limit of the builders, which they stop at
+
+
+def encode_kafka_python(rows: Sequence[Row], codec: int = NONE, **producer: Any) -> bytearray:
+    return _encode(kafka.record.default_records.DefaultRecordBatchBuilder, rows, codec, producer)
+
+
+def encode_aiokafka(rows: Sequence[Row], codec: int = NONE, **producer: Any) -> bytearray:
+    return _encode(aiokafka.record.default_records.DefaultRecordBatchBuilder, rows, codec, producer)
+
+
+ENCODERS = [encode_kafka_python, encode_aiokafka]
+
+
+def _encode(builder_class: Any, rows: Sequence[Row], codec: int, producer: dict[str, Any]) -> bytearray:
+    fields = {
+        "is_transactional": 0,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        **producer,
+    }
+    builder = builder_class(magic=2, compression_type=codec, batch_size=BIG, **fields)
+    for offset, (timestamp, key, value, headers) in enumerate(rows):
+        assert builder.append(offset, timestamp, key, value, headers) is not None
+    return bytearray(builder.build())
+
+
+Seen = tuple[int, int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
+
+
+def decode_kafka_python(batch: bytes | bytearray) -> list[Seen]:
+    return _decode(kafka.record.default_records.DefaultRecordBatch(bytes(batch)))
+
+
+def decode_aiokafka(batch: bytes | bytearray) -> list[Seen]:
+    return _decode(aiokafka.record.default_records.DefaultRecordBatch(bytes(batch)))
+
+
+DECODERS: list[Callable[[bytes | bytearray], list[Seen]]] = [decode_kafka_python, decode_aiokafka]
+
+
+def _decode(batch: Any) -> list[Seen]:
+    assert batch.validate_crc()
+    return [
+        (
+            record.offset,
+            record.timestamp,
+            record.key,
+            record.value,
+            [(name.encode(), value) for name, value in record.headers],
+        )
+        for record in batch
+    ]
+
+
+def seen(records: Sequence[Record]) -> list[Seen]:
+    return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
+
+
+def expected(rows: Sequence[Row], base_offset: int = 0) -> list[Seen]:
+    return [
+        (base_offset + index, timestamp, key, value, [(name.encode(), v) for name, v in headers])
+        for index, (timestamp, key, value, headers) in enumerate(rows)
+    ]
+
+
+_bytes = st.binary(max_size=90) | st.binary(min_size=50, max_size=80)
+rows = st.lists(
+    st.tuples(
+        st.integers(1_700_000_000_000 - 9_000, 1_700_000_000_000 + 9_000),
+        st.none() | _bytes,
+        st.none() | _bytes,
+        st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=2),
+    ),
+    min_size=1,
+    max_size=8,
+)
+"""Rows for a batch: mixed sizes around the borders of one and two byte varints, nulls, headers."""
+
+
+def varint(value: int) -> bytes:
+    """Zig-zag, written from the protocol's description and not from the code under test."""
+    raw = 2 * value if value >= 0 else -2 * value - 1
+    out: list[int] = []
+    while True:
+        low, raw = raw % 128, raw // 128
+        if not raw:
+            return bytes([*out, low])
+        out.append(low + 128)

@@ -1,0 +1,367 @@
+"""The walk's gears against a plain reading of the format, on what clients write and on what none would."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.wire import batches
+from tests.wire.batches import ENCODERS, Row, varint
+from wire import walk as gears
+from wire.batch import HEADER_SIZE
+from wire.errors import DecodeError
+from wire.walk import Walk, walk
+
+BASE = 1_700_000_000_000
+
+
+class Malformed(Exception):  # noqa: N818
+    pass
+
+
+class Plain:
+    """The format of ``DefaultRecord``, read byte by byte from its description; nothing of it is shared."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+
+    def take(self, size: int) -> bytes:
+        if size < 0 or self.position + size > len(self.data):
+            raise Malformed
+        self.position += size
+        return self.data[self.position - size : self.position]
+
+    def number(self, bits: int) -> int:
+        raw = 0
+        for index in range(5 if bits == 32 else 10):
+            byte = self.take(1)[0]
+            raw += (byte % 128) << (7 * index)
+            if byte < 128:
+                raw &= (1 << bits) - 1
+                return raw // 2 if raw % 2 == 0 else -(raw + 1) // 2
+        raise Malformed
+
+    def field(self) -> bool:
+        size = self.number(32)
+        if size >= 0:
+            self.take(size)
+        return size >= 0
+
+    def record(self) -> tuple[int, int, bool]:
+        whole = self.take(self.number(32))
+        inner = Plain(whole)
+        inner.take(1)
+        timestamp, offset = inner.number(64), inner.number(32)
+        has_key = inner.field()
+        inner.field()
+        headers = inner.number(32)
+        if not 0 <= headers <= len(whole):
+            raise Malformed
+        for _ in range(headers):
+            if not inner.field():
+                raise Malformed
+            inner.field()
+        if inner.position != len(whole):
+            raise Malformed
+        return timestamp, offset, has_key
+
+
+def plain_walk(data: bytes, count: int) -> Walk | None:
+    """What ``walk`` should find, or None where it should refuse."""
+    reader = Plain(data)
+    try:
+        rows = [reader.record() for _ in range(count)]
+    except Malformed:
+        return None
+    if reader.position != len(data):
+        return None
+    found = Walk()
+    found.max_delta = max((row[0] for row in rows), default=None)
+    found.min_delta = min([0, *(row[0] for row in rows)])
+    found.has_null_key = not all(row[2] for row in rows)
+    found.sequential = [row[1] for row in rows] == list(range(count))
+    return found
+
+
+def fast_walk(data: bytes, count: int) -> Walk | None:
+    try:
+        return walk(memoryview(data), count)
+    except DecodeError:
+        return None
+
+
+def payload(rows: list[Row]) -> bytes:
+    return bytes(batches.encode_kafka_python(rows)[HEADER_SIZE:])
+
+
+def alike(
+    count: int,
+    size: int,
+    key: bytes | None = None,
+    step_ms: float = 0.1,
+    spread: int = 0,
+    start_ms: int = 0,
+    seed: int = 1,
+) -> bytes:
+    chance = random.Random(seed)
+    return payload(
+        [
+            (
+                BASE + (int(i * step_ms) + start_ms if i else 0),
+                key,
+                bytes(size + chance.randint(0, spread)),
+                [],
+            )
+            for i in range(count)
+        ]
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(batches.rows, st.sampled_from(ENCODERS))
+def test_mixed_records(rows: list[Row], encode: Callable[..., bytearray]) -> None:
+    data = bytes(encode(rows)[HEADER_SIZE:])
+    assert walk(data, len(rows)) == plain_walk(data, len(rows))
+    for count in (len(rows) - 1, len(rows) + 1):
+        assert fast_walk(data, count) is None
+
+
+FIXED = {
+    f"{count} of {size} bytes, {name}, every {step_ms} ms": (count, size, key, step_ms)
+    for count in (1, 2, 30, 64, 65, 200)
+    for size in (0, 30, 57, 61, 62, 100, 1000)
+    for name, key in (("no key", None), ("key", b"k" * 16))
+    for step_ms in (0.1, 3, 40)
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_records_of_one_size(name: str) -> None:
+    count, size, key, step_ms = FIXED[name]
+    data = alike(count, size, key, step_ms)
+    assert walk(data, count) == plain_walk(data, count)
+    assert fast_walk(data[:-1], count) is None
+    assert fast_walk(data + b"\0", count) is None
+
+
+@pytest.mark.parametrize("count", [8191, 8192, 8193, 8300, 20_000])
+@pytest.mark.parametrize("spread", [0, 40])
+def test_offset_deltas_of_three_bytes(count: int, spread: int) -> None:
+    data = alike(count, 3, spread=spread)
+    assert walk(data, count) == plain_walk(data, count)
+
+
+def test_more_records_than_the_gears_know_by_offset_delta() -> None:
+    count = (1 << 20) + 100
+    one = [b"\x00\x00", b"\x01\x01\x00"]  # attributes and timestamp; null key, null value, no headers
+    data = b"".join(
+        varint(len(one[0]) + len(delta) + len(one[1])) + one[0] + delta + one[1]
+        for delta in map(varint, range(count))
+    )
+    found = walk(data, count)
+    assert (found.sequential, found.max_delta, found.has_null_key) == (True, 0, True)
+    with pytest.raises(DecodeError):
+        walk(data, count + 1)
+
+
+@pytest.mark.parametrize("start_ms", [-70_000, -8193, -65, -64, -1, 63, 64, 8191, 8192, 70_000])
+@pytest.mark.parametrize("spread", [0, 9])
+@pytest.mark.parametrize("step_ms", [0.1, 50])
+def test_timestamps_before_and_long_after_the_first(start_ms: int, spread: int, step_ms: float) -> None:
+    data = alike(150, 100, step_ms=step_ms, start_ms=start_ms, spread=spread)
+    found = walk(data, 150)
+    assert found == plain_walk(data, 150)
+    assert found.min_delta <= 0
+
+
+def test_timestamps_that_fall_and_rise() -> None:
+    chance = random.Random(3)
+    for size in (40, 100):
+        rows: list[Row] = [(BASE + chance.randint(-70, 70), None, bytes(size), []) for _ in range(300)]
+        assert walk(payload(rows), 300) == plain_walk(payload(rows), 300)
+
+
+@pytest.mark.parametrize("size", [40, 100])
+def test_the_latest_timestamp_stands_anywhere(size: int) -> None:
+    for latest in (0, 1, 30, 62, 63, 64, 99):
+        rows: list[Row] = [
+            (BASE + (60 if i == latest else i // 2), None, bytes(size), []) for i in range(100)
+        ]
+        rows[0] = (BASE, None, bytes(size), [])
+        assert walk(payload(rows), 100) == plain_walk(payload(rows), 100)
+
+
+@pytest.mark.parametrize("at", [1, 63, 64, 70, 5000, 8191, 8192, 9000])
+@pytest.mark.parametrize("wrong", [-1, 1, 64, 128, 8192])
+def test_one_offset_delta_out_of_order(at: int, wrong: int) -> None:
+    deltas = [i + wrong if i == at else i for i in range(at + 40)]
+    data = b"".join(crafted(b"\0\0" + varint(delta) + b"\1\1\0") for delta in deltas)
+    found = walk(data, len(deltas))
+    assert not found.sequential
+    assert found == plain_walk(data, len(deltas))
+
+
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    out = bytearray(data)
+    for _ in range(chance.choice([1, 1, 1, 2])):
+        # Values and keys are zeros or k: half of the changes are aimed at what is neither.
+        at = chance.randrange(len(out))
+        if chance.random() < 0.5:
+            telling = [i for i, byte in enumerate(out) if byte not in (0, 107)] or [at]
+            at = chance.choice(telling)
+        kind = chance.random()
+        if kind < 0.6:
+            near = [out[at] ^ 1, out[at] ^ 128, (out[at] + 2) % 256, (out[at] - 2) % 256]
+            out[at] = chance.choice([0, 1, 2, 127, 128, 129, 255, *near])
+        elif kind < 0.75:
+            del out[at]
+        elif kind < 0.9:
+            out.insert(at, chance.choice([0, 1, 128]))
+        else:
+            del out[at:]
+        if not out:
+            return b""
+    return bytes(out)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "spread"),
+    [(1, 20, 0), (1, 200, 0), (2, 60, 4), (40, 20, 0), (40, 60, 5), (90, 100, 40)],
+)
+@pytest.mark.parametrize("key", [None, b"kkk"])
+def test_damaged_records(count: int, size: int, spread: int, key: bytes | None) -> None:
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    good = alike(count, size, key, spread=spread, step_ms=1)
+    refused = 0
+    for _ in range(250):
+        data = mutate(good, chance)
+        theirs = plain_walk(data, count)
+        refused += theirs is None
+        assert fast_walk(data, count) == theirs, data.hex()
+    assert 0 < refused < 250
+
+
+def test_every_changed_byte_of_a_run_and_of_a_stretch() -> None:
+    for spread in (0, 5):
+        good = alike(70, 66, b"kk", spread=spread)
+        for at in [*range(90), *range(len(good) - 80, len(good))]:
+            for byte in (good[at] ^ 1, good[at] ^ 2, good[at] ^ 128):
+                data = good[:at] + bytes([byte]) + good[at + 1 :]
+                assert fast_walk(data, 70) == plain_walk(data, 70), (at, byte)
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 5), (1, 8150), (40, 5), (40, 66), (100, 66)])
+@pytest.mark.parametrize("key", [None, b"kkk", b"k" * 60])
+def test_the_same_damage_to_every_record(count: int, size: int, key: bytes | None) -> None:
+    good = alike(count, size, key, step_ms=0)
+    # Records are alike up to their offset deltas; those of two bytes begin another length.
+    first_block = good if count <= 64 else good[: len(alike(64, size, key, step_ms=0))]
+    stride = len(first_block) // min(count, 64)
+    value_at = 6 + len(key or b"")
+    for at in [*range(7), *range(value_at - 2, value_at + 3), stride - 2, stride - 1]:
+        for byte in (0, 1, 2, 3, 127, 128, 129, 130, 255, good[at] ^ 1, good[at] ^ 128, (good[at] + 2) % 256):
+            data = bytearray(good)
+            for start in range(0, len(first_block), stride):
+                data[start + at] = byte
+            assert fast_walk(bytes(data), count) == plain_walk(bytes(data), count), (at, byte)
+
+
+def crafted(body: bytes, length: bytes | None = None) -> bytes:
+    return (varint(len(body)) if length is None else length) + body
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_records_that_only_a_careless_reader_accepts(count: int) -> None:
+    """Each adds up where a varint's continuation bit is taken for a part of its number."""
+    tail = varint(20) + bytes(20) + b"\0"
+    value = bytes(8130)
+    big = b"\0\0" + varint(60) + b"k" * 60 + varint(len(value)) + value + b"\0"
+    for many in (
+        # A key length of two bytes, read as one of 64 + 3.
+        [crafted(b"\0\0" + varint(i) + bytes([128 + 6]) + bytes(67) + tail) for i in range(count)],
+        # The same with a key length that is negative and not null.
+        [crafted(b"\0\0" + varint(i) + bytes([3]) + bytes(1) + tail) for i in range(count)],
+        # A length of three bytes whose third is taken for the attributes.
+        [crafted(big, varint(len(big) + 1)) for i in range(count)],
+        # A timestamp delta of one byte where two were, so that the offset delta seems to follow.
+        [crafted(b"\0" + bytes([4, 1]) + varint(i) + b"\1" + tail) for i in range(count)],
+        [
+            crafted(b"\0" + (b"\x84\1" if i < 20 else b"\4\1") + varint(i) + b"\1" + tail)
+            for i in range(count)
+        ],
+        [crafted(b"\0" + (b"\4" if i < 20 else b"\x84") + varint(i) + b"\1" + tail) for i in range(count)],
+        # A value length that goes on, over a value that is as long as the first byte alone says.
+        [crafted(b"\0\0" + varint(i) + b"\1" + b"\x80\x80" + b"\0") for i in range(count)],
+        [crafted(b"\0\0" + varint(i) + b"\1" + b"\x80\x80\x80" + b"\0") for i in range(count)],
+        # Header counts that are not 0 where the record ends.
+        [crafted(b"\0\0" + varint(i) + b"\1" + varint(20) + bytes(20) + b"\1") for i in range(count)],
+        [crafted(b"\0\0" + varint(i) + b"\1" + varint(20) + bytes(20) + b"\2") for i in range(count)],
+    ):
+        data = b"".join(many)
+        assert fast_walk(data, count) == plain_walk(data, count)
+
+
+def test_a_null_key_before_a_record_that_reads_two_ways() -> None:
+    """The second is taken for one with a timestamp delta of two bytes until that is looked at."""
+    first = crafted(b"\0" + b"\x84\1" + varint(0) + b"\1" + varint(3) + b"abc" + b"\0")
+    second = crafted(b"\0" + b"\x04\1" + varint(1) + b"\2" + b"\x08" + varint(3) + b"abc" + b"\0")
+    found = walk(first + second, 2)
+    assert found.has_null_key
+    assert found == plain_walk(first + second, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "count"),
+    [
+        ("run", alike(500, 100), 500),
+        ("run with keys", alike(500, 100, b"key"), 500),
+        ("run over 64 ms steps", alike(500, 100, step_ms=0.5), 500),
+        ("stretch", alike(500, 100, spread=40), 500),
+        ("stretch with keys", alike(500, 100, b"key" * 4, spread=40), 500),
+        ("stretch of short ones", alike(500, 5, spread=20), 500),
+        ("three byte deltas", alike(17_000, 3, spread=20), 17_000),
+        ("one", alike(1, 100), 1),
+        ("one with a key", alike(1, 100, b"key"), 1),
+        ("one short", alike(1, 5), 1),
+    ],
+)
+def test_what_is_usual_is_not_left_to_the_slowest_gear(
+    name: str, data: bytes, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No clock, but the steps that cost: a run is no stretch, and neither is a slow step."""
+    calls = {"_slow_step": 0, "_stretch": 0}
+    for name_of_step in calls:
+        step = getattr(gears, name_of_step)
+
+        def counted(
+            *given: object, name_of_step: str = name_of_step, step: Callable[..., object] = step
+        ) -> object:
+            calls[name_of_step] += 1
+            return step(*given)
+
+        monkeypatch.setattr(gears, name_of_step, counted)
+    assert walk(data, count) == plain_walk(data, count)
+    if name.startswith(("run", "one")):
+        assert calls["_stretch"] <= 1
+    assert calls["_slow_step"] <= count // 500
+
+
+def test_no_records() -> None:
+    found = walk(b"", 0)
+    assert (found.max_delta, found.min_delta, found.has_null_key, found.sequential) == (None, 0, False, True)
+    with pytest.raises(DecodeError):
+        walk(b"\0", 0)
+    with pytest.raises(DecodeError):
+        walk(b"", 1)
+
+
+def test_a_count_without_end_stops_at_the_end_of_the_records() -> None:
+    with pytest.raises(DecodeError, match="record 3"):
+        walk(alike(3, 10), 2**31 - 1)
