@@ -119,7 +119,10 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return _complain(error, EXIT_USAGE)
     if config.data_dir != scratch:
         return _run(config, listeners)
-    os.mkdir(scratch, 0o700)
+    try:
+        os.mkdir(scratch, 0o700)
+    except OSError as error:
+        return _complain(f"cannot make a directory for --ephemeral: {error}", EXIT_FAILED)
     try:
         return _run(config, listeners)
     finally:

@@ -89,6 +89,13 @@ def test_ephemeral_data_is_gone_afterwards(serve: Serve, tmp_path: pathlib.Path)
     assert not directory.exists()
 
 
+def test_no_place_for_ephemeral_data(serve: Serve, tmp_path: pathlib.Path) -> None:
+    process = serve("--listen", "127.0.0.1:0", "--ephemeral", TMPDIR=str(tmp_path / "none"))
+    assert process.end() == cli.EXIT_FAILED
+    assert process.stderr.startswith("oncelog: cannot make a directory for --ephemeral: ")
+    assert process.stderr.count("\n") == 1
+
+
 def test_what_clients_are_told_may_differ(serve: Serve) -> None:
     process = serve("--ephemeral", ONCELOG_LISTEN="127.0.0.1:0", ONCELOG_ADVERTISE="kafka.example:9092")
     assert process.wait_ready()["advertised"] == "kafka.example:9092"
