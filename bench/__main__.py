@@ -6,6 +6,8 @@ import sys
 import tempfile
 import time
 
+from confluent_kafka import KafkaException
+
 from bench import disturbed, lifecycle, report, scale, throughput
 from bench.experiment import Experiment, Lab, Row
 from bench.measure import raise_open_files_limit
@@ -74,6 +76,7 @@ def main() -> None:
     chosen = kinds(options)
     rounds = 1 if options.quick else options.rounds
     shown: list[Row] = []
+    failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as root:
         lab = Lab(pathlib.Path(root), QUICK_SCALE if options.quick else 1)
         try:
@@ -81,15 +84,23 @@ def main() -> None:
                 rows = report.selected(experiment, options.rows)
                 if not experiment.warm:
                     lab.stop_warm_servers()
-                if rows:
+                if not rows:
+                    continue
+                shown += rows
+                try:
                     run(lab, experiment, chosen, rounds)
-                    shown += rows
+                except (RuntimeError, AssertionError, OSError, KafkaException) as error:
+                    failed.append(experiment.name)
+                    say(f"{experiment.name} FAILED: {type(error).__name__}: {error}")
+                    lab.stop_warm_servers()
         finally:
             lab.stop_warm_servers()
     summaries = [report.summary(lab, row) for row in shown]
     report.print_table(summaries, lab.notes)
     if options.json:
         report.write_json(options.json, summaries, lab, rounds)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
