@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.handlers.table import API_VERSIONS, Api, api
+from broker.handlers.table import API_VERSIONS, Api, api, loaded
 from broker.logs import get_logger
 from broker.request import CloseConnection, Deferred, RequestContext
 from broker.seams.transport import WOULD_BLOCK, Transport
@@ -122,6 +122,9 @@ class Connection:
                 self._log_close(self.close_reason)
             else:
                 log.debug("connection lost", peer=self.transport.peer, error=str(error))
+        except Exception:
+            log.exception("a connection failed by our own fault", peer=self.transport.peer)
+            self._node.note_bug()
         finally:
             for _, file_range in self._ranges:
                 file_range.release()
@@ -249,7 +252,7 @@ class Connection:
         """Handle one request. What must be waited for is given back; all else is answered or queued already."""
         self._requests += 1
         api_key, version, correlation_id = _prefix_at(frame, 0)
-        served = api(api_key)
+        served = loaded.get(api_key) or api(api_key)
         if served is None:
             raise CloseConnection(f"API key {api_key} is not served")
         if not served.min_version <= version <= served.max_version:
@@ -265,7 +268,8 @@ class Connection:
             )
         header = read_request_header(frame, served.flexible[version])
         client_id = header.client_id
-        request, _ = served.decoder(version)(frame, header.header_size)
+        decode = served.decoders[version] or served.decoder(version)
+        request, _ = decode(frame, header.header_size)
         if self._pending and api_key != PRODUCE:
             # Only Produce may overtake an owed answer; anything else waits, as all do in Kafka.
             return _Reply(
@@ -309,16 +313,16 @@ class Connection:
         return answer  # type: ignore[no-any-return]
 
     def _answer(self, served: Api, version: int, correlation_id: int, answer: Any) -> _Reply | None:
+        if type(answer) is served.response and not self._pending:
+            self._encode(served, version, correlation_id, answer)
+            return None
         if answer is None:
             return None
         if isinstance(answer, CoroutineType):
             return _Reply(served, version, correlation_id, answer)
         if isinstance(answer, Deferred):
             return self._defer(_Reply(served, version, correlation_id, answer.reply))
-        if self._pending:
-            return self._defer(_Reply(served, version, correlation_id, answer))
-        self._encode(served, version, correlation_id, answer)
-        return None
+        return self._defer(_Reply(served, version, correlation_id, answer))
 
     async def _await_owed(self, owed: _Reply) -> None:
         if self._out and not self._pending:
@@ -373,6 +377,10 @@ class Connection:
             self.close(str(why))
         except (OSError, trio.ClosedResourceError):
             self.transport.close()
+        except Exception:
+            log.exception("a connection failed by our own fault", peer=self.transport.peer)
+            self.close("see the error above")
+            self._node.note_bug()
         finally:
             self._drained = None
             drained.set()
@@ -387,11 +395,9 @@ class Connection:
         out, ranges = self._out, self._ranges
         start = len(out)
         ranges_before = len(ranges)
-        if served.flexible[version] and served.handler.api_key != API_VERSIONS:
-            out += b"\0\0\0\0%b\0" % _SIZE.pack(correlation_id)
-        else:
-            out += b"\0\0\0\0%b" % _SIZE.pack(correlation_id)
-        served.encoder(version)(answer, out, ranges)
+        out += served.response_head[version](0, correlation_id)
+        encode = served.encoders[version] or served.encoder(version)
+        encode(answer, out, ranges)
         size = len(out) - start - 4
         if len(ranges) > ranges_before:
             size += sum(file_range.size for _, file_range in ranges[ranges_before:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import trio
 
 from broker.node import Entrance, Node
 from broker.seams.clock import SystemClock
-from broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
+from broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem, raise_open_files_limit
 from broker.seams.transport import SocketListener
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ async def serve(
 
     Raises OSError where an address cannot be listened on, DataDirectoryError where the data directory cannot be used.
     """
+    raise_open_files_limit()
     entrances: list[Entrance] = []
     try:
         for listener in listeners:
@@ -37,6 +39,8 @@ async def serve(
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(_run, node, entrances)
+            # What there is now stays: the collector need not walk through it again and again.
+            gc.freeze()
             on_ready(node, entrances)
     finally:
         for entrance in entrances:
@@ -51,4 +55,6 @@ def _open(listener: Listener, config: BrokerConfig) -> Entrance:
     bound = SocketListener.bind(listener.bind.host, listener.bind.port, config.socket_listen_backlog_size)
     bound.set_buffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes)
     told = listener.advertised or listener.bind
-    return Entrance(listener.bind.listener, bound, told.host or bound.address[0], told.port or bound.address[1])
+    return Entrance(
+        listener.bind.listener, bound, told.host or bound.address[0], told.port or bound.address[1]
+    )

@@ -107,6 +107,7 @@ def _append(
         records = partition.records
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must not have null records")
+        assert isinstance(records, memoryview)
         result = log.append(records, leader_epoch=hosted.leader_epoch, produce_version=context.api_version)
     except InvalidRecords as error:
         return _error_row(

@@ -7,9 +7,12 @@ from `HANDLERS`. A name here is the name of three modules: ``wire.messages.<name
 
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wire.header import has_tagged_response_header
 
 if TYPE_CHECKING:
     from broker.node import Node
@@ -63,6 +66,9 @@ HANDLERS[0] = HANDLERS[0]._replace(announced_min=0)
 
 API_VERSIONS = 18
 
+_HEAD = struct.Struct(">ii")
+_TAGGED_HEAD = struct.Struct(">iix")
+
 
 class Api:
     """A handler with its modules loaded and one codec per version: what a connection needs for a request."""
@@ -78,6 +84,7 @@ class Api:
         "min_version",
         "request",
         "response",
+        "response_head",
     )
 
     def __init__(self, handler: Handler) -> None:
@@ -96,6 +103,11 @@ class Api:
         self.flexible = [
             version >= self.request.MIN_VERSION and self.request.is_flexible(version)
             for version in range(handler.max_version + 1)
+        ]
+        # An answer's first bytes, of its size (to be filled in) and its correlation id.
+        self.response_head = [
+            (_TAGGED_HEAD if has_tagged_response_header(handler.api_key, flexible) else _HEAD).pack
+            for flexible in self.flexible
         ]
 
     def decoder(self, version: int) -> Callable[..., Any]:
@@ -116,15 +128,16 @@ def _load(name: str) -> Any:
     return sys.modules[name]
 
 
-_apis: dict[int, Api] = {}
+loaded: dict[int, Api] = {}
+"""The APIs that were asked for so far, by key."""
 
 
 def api(api_key: int) -> Api | None:
     """The API with that key, loaded; None where it is not served."""
-    found = _apis.get(api_key)
+    found = loaded.get(api_key)
     if found is None:
         handler = HANDLERS.get(api_key)
         if handler is None:
             return None
-        found = _apis[api_key] = Api(handler)
+        found = loaded[api_key] = Api(handler)
     return found

@@ -29,6 +29,13 @@ CACHE_PROBE_STRIDE = 64 * 1024
 small."""
 
 
+def raise_open_files_limit() -> None:
+    """Let this process open as many descriptors as it may: the usual soft limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 class OsFile:
     """A file of the operating system. Its descriptor is opened when needed and may be closed between any two
     calls."""
