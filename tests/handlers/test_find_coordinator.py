@@ -12,8 +12,8 @@ from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinat
 
 @pytest.mark.parametrize(
     ("key_type", "version", "code"),
-    [(0, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (1, 6, ErrorCode.UNSUPPORTED_VERSION), (2, 5, ErrorCode.INVALID_REQUEST),
-     (9, 6, ErrorCode.INVALID_REQUEST)],
+    [(0, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (1, 6, ErrorCode.UNSUPPORTED_VERSION),
+     (2, 5, ErrorCode.INVALID_REQUEST), (9, 6, ErrorCode.INVALID_REQUEST)],
 )  # fmt: skip
 def test_every_key_is_answered(key_type: int, version: int, code: ErrorCode) -> None:
     @simulated
