@@ -107,7 +107,8 @@ class Server:
 
     def _admit(self, transport: Transport, listener_name: str) -> None:
         address = transport.peer.rpartition(":")[0]
-        limit = self.node.config.max_connections_per_ip
+        config = self.node.config
+        limit = config.connection_limits.get(address, config.max_connections_per_ip)
         if self._per_address[address] >= limit:
             log.warning(
                 "connection closed",

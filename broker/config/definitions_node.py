@@ -98,7 +98,6 @@ class NetworkKeys(metaclass=Declared):
         "",
         "Other limits for some addresses, as HOST:COUNT, separated by commas.",
         update=CLUSTER_WIDE,
-        in_effect=False,
     )
     max_connection_creation_rate: int = key(
         INT, INT_MAX, "Connections accepted in a second.", at_least=0, update=CLUSTER_WIDE, in_effect=False

@@ -15,14 +15,21 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX = "KAFKA_"
 # KAFKA_… variables that are for the scripts and the image around Kafka, not keys (KafkaDockerWrapper,
-# kafka-run-class.sh).
+# kafka-run-class.sh), and those by which programs are commonly told of their broker.
 NOT_KEYS = frozenset(
     ENVIRONMENT_PREFIX + name
     for name in (
+        "BOOTSTRAP_SERVER",
+        "BOOTSTRAP_SERVERS",
+        "BROKER",
+        "BROKERS",
+        "BROKER_URL",
         "CLASSPATH",
+        "CLIENT_ID",
         "DEBUG",
         "DEBUG_OPTS",
         "GC_LOG_OPTS",
+        "GROUP_ID",
         "HEAP_OPTS",
         "HOME",
         "JMX_HOSTNAME",
@@ -35,6 +42,9 @@ NOT_KEYS = frozenset(
         "LOG4J_ROOT_LOGLEVEL",
         "MODE",
         "OPTS",
+        "TOPIC",
+        "TOPICS",
+        "URL",
         "TOOLS_LOG4J_LOGLEVEL",
         "VERSION",
     )

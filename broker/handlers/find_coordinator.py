@@ -1,4 +1,4 @@
-"""FindCoordinator (API key 10).
+"""FindCoordinator (API key 10): which node coordinates a group or a transactional id; so far none does.
 
 Groups and transactions are not served yet, so no node coordinates them. For a group the answer is
 COORDINATOR_NOT_AVAILABLE, as from a Kafka whose offsets topic cannot be made: librdkafka asks for the coordinator of

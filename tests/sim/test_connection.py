@@ -158,6 +158,15 @@ async def test_limits_on_connections() -> None:
 
 
 @simulated
+async def test_an_address_may_have_a_limit_of_its_own() -> None:
+    config = {"max.connections.per.ip": "5", "max.connections.per.ip.overrides": "client:1"}
+    async with SimBroker(config=config) as broker:
+        first, second = broker.connect(), broker.connect()
+        await first.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
+        assert await is_closed(second)
+
+
+@simulated
 async def test_unfinished_frames_share_a_budget() -> None:
     limits = {"queued.max.request.bytes": "2000000", "socket.request.max.bytes": "1500000"}
     async with SimBroker(config=limits) as broker:
