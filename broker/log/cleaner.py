@@ -9,7 +9,6 @@ threads. One log is cleaned at a time.
 from __future__ import annotations
 
 from errno import EDQUOT, ENOSPC
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -22,24 +21,21 @@ from broker.log.cleaner_filter import (
     control_type_of,
 )
 from broker.log.cleaner_keys import KeyMap, identity
+from broker.log.cleaner_reader import BatchReader
 from broker.log.cleaner_transactions import CleanedTransactions
 from broker.log.segment import CLEANED_SUFFIX, Segment
 from broker.log.slices import Slices
 from broker.logs import get_logger
-from wire.batch import HEADER_SIZE, crc_matches, read_header
 from wire.errors import DecodeError
 from wire.records import records_of, scan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from broker.log.manager import LogManager
     from broker.log.partition_log import PartitionLog
     from broker.seams.files import FileSystem
     from wire.batch import BatchHeader
-
-READ_BYTES = 256 * 1024
-"""Bytes of log that are read at once; more where one batch has more."""
 
 _log = get_logger("broker.log.cleaner")
 
@@ -156,15 +152,20 @@ class Cleaning:
         transactions.expect(log.aborted_transactions(start, end))
         dirty = [it for it in segments_from(log.segments, start) if it.base_offset < end]
         for at, segment in enumerate(dirty):
-            async for header, batch in self._batches(segment, segment.offset_index.lookup(start)[1]):
-                if header.is_control:
-                    transactions.on_control(header, control_type_of(header, batch))
-                elif not transactions.on_batch(header) and header.last_offset >= start:
-                    await self._map_batch(header, batch)
-                if header.last_offset >= start:
-                    keys.latest_offset = max(keys.latest_offset, header.last_offset)
-                if keys.is_full:
-                    return
+            with BatchReader(self._files, segment, segment.offset_index.lookup(start)[1]) as reader:
+                while (found := await reader.next()) is not None:
+                    header, batch = found
+                    if header.is_control:
+                        transactions.on_control(header, control_type_of(header, batch))
+                    elif not transactions.on_batch(header) and header.last_offset >= start:
+                        await self._map_batch(header, batch)
+                    if header.last_offset >= start:
+                        keys.latest_offset = max(keys.latest_offset, header.last_offset)
+                    if keys.is_full:
+                        return
+                    if self._slices.is_over():
+                        await self._pause()
+            self._check()
             following = dirty[at + 1].base_offset if at + 1 < len(dirty) else end
             keys.latest_offset = max(keys.latest_offset, following - 1)
 
@@ -226,10 +227,15 @@ class Cleaning:
             slices=self._slices,
             pause=self._pause,
         )
-        async for header, batch in self._batches(source, 0):
-            kept = await rules.filter(header, batch)
-            if kept is not None:
-                target.append(kept[0], len(kept[0]), header.last_offset, kept[1])
+        with BatchReader(self._files, source) as reader:
+            while (found := await reader.next()) is not None:
+                header, batch = found
+                kept = await rules.filter(header, batch)
+                if kept is not None:
+                    target.append(kept[0], len(kept[0]), header.last_offset, kept[1])
+                if self._slices.is_over():
+                    await self._pause()
+        self._check()
 
     def _swap(self, new: Segment, old: Sequence[Segment]) -> None:
         log = self._log
@@ -261,46 +267,6 @@ class Cleaning:
                     self._files.remove(path)
         except OSError as error:
             _log.warning("cannot remove", path=new.log_path, error=str(error))
-
-    # --- reading
-
-    async def _batches(
-        self, segment: Segment, position: int
-    ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
-        """The batches of a segment from a position on, checked. Raises DecodeError, CleaningAborted."""
-        file, end = segment.file, segment.size
-        data, start = b"", position
-        file.acquire()
-        try:
-            while position < end:
-                at = position - start
-                header = read_header(data, at) if len(data) - at >= HEADER_SIZE else None
-                wanted = READ_BYTES if header is None else header.size
-                if header is None or len(data) - at < wanted:
-                    if end - position < (HEADER_SIZE if header is None else wanted):
-                        raise DecodeError(f"{segment.log_path} ends inside the batch at {position}")
-                    data, start = await self._read(segment, position, max(wanted, READ_BYTES)), position
-                    continue
-                if not crc_matches(data, at, header):
-                    raise DecodeError(f"{segment.log_path} has a damaged batch at {position}")
-                yield header, memoryview(data)[at : at + header.size]
-                position += header.size
-                if self._slices.is_over():
-                    await self._pause()
-        finally:
-            file.release()
-
-    async def _read(self, segment: Segment, position: int, size: int) -> bytes:
-        file = segment.file
-        size = min(size, segment.size - position)
-        if file.is_cached(position, size):
-            data = file.pread(size, position)
-        else:
-            data = await self._files.offload(partial(file.pread, size, position))
-            self._check()
-        if len(data) < size:
-            raise DecodeError(f"{segment.log_path} is shorter than {segment.size} bytes")
-        return data
 
 
 def last_records(log: PartitionLog) -> dict[int, LastRecord]:

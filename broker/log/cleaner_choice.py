@@ -37,7 +37,6 @@ class Dirt:
         start = log.log_start_offset
         valid = cleaned_to is not None and start <= cleaned_to <= log.log_end_offset
         self.first_dirty = first_dirty = cleaned_to if valid and cleaned_to is not None else start
-        closed = log.segments[:-1]
         dirty = [segment for segment in segments_from(log.segments, first_dirty) if segment is not log.active]
         end = min(log.last_stable_offset, log.active.base_offset)
         lag_ms = log.config.min_compaction_lag_ms
@@ -48,9 +47,8 @@ class Dirt:
                     break
         unclean = [it for it in segments_from(log.segments, max(first_dirty, end)) if it is not log.active]
         self.end = unclean[0].base_offset if unclean else log.active.base_offset
-        self.clean_bytes = sum(segment.size for segment in closed if segment.base_offset < first_dirty)
-        cleanable = segments_from(closed, min(first_dirty, self.end))
-        self.dirty_bytes = sum(segment.size for segment in cleanable if segment.base_offset < self.end)
+        self.clean_bytes = sum(it.size for it in log.segments[:-1] if it.base_offset < first_dirty)
+        self.dirty_bytes = sum(segment.size for segment in dirty if segment.base_offset < self.end)
         since = [segment.rolling_timestamp for segment in dirty]
         oldest = min((timestamp for timestamp in since if timestamp > 0), default=now_ms)
         self.must_clean = oldest < now_ms - log.config.max_compaction_lag_ms

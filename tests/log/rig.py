@@ -42,7 +42,11 @@ class Rig:
     """The disk and the metadata that outlive the processes of one test."""
 
     def __init__(
-        self, seed: int = 0, files: FileSystem | None = None, data_dir: str = DATA, **keys: str
+        self,
+        seed: int = 0,
+        files: FileSystem | None = None,
+        data_dir: str = DATA,
+        keys: dict[str, str] | None = None,
     ) -> None:
         self.random = random.Random(seed)
         self.clock = TrioClock()
@@ -52,8 +56,7 @@ class Rig:
             self.sim.makedirs(data_dir)
             self.sim.sync_dir("/")
         self.data_dir = data_dir
-        dotted = {key.replace("_", "."): value for key, value in keys.items()}
-        self.config = BrokerConfig({"log.dirs": data_dir, **dotted})
+        self.config = BrokerConfig({"log.dirs": data_dir, **(keys or {})})
         self.topics: dict[str, Hosting] = {}
         self.truncated: list[tuple[str, int, int]] = []
 
@@ -63,10 +66,8 @@ class Rig:
         partitions: int = 1,
         topic_id: bytes = TOPIC_ID,
         overrides: dict[str, str] | None = None,
-        **keys: str,
     ) -> None:
-        dotted = {key.replace("_", "."): value for key, value in keys.items()}
-        config = TopicConfig.effective({**(overrides or {}), **dotted}, self.config)
+        config = TopicConfig.effective(overrides or {}, self.config)
         self.topics[name] = Hosting(topic_id, config, range(partitions))
 
     def manager(self) -> LogManager:

@@ -218,7 +218,7 @@ def test_the_background_flushes_within_a_minute() -> None:
 def test_flush_ms() -> None:
     async def main() -> None:
         rig = Rig()
-        rig.add_topic("t", flush_ms="5000")
+        rig.add_topic("t", overrides={"flush.ms": "5000"})
         async with rig.running() as manager:
             append(manager.get("t", 0))
             assert await recovery_point_after(manager, 4.9) == 0
@@ -227,7 +227,7 @@ def test_flush_ms() -> None:
             manager.update_config("t", rig.topics["t"].config)
             append(manager.get("t", 0))
             assert await recovery_point_after(manager, 10) == 1
-            rig.add_topic("t", flush_ms="1000")
+            rig.add_topic("t", overrides={"flush.ms": "1000"})
             manager.update_config("t", rig.topics["t"].config)
             assert await recovery_point_after(manager, 1.1) == 2
 
@@ -255,7 +255,7 @@ def test_the_background_flushes_after_so_many_bytes() -> None:
 def test_a_roll_flushes_the_old_segment() -> None:
     async def main() -> None:
         rig = Rig()
-        rig.add_topic("t", segment_bytes=str(1 << 20))
+        rig.add_topic("t", overrides={"segment.bytes": str(1 << 20)})
         async with rig.running() as manager:
             log = manager.get("t", 0)
             while len(log.segments) == 1:

@@ -328,7 +328,7 @@ def test_a_partition_that_cannot_be_read_does_not_take_the_others_with_it() -> N
 
 def test_a_deleted_partition_is_renamed_at_once_and_removed_later() -> None:
     async def main() -> None:
-        rig = Rig(log_segment_delete_delay_ms="60000")
+        rig = Rig(keys={"log.segment.delete.delay.ms": "60000"})
         rig.add_topic("t", 2)
         rig.add_topic("u", topic_id=OTHER_ID)
         async with rig.running() as manager:
@@ -564,7 +564,9 @@ def test_a_malformed_checkpoint_is_ignored() -> None:
 
 def test_producers_that_write_nothing_are_forgotten() -> None:
     async def main() -> None:
-        rig = Rig(producer_id_expiration_ms="1000", producer_id_expiration_check_interval_ms="500")
+        rig = Rig(
+            keys={"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "500"}
+        )
         rig.add_topic("t")
         async with rig.running() as manager:
             log = manager.get("t", 0)

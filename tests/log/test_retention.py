@@ -98,7 +98,7 @@ def test_policies() -> None:
 def test_below_the_log_start_offset(policy: str) -> None:
     async def main() -> None:
         rig = Rig()
-        rig.add_topic("t", cleanup_policy=policy)
+        rig.add_topic("t", overrides={"cleanup.policy": policy})
         async with rig.running() as manager:
             log = three_segments(rig, manager)
             log.delete_records(1)
@@ -114,7 +114,7 @@ def test_below_the_log_start_offset(policy: str) -> None:
 def test_nothing_above_the_high_watermark_goes() -> None:
     async def main() -> None:
         rig = Rig()
-        rig.add_topic("t", flush_messages="1", retention_ms="1")
+        rig.add_topic("t", overrides={"flush.messages": "1", "retention.ms": "1"})
         async with rig.running() as manager:
             log = manager.get("t", 0)
             append(log)
@@ -131,7 +131,7 @@ def test_nothing_above_the_high_watermark_goes() -> None:
 def test_the_background_applies_retention_to_unused_partitions_too() -> None:
     async def main() -> None:
         rig = Rig()
-        rig.add_topic("t", 2, retention_ms=str(HOUR_MS))
+        rig.add_topic("t", 2, overrides={"retention.ms": str(HOUR_MS)})
         async with rig.running() as manager:
             three_segments(rig, manager)
             manager.get("t", 1)
@@ -155,9 +155,9 @@ def test_the_background_applies_retention_to_unused_partitions_too() -> None:
 
 def test_a_deletion_that_fails_takes_the_log_offline() -> None:
     async def main() -> None:
-        rig = Rig(log_retention_check_interval_ms="1000")
-        rig.add_topic("t", retention_ms="1")
-        rig.add_topic("u", retention_ms="1", topic_id=bytes(16))
+        rig = Rig(keys={"log.retention.check.interval.ms": "1000"})
+        rig.add_topic("t", overrides={"retention.ms": "1"})
+        rig.add_topic("u", topic_id=bytes(16), overrides={"retention.ms": "1"})
         async with rig.running() as manager:
             log = three_segments(rig, manager)
             append(manager.get("u", 0))
