@@ -48,7 +48,17 @@ class CorruptIndex(DecodeError):  # noqa: N818  # what it is, not that it is an 
 class _Index:
     """A file of fixed-size entries whose end is still in memory."""
 
-    __slots__ = ("_file", "_files", "_tail", "_written", "base_offset", "entries", "path", "unsynced")
+    __slots__ = (
+        "_file",
+        "_files",
+        "_tail",
+        "_written",
+        "base_offset",
+        "entries",
+        "path",
+        "unnamed",
+        "unsynced",
+    )
 
     ENTRY = _offset_entry
 
@@ -70,6 +80,8 @@ class _Index:
         """How many, those in memory included."""
         self.unsynced = new
         """Whether something may not be on the disk."""
+        self.unnamed = False
+        """Whether the file was made and its name may not be on the disk."""
 
     @property
     def tail_bytes(self) -> int:
@@ -105,6 +117,7 @@ class _Index:
 
     def _open(self) -> File:
         if self._file is None:
+            self.unnamed = self.unnamed or not self._files.exists(self.path)
             self._file = self._files.open(self.path, create=True)
         return self._file
 

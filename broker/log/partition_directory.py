@@ -17,6 +17,7 @@ from broker.log.segment import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
     offset_name,
     offset_of_name,
 )
@@ -58,8 +59,10 @@ class PartitionDirectory:
             _log.warning("partition.metadata ignored", directory=self.directory, error=error)
             return None
 
-    def has_index(self, base_offset: int) -> bool:
-        return f"{offset_name(base_offset)}{INDEX_SUFFIX}" in self._names
+    def has_indexes(self, base_offset: int) -> bool:
+        """Whether there are the two indexes that every segment has."""
+        name = offset_name(base_offset)
+        return f"{name}{INDEX_SUFFIX}" in self._names and f"{name}{TIME_INDEX_SUFFIX}" in self._names
 
     def _offsets(self, suffix: str) -> list[int]:
         found = (offset_of_name(name) for name in self._names if name.endswith(suffix))

@@ -28,7 +28,7 @@ from wire.errors import DecodeError
 from wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     from broker.config.topic_config import TopicConfig
     from broker.log.environment import LogEnvironment
@@ -99,7 +99,7 @@ def open_partition(
         if not segments:
             raise DecodeError("there is no segment")
         for segment in segments:
-            if not found.has_index(segment.base_offset):
+            if not found.has_indexes(segment.base_offset):
                 _log.warning("index is missing, rebuilding it", segment=segment.log_path)
                 rebuild_indexes(segment)
         log_end_offset = segments[-1].next_offset()
@@ -199,13 +199,24 @@ class PartitionRecovery:
         self._segments = segments = [
             _open_segment(env, directory, base, self._config) for base in found.base_offsets
         ]
-        first = max(0, sum(segment.base_offset <= self._recovery_point for segment in segments) - 1)
+        self._drop_deleted()
+        # The segment that ends at the recovery point got the last entries of its indexes when it was rolled,
+        # which may have been after the flush.
+        first = max(0, sum(segment.base_offset < self._recovery_point for segment in segments) - 1)
         for segment in segments[:first]:
             segment.synced_size = segment.size
-            if not found.has_index(segment.base_offset):
+            if not found.has_indexes(segment.base_offset):
                 yield from self._rebuild(segment)
-        end_offset = yield from self._check(first)
+        end_offset = yield from self._check(
+            first, has_indexes=not segments or found.has_indexes(segments[first].base_offset)
+        )
         yield from self._finish(end_offset, found)
+
+    def _drop_deleted(self) -> None:
+        """Segments below the log start offset may be there again after a loss of power, and need not be sound."""
+        count = sum(segment.base_offset <= self._log_start_offset for segment in self._segments[1:])
+        self._drop(self._segments[:count])
+        del self._segments[:count]
 
     def _rebuild(self, segment: Segment) -> Iterator[int]:
         """A segment below the recovery point whose index is missing."""
@@ -220,7 +231,7 @@ class PartitionRecovery:
 
     # Checking.
 
-    def _check(self, first: int) -> Generator[int, None, int]:
+    def _check(self, first: int, *, has_indexes: bool) -> Generator[int, None, int]:
         """Check the segments from that one on, and return the log end offset."""
         segments = self._segments
         if not segments:
@@ -228,6 +239,8 @@ class PartitionRecovery:
         start = segments[first]
         start.synced_size = -1
         try:
+            if not has_indexes:
+                start.clear_indexes()
             position, offset = yield from self._walk_to_recovery_point(start)
         except DecodeError:
             # Not even what was flushed can be walked: check this segment from its start.
@@ -261,16 +274,18 @@ class PartitionRecovery:
 
         Returns the position and base offset of the first batch at or above it. Raises DecodeError.
         """
-        position = segment.keep_indexes_below(self._recovery_point)
+        end = segment.keep_indexes_below(self._recovery_point)
         offset = segment.base_offset
-        end = position
-        for at, header in segment.headers(position):
-            if header.base_offset >= self._recovery_point:
-                return at, max(offset, self._recovery_point)
-            segment.recount(at, header)
-            end, offset = at + header.size, header.next_offset
+        for position, header in segment.headers(end):
+            # A batch that does not follow is behind the recovery point already: the check will find it.
+            if header.base_offset >= self._recovery_point or header.base_offset < offset:
+                break
+            segment.recount(position, header)
+            end, offset = position + header.size, header.next_offset
+            if offset >= self._recovery_point:
+                break
             yield header.size if header.size < RECOVERY_STEP_BYTES else 1
-        return end, offset
+        return end, max(offset, segment.base_offset)
 
     def _follows(self, segment: Segment, offset: int) -> bool:
         """Whether a segment may come after a log that ends, with a whole batch, at ``offset``.
@@ -324,18 +339,23 @@ class PartitionRecovery:
 
     def _drop_from(self, at: int, reason: str) -> None:
         """Remove the segments from that one on; an empty one is no loss."""
-        paths = []
         for segment in self._segments[at:]:
             if segment.size:
                 self._note(Cut(segment.log_path, 0, segment.size, reason))
+        self._drop(self._segments[at:])
+        del self._segments[at:]
+
+    def _drop(self, segments: Sequence[Segment]) -> None:
+        """Have the files of some segments deleted."""
+        paths = []
+        for segment in segments:
             segment.change_suffix(DELETED_SUFFIX)
             paths += [path for path in segment.paths() if self._env.files.exists(path)]
             segment.close()
         if paths:
             # Or they might be there again, after other batches with their offsets.
             self._env.files.sync_dir(self.directory)
-        del self._segments[at:]
-        self._env.schedule_delete(paths)
+            self._env.schedule_delete(paths)
 
     def _note(self, cut: Cut) -> None:
         self.cuts.append(cut)
@@ -353,6 +373,9 @@ class PartitionRecovery:
             segments.append(_open_segment(env, directory, end_offset, self._config, new=True))
         self.truncated = self.truncated or end_offset < self._recovery_point
         log_start_offset = max(self._log_start_offset, segments[0].base_offset)
+        if log_start_offset > self._log_start_offset:
+            # Retention deleted what was before it, or its name was lost with the power: nobody knows.
+            self.truncated = True
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(log_start_offset)
         self._snapshots.remove_above(end_offset)

@@ -240,6 +240,14 @@ class Segment:
                 index.unsynced = False
         return files
 
+    def take_unnamed(self) -> bool:
+        """Whether one of its files has a name that is not on the disk; whoever asks brings it there."""
+        unnamed = self.synced_size < 0
+        for index in (self._offset_index, self._time_index, self._txn_index):
+            if index is not None and index.unnamed:
+                unnamed, index.unnamed = True, False
+        return unnamed
+
     @property
     def is_dirty(self) -> bool:
         """Whether something of it is not known to be on the disk."""
@@ -252,7 +260,7 @@ class Segment:
         """Nobody knows any more whether the indexes are on the disk."""
         for index in (self._offset_index, self._time_index, self._txn_index):
             if index is not None:
-                index.unsynced = True
+                index.unsynced = index.unnamed = True
 
     # What is known of it.
 

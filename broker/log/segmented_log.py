@@ -264,7 +264,7 @@ class SegmentedLog:
 
         ``new`` has the suffix ``.cleaned``, its indexes are written, its files synced. It is a ``.swap`` file,
         and that on the disk, before any of the old files goes: a start after a crash completes what was begun
-        (Kafka: ``LocalLog.replaceSegments``). Blocks for one sync of the directory. Raises OSError.
+        (Kafka: ``LocalLog.replaceSegments``). Blocks for two syncs of the directory. Raises OSError.
         """
         assert new.suffix == CLEANED_SUFFIX
         at = self.segments.index(old[0])
@@ -275,6 +275,8 @@ class SegmentedLog:
         self.segments[at : at + len(old)] = [new]
         self.size += new.size
         self._remove(old, keep_snapshot=new.base_offset)
+        # That the old ones are gone first: without their `.swap` nobody would know what they are.
+        self.env.files.sync_dir(self.directory)
         new.change_suffix("")
         self._touched = True
 
@@ -300,8 +302,10 @@ class SegmentedLog:
             self.recovery_point = end
             return None
         targets = [segment.file for segment in dirty]
+        new_names = False
         for segment in dirty:
             targets += segment.unsynced_indexes()
+            new_names = segment.take_unnamed() or new_names
         replace = []
         if self.epochs.dirty:
             replace.append((f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}", self.epochs.encode()))
@@ -311,7 +315,6 @@ class SegmentedLog:
                 (f"{self.directory}/{PARTITION_METADATA}", encode_partition_metadata(self.topic_id))
             )
             self._metadata_synced = True
-        new_names = any(segment.synced_size < 0 for segment in dirty)
         self._work = FlushWork(
             self.env.files,
             end,

@@ -109,6 +109,8 @@ class Model:
     def flush(self) -> None:
         flush(self.log)
         if self.chance.random() < 0.7:
+            # The manager writes log start offsets before recovery points.
+            self.bench.saved_log_start = self.log.log_start_offset
             self.checkpointed = self.log.recovery_point
 
     def pass_time(self) -> None:
@@ -130,6 +132,7 @@ class Model:
     def restart(self) -> None:
         self.log.close()
         self.bench.delete_scheduled()
+        self.bench.saved_log_start = self.log.log_start_offset
         self.log = self.bench.open()
         self.log.become_leader(self.epoch)
         self.checkpointed = self.log.recovery_point
