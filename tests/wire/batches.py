@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
+from typing_extensions import Buffer
 
 with warnings.catch_warnings():  # kafka-python reads its own files in a way that Python 3.11 deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -58,15 +59,15 @@ def _encode(builder_class: Any, rows: Sequence[Row], codec: int, producer: dict[
 Seen = tuple[int, int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
 
 
-def decode_kafka_python(batch: bytes | bytearray) -> list[Seen]:
+def decode_kafka_python(batch: Buffer) -> list[Seen]:
     return _decode(kafka.record.default_records.DefaultRecordBatch(bytes(batch)))
 
 
-def decode_aiokafka(batch: bytes | bytearray) -> list[Seen]:
+def decode_aiokafka(batch: Buffer) -> list[Seen]:
     return _decode(aiokafka.record.default_records.DefaultRecordBatch(bytes(batch)))
 
 
-DECODERS: list[Callable[[bytes | bytearray], list[Seen]]] = [decode_kafka_python, decode_aiokafka]
+DECODERS: list[Callable[[Buffer], list[Seen]]] = [decode_kafka_python, decode_aiokafka]
 
 
 def _decode(batch: Any) -> list[Seen]:

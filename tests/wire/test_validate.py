@@ -1,0 +1,206 @@
+"""What the validator refuses, changes and leaves alone. Kafka's own is asked the same in test_validate_kafka.py."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.wire.batches import CODEC_NAMES, CODECS, DECODERS, Row, decode_kafka_python, encode_kafka_python
+from tests.wire.validate_cases import (
+    ATTRIBUTES,
+    HOUR,
+    MAX_TIME,
+    NOW,
+    OK,
+    ROWS,
+    Case,
+    all_cases,
+    changed,
+    rows,
+    with_gaps,
+)
+from wire import validate as validation
+from wire.batch import read_header, stamp
+from wire.compression import GZIP, LZ4, NONE, ZSTD
+from wire.errors import ErrorCode, KafkaError
+from wire.validate import InvalidRecords, Validated, ValidationRules, read_produced, validate
+
+
+def run(records: bytes | bytearray | memoryview, rules: ValidationRules, now_ms: int = NOW) -> Validated:
+    batch, header = read_produced(records, rules)
+    return validate(batch, header, rules, now_ms)
+
+
+@pytest.mark.parametrize("case", all_cases(), ids=repr)
+def test_cases(case: Case) -> None:
+    if case.error != OK:
+        with pytest.raises(KafkaError) as caught:
+            run(bytearray(case.records), case.rules)
+        assert caught.value.code == case.error, caught.value
+        assert caught.value.message
+        at_fault = getattr(caught.value, "record_errors", [])
+        assert [index for index, _ in at_fault] == case.at_fault
+        return
+    done = run(bytearray(case.records), case.rules)
+    assert done.header == read_header(done.batch)
+    assert done.header.size == len(done.batch)
+    assert done.max_timestamp == done.header.max_timestamp
+    assert done.header.is_log_append_time == case.rules.log_append_time
+    assert done.log_append_time == (NOW if case.rules.log_append_time else -1)
+    seen = decode_kafka_python(done.batch)  # which checks the CRC
+    times = [row[1] for row in seen]
+    assert done.max_timestamp == (NOW if case.rules.log_append_time else max(-1, *times))
+    if case.rules.codec is not None:
+        assert done.header.codec == case.rules.codec
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
+def test_what_is_right_is_written_as_it_came(codec: int) -> None:
+    records = encode_kafka_python(ROWS, codec, producer_id=5, producer_epoch=1, base_sequence=9)
+    before = bytes(records)
+    for rules in (ValidationRules(), ValidationRules(codec=codec)):
+        done = run(memoryview(records), rules)
+        assert bytes(done.batch) == before
+        stamp(done.batch, 0, 99, 3)
+        assert records[:8] == (99).to_bytes(8, "big")  # the same memory
+        stamp(done.batch, 0, 0, 0)
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
+def test_log_append_time_changes_the_header_in_place(codec: int) -> None:
+    records = encode_kafka_python(ROWS, codec)
+    before = bytes(records)
+    done = run(memoryview(records), ValidationRules(log_append_time=True))
+    assert bytes(done.batch) == bytes(records) != before
+    assert [at for at in range(len(before)) if before[at] != records[at] and at not in range(17, 21)] == [
+        22,
+        *range(41, 43),
+    ]
+    for decode in DECODERS:
+        assert [row[1] for row in decode(records)] == [NOW] * 3
+
+
+def test_a_wrong_max_timestamp_is_put_right() -> None:
+    records = changed(encode_kafka_python(ROWS), MAX_TIME, ">q", NOW + 99)
+    done = run(memoryview(records), ValidationRules())
+    assert bytes(done.batch) == bytes(records) == bytes(encode_kafka_python(ROWS))
+
+
+def test_bytes_that_may_not_be_changed_are_copied_for_it() -> None:
+    records = bytes(encode_kafka_python(ROWS))
+    done = run(records, ValidationRules(log_append_time=True))
+    assert done.log_append_time == NOW
+    assert not done.batch.readonly
+    assert decode_kafka_python(records)[0][1] == NOW - 5
+
+
+def test_nothing_is_changed_in_what_is_refused() -> None:
+    for case in all_cases():
+        records = bytearray(case.records)
+        if case.error != OK:
+            with pytest.raises(KafkaError):
+                run(memoryview(records), case.rules)
+            assert records == case.records, case.name
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
+@pytest.mark.parametrize("target", CODECS, ids=CODEC_NAMES)
+def test_another_codec_keeps_everything_else(codec: int, target: int) -> None:
+    producer = {"producer_id": 5, "producer_epoch": 1, "base_sequence": 9, "is_transactional": 1}
+    many: list[Row] = [
+        (NOW - i % 7, b"%d" % i if i % 3 else None, b"value" * i, [("h", b"x")]) for i in range(100)
+    ]
+    records = encode_kafka_python(many, codec, **producer)
+    done = run(memoryview(records), ValidationRules(codec=target))
+    assert done.header.codec == target
+    for decode in DECODERS:
+        assert decode(done.batch) == decode(records)
+    for name in [
+        "producer_id",
+        "producer_epoch",
+        "base_sequence",
+        "record_count",
+        "last_offset_delta",
+        "is_transactional",
+        "max_timestamp",
+        "base_timestamp",
+    ]:
+        assert getattr(done.header, name) == getattr(read_header(records), name)
+
+
+def test_the_level_of_the_codec_is_obeyed() -> None:
+    chance = random.Random(5)
+    words = [chance.randbytes(chance.randrange(3, 9)) for _ in range(200)]
+    records = encode_kafka_python(rows(NOW, value=b"".join(chance.choice(words) for _ in range(20_000))))
+    for codec, low, high in ((GZIP, 1, 9), (LZ4, 9, 17), (ZSTD, -7, 19)):
+        sizes = [len(run(records, ValidationRules(codec=codec, level=level)).batch) for level in (low, high)]
+        assert sizes[1] < sizes[0], (codec, sizes)
+
+
+def test_offset_deltas_with_gaps_are_closed_when_a_batch_is_rebuilt() -> None:
+    done = run(with_gaps(NONE), ValidationRules(codec=LZ4))
+    assert [row[0] for row in decode_kafka_python(done.batch)] == [0, 1, 2]
+    as_it_came = run(with_gaps(NONE), ValidationRules())
+    assert [row[0] for row in decode_kafka_python(as_it_came.batch)] == [0, 2, 5]
+
+
+def test_a_clients_log_append_time_becomes_the_records_time_when_rebuilt() -> None:
+    records = changed(encode_kafka_python(ROWS), ATTRIBUTES, ">h", 0x08)
+    done = run(records, ValidationRules(codec=LZ4))
+    assert [row[1] for row in decode_kafka_python(done.batch)] == [NOW - 3] * 3
+
+
+def test_errors_say_which_record_and_why() -> None:
+    with pytest.raises(InvalidRecords) as caught:
+        run(encode_kafka_python(rows(NOW, NOW + HOUR + 1, NOW)), ValidationRules())
+    ((index, message),) = caught.value.record_errors
+    assert index == 1
+    assert str(NOW + HOUR + 1) in message
+    with pytest.raises(InvalidRecords) as caught:
+        run(encode_kafka_python(rows(NOW, NOW, keys=(b"k", None))), ValidationRules(compacted=True))
+    assert caught.value.record_errors == [(1, "a record of a compacted topic needs a key")]
+
+
+def test_no_more_errors_are_listed_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "RECORD_ERRORS_MAX", 10)
+    with pytest.raises(InvalidRecords) as caught:
+        run(encode_kafka_python([(NOW, None, b"v", [])] * 50), ValidationRules(compacted=True))
+    assert [index for index, _ in caught.value.record_errors] == list(range(10))
+
+
+def test_a_bomb_is_too_large() -> None:
+    records = encode_kafka_python([(NOW, None, bytes(1_000_000), [])], GZIP)
+    assert len(records) < 2000
+    assert run(records, ValidationRules()).header.codec == GZIP
+    with pytest.raises(KafkaError) as caught:
+        run(records, ValidationRules(decompressed_bytes_max=900_000))
+    assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_batch_that_no_segment_holds() -> None:
+    records = encode_kafka_python(ROWS)
+    assert run(records, ValidationRules(segment_bytes=len(records)))
+    with pytest.raises(KafkaError) as caught:
+        run(records, ValidationRules(segment_bytes=len(records) - 1))
+    assert caught.value.code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
+def test_every_flipped_bit_behind_the_crc_is_refused(codec: int) -> None:
+    good = encode_kafka_python(ROWS, codec)
+    for bit in range(17 * 8, len(good) * 8):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(KafkaError) as caught:
+            run(bad, ValidationRules())
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
+def test_every_truncation_is_refused(codec: int) -> None:
+    good = encode_kafka_python(ROWS, codec)
+    for size in range(len(good)):
+        with pytest.raises(KafkaError) as caught:
+            run(good[:size], ValidationRules())
+        assert caught.value.code == ErrorCode.INVALID_RECORD
