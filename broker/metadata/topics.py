@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.cluster import CLUSTER_METADATA_TOPIC
+from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from broker.metadata.configs import check_topic_overrides, creation_rows
 from broker.metadata.image import TOPIC
 from broker.metadata.placement import check_assignment, partition_record, place
 from wire.errors import ErrorCode, KafkaError
-from wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreatableTopicResult
+from wire.messages.create_topics import CreatableTopic, CreatableTopicResult
 from wire.messages.delete_topics import DeletableTopicResult
 from wire.schema import ZERO_UUID
 from wire.stored.metadata import (
@@ -24,9 +24,8 @@ from wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from broker.config.broker_config import BrokerConfig
     from broker.metadata.image import MetadataImage, Topic
     from broker.node import Node
     from wire.messages.create_partitions import CreatePartitionsTopic
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from wire.schema import Message, Uuid
 
 T = TypeVar("T")
-
-GROUP_METADATA_TOPIC = "__consumer_offsets"
-TRANSACTION_STATE_TOPIC = "__transaction_state"
 
 NAME_CHARS_MAX = 249
 PARTITIONS_PER_REQUEST_MAX = 10_000
@@ -63,39 +59,19 @@ def check_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def auto_create(node: Node, names: Iterable[str]) -> dict[str, KafkaError | None]:
-    """Create topics as the broker's defaults have it: name -> None, or why not."""
-    wanted = [_creatable(node.config, name) for name in names]
-    answers: dict[str, KafkaError | None] = {}
+def auto_create(node: Node, names: Sequence[str]) -> dict[str, KafkaError | None]:
+    """Create topics as the broker's defaults have it: name -> None, or why not.
+
+    Internal topics are not made so: their coordinators need them otherwise, and make them when they are built.
+    """
+    wanted = [CreatableTopic(name, _UNSET, _UNSET) for name in names if name not in INTERNAL_TOPICS]
+    answers: dict[str, KafkaError | None] = {
+        name: KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names if name in INTERNAL_TOPICS
+    }
     for row in create(node, wanted):
         failed = row.error_code != ErrorCode.NONE
         answers[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
     return answers
-
-
-def _creatable(config: BrokerConfig, name: str) -> CreatableTopic:
-    """A topic that nobody described: the internal ones are as their coordinators need them."""
-    if name == GROUP_METADATA_TOPIC:
-        count, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
-        settings = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        }
-    elif name == TRANSACTION_STATE_TOPIC:
-        count = config.transaction_state_log_num_partitions
-        factor = config.transaction_state_log_replication_factor
-        settings = {
-            "unclean.leader.election.enable": "false",
-            "compression.type": "uncompressed",
-            "cleanup.policy": "compact",
-            "min.insync.replicas": str(config.transaction_state_log_min_isr),
-            "segment.bytes": str(config.transaction_state_log_segment_bytes),
-        }
-    else:
-        count, factor, settings = _UNSET, _UNSET, {}
-    rows = [CreatableTopicConfig(key, value) for key, value in settings.items()]
-    return CreatableTopic(name, count, factor, [], rows)
 
 
 def create(

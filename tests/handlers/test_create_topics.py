@@ -317,21 +317,10 @@ def test_auto_creation() -> None:
     assert len(node.metadata.image.topics["t"].partitions) == 2
 
 
-def test_internal_topics_are_made_as_their_coordinators_need_them() -> None:
-    node = StandInNode({"num.partitions": "2", "transaction.state.log.num.partitions": "7"})
-    names = ["__consumer_offsets", "__transaction_state"]
-    assert auto_create(node, names) == dict.fromkeys(names)  # type: ignore[arg-type]  # a stand-in
-    image = node.metadata.image
-    assert [len(image.topics[name].partitions) for name in names] == [50, 7]
-    assert image.configs[(TOPIC, names[0])] == {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": "104857600",
-    }
-    assert image.configs[(TOPIC, names[1])] == {
-        "unclean.leader.election.enable": "false",
-        "compression.type": "uncompressed",
-        "cleanup.policy": "compact",
-        "min.insync.replicas": "1",
-        "segment.bytes": "104857600",
-    }
+def test_internal_topics_wait_for_their_coordinators() -> None:
+    node = StandInNode()
+    answers = auto_create(node, ["__consumer_offsets", "t"])  # type: ignore[arg-type]  # a stand-in
+    error = answers["__consumer_offsets"]
+    assert error is not None
+    assert error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert list(node.metadata.image.topics) == ["t"]
