@@ -182,6 +182,28 @@ def check_reads(log: PartitionLog, chance: random.Random) -> None:
         assert answer is None or answer.offset == later[0].offset
 
 
+def test_the_memory_for_keys_is_bounded() -> None:
+    """What does not fit is left to the next cleaning; nothing is lost meanwhile."""
+
+    async def main() -> None:
+        rig = quiet_rig(keys={"log.cleaner.dedupe.buffer.size": "3000"})
+        rig.add_topic("t", overrides=COMPACT)
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            for number in range(100):
+                keyed(log, b"%d" % (number % 50), b"%d" % number)
+            log.roll()
+            cleaned = []
+            while await clean(manager):
+                cleaned.append(manager.offsets.cleaned.known["t", 0])
+                latest = {record.key: record.offset for record in read_all(log)}
+                assert latest == {b"%d" % (number % 50): number for number in range(50, 100)}
+            assert len(cleaned) > 3
+            assert len(read_all(log)) == 50
+
+    run(main)
+
+
 def test_tombstones_stay_for_delete_retention_ms_after_their_first_cleaning() -> None:
     async def main() -> None:
         rig = quiet_rig()
@@ -549,7 +571,8 @@ def test_a_damaged_log_is_left_alone() -> None:
         rig.add_topic("t", overrides=COMPACT)
         async with rig.running() as manager:
             log = fill(manager)
-            log.segments[1].file.pwrite(b"\xff", 200)
+            first = next(log.segments[1].headers())[1]
+            log.segments[1].file.pwrite(b"?", first.size - 2)  # in a value, where nothing but the CRC tells
             cleaner = Cleaner(manager)
             assert await cleaner.clean_filthiest()
             assert not await cleaner.clean_filthiest()
