@@ -66,7 +66,7 @@ public class BatchOracle {
         LogValidator.ValidationResult validate() {
             if (client)
                 ProduceRequest.validateRecords(version, records);
-            // What stands before the validator is private in UnifiedLog; these are its calls, in its order.
+            // What stands before and after the validator is private in UnifiedLog; these are its calls, in its order.
             CompressionType source = CompressionType.NONE;
             int validBytes = 0;
             for (MutableRecordBatch batch : records.batches()) {
@@ -89,7 +89,11 @@ public class BatchOracle {
                 MemoryRecords.readableRecords(valid), new TopicPartition("t", 0), clock(now), source, target,
                 compacted, (byte) 2, logAppendTime ? TimestampType.LOG_APPEND_TIME : TimestampType.CREATE_TIME,
                 before, after, 0, client ? AppendOrigin.CLIENT : AppendOrigin.COORDINATOR);
-            return validator.validateMessagesAndAssignOffsets(PrimitiveRef.ofLong(0), METRICS, BufferSupplier.NO_CACHING);
+            LogValidator.ValidationResult result =
+                validator.validateMessagesAndAssignOffsets(PrimitiveRef.ofLong(0), METRICS, BufferSupplier.NO_CACHING);
+            if (result.messageSizeMaybeChanged() && result.validatedRecords().sizeInBytes() > maxMessageBytes)
+                throw new RecordTooLargeException("size after it");
+            return result;
         }
     }
 

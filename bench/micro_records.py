@@ -1,0 +1,99 @@
+"""What a batch costs before it is written, in CPU time: header, CRC, walk, validation; each the best of several.
+
+python -m bench.micro_records
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+
+from wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header
+from wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
+from wire.validate import ValidationRules, read_produced, validate
+from wire.walk import walk
+
+ROUNDS = 15
+ROUND_S = 0.02
+NOW_MS = 1_800_000_000_000
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """CPU seconds of one call."""
+    call()
+    count = 1
+    while (spent := _round(call, count)) < ROUND_S / 4:
+        count *= 2
+    count = max(1, round(count * ROUND_S / spent))
+    return min(_round(call, count) for _ in range(ROUNDS)) / count
+
+
+def _round(call: Callable[[], object], count: int) -> float:
+    start = time.process_time()
+    for _ in range(count):
+        call()
+    return time.process_time() - start
+
+
+def batch(count: int, size: int, *, spread: float = 0, key: bytes | None = None, codec: int = NONE) -> bytes:
+    """``count`` records of ``size`` bytes, give or take ``spread`` of it, ten a millisecond."""
+    chance = random.Random(1)
+    noise = chance.randbytes(2 * size)
+    builder = BatchBuilder(codec=codec)
+    for index in range(count):
+        length = round(size * (1 + spread * chance.uniform(-1, 1)))
+        # A third of a value is noise, and so the codecs have something to do.
+        start = chance.randrange(size)
+        value = noise[start : start + length // 3]
+        builder.append(NOW_MS + index // 10, key, value + bytes(length - len(value)))
+    return bytes(builder.build())
+
+
+WALKS = {
+    "100 B, one size, 16 kB batch": batch(150, 100),
+    "100 B, one size, 1 MB batch": batch(10_000, 100),
+    "100 B, mixed sizes, 16 kB batch": batch(150, 100, spread=0.3),
+    "100 B, mixed sizes, 16-byte key": batch(150, 100, spread=0.3, key=b"k" * 16),
+    "1 kB, one size, 16 kB batch": batch(16, 1000),
+    "1 kB, one size, 1 MB batch": batch(1000, 1000),
+    "1 kB, mixed sizes, 16 kB batch": batch(16, 1000, spread=0.3),
+    "100 B, a batch of one": batch(1, 100),
+}
+CODEC_NAMES = {NONE: "not compressed", GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
+
+
+def main() -> None:
+    print("walk, nanoseconds a record")
+    for name, data in WALKS.items():
+        count = read_header(data).record_count
+        records = memoryview(data)[HEADER_SIZE:]
+        print(f"  {name:34} {seconds(partial(walk, records, count)) / count * 1e9:8.0f}")
+
+    print("one batch, microseconds")
+    small, large = WALKS["100 B, one size, 16 kB batch"], WALKS["100 B, one size, 1 MB batch"]
+    print(f"  {'header':34} {seconds(partial(read_header, small)) * 1e6:8.2f}")
+    for name, data in (("CRC of 16 kB", small), ("CRC of 1 MB", large)):
+        header = read_header(data)
+        print(f"  {name:34} {seconds(partial(crc_matches, data, 0, header)) * 1e6:8.2f}")
+    rules = ValidationRules(max_message_bytes=1 << 24)
+    for name, data in WALKS.items():
+        print(f"  {'validate ' + name:43} {seconds(partial(checked, data, rules)) * 1e6:8.2f}")
+    for codec, name in CODEC_NAMES.items():
+        data = batch(150, 100, codec=codec)
+        parts = f"  validate 150 of 100 B, {name:20} {seconds(partial(checked, data, rules)) * 1e6:8.2f}"
+        if codec:
+            squeezed = memoryview(data)[HEADER_SIZE:]
+            of_it = seconds(partial(decompress, codec, squeezed, 1 << 27)) * 1e6
+            parts += f", of which decompressing {of_it:.2f}"
+        print(parts)
+
+
+def checked(data: bytes, rules: ValidationRules) -> object:
+    records, header = read_produced(data, rules)
+    return validate(records, header, rules, NOW_MS)
+
+
+if __name__ == "__main__":
+    main()
