@@ -6,7 +6,6 @@ for the delete horizon.
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from broker.log.cleaner_keys import NOT_FOUND, identity
@@ -14,16 +13,15 @@ from wire.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
-    HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
-    LOG_OVERHEAD,
     MAGIC,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
+    BatchHeader,
+    assemble,
 )
 from wire.compression import compress
 from wire.control import read_control_type
-from wire.crc import crc32c
 from wire.errors import DecodeError
 from wire.records import Layout, records_of, scan, wrap_int64
 from wire.varint import append_varint, read_varint, read_varlong
@@ -35,13 +33,9 @@ if TYPE_CHECKING:
     from broker.log.cleaner_transactions import CleanedTransactions
     from broker.log.slices import Slices
     from broker.seams.files import Buffer
-    from wire.batch import BatchHeader
 
 RECORDS_BETWEEN_LOOKS = 128
 """Records after which the clock is looked at, to see whether the slice is over."""
-
-_before_crc = Struct(">qiibI")
-_after_crc = Struct(">hiqqqhii")
 
 
 class LastRecord:
@@ -206,8 +200,12 @@ def _assemble(
 ) -> bytearray:
     """A batch with the given records and, for the rest, what ``header`` says."""
     codec = attributes & CODEC_MASK
-    body = compress(codec, payload) if codec else payload
-    fields = _after_crc.pack(
+    written = BatchHeader(
+        header.base_offset,
+        0,
+        header.partition_leader_epoch,
+        MAGIC,
+        0,
         attributes,
         header.last_offset_delta,
         base_timestamp,
@@ -217,10 +215,4 @@ def _assemble(
         header.base_sequence,
         record_count,
     )
-    out = bytearray(HEADER_SIZE - len(fields))
-    out += fields
-    out += body
-    crc = crc32c(memoryview(out)[HEADER_SIZE - len(fields) :])
-    length = len(out) - LOG_OVERHEAD
-    _before_crc.pack_into(out, 0, header.base_offset, length, header.partition_leader_epoch, MAGIC, crc)
-    return out
+    return assemble(written, compress(codec, payload) if codec else payload)

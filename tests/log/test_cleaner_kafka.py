@@ -1,0 +1,213 @@
+"""The same log compacted by Kafka's own Cleaner (CleanerOracle.java) and by ours: the same files."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import shutil
+import subprocess
+
+import pytest
+
+from broker.log.cleaner import Cleaner
+from broker.log.cleaner_choice import Dirt
+from broker.log.partition_log import Origin, PartitionLog
+from broker.seams.os_files import OsFileSystem
+from compat_tests.real_kafka import RealPartMissing, java, kafka_libs, require
+from conftest import KafkaTool
+from tests.log.rig import START_MS, Rig, run
+from wire.batch import BatchBuilder, read_header
+from wire.control import end_transaction_marker
+from wire.records import iterate_records
+
+ORACLE = pathlib.Path(__file__).with_name("CleanerOracle.java")
+ORACLE_TIMEOUT_S = 120
+KEY_MEMORY = 1 << 20
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0",
+    "delete.retention.ms": "600000",
+    "index.interval.bytes": "300",
+    "segment.bytes": str(1 << 20),
+}
+
+
+def clean_with_kafka(directory: pathlib.Path, first_dirty: int, end: int, now_ms: int) -> int:
+    try:
+        command = [
+            java(),
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-cp",
+            f"{kafka_libs()}/*",
+            str(ORACLE),
+        ]
+    except RealPartMissing as missing:
+        require(str(missing))
+    numbers = [str(first_dirty), str(end), str(now_ms), str(KEY_MEMORY)]
+    settings = [f"{key}={value}" for key, value in SETTINGS.items()]
+    ran = subprocess.run(
+        [*command, str(directory), *numbers, *settings],
+        capture_output=True,
+        text=True,
+        timeout=ORACLE_TIMEOUT_S,
+        check=False,
+    )
+    if ran.returncode and "jdk.compiler" in ran.stderr:
+        require("this Java has no compiler (a JDK is needed)")
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    return int(ran.stdout.split()[-1])
+
+
+class Writer:
+    """Fills a log with all that a cleaner may meet."""
+
+    def __init__(
+        self, log: PartitionLog, chance: random.Random, codecs: list[int], sequences: dict[int, int]
+    ) -> None:
+        self.codecs = codecs
+        self.log = log
+        self.chance = chance
+        self.sequences = sequences
+        self.open: set[int] = set()
+
+    def write(self) -> None:
+        chance = self.chance
+        kind = chance.random()
+        if kind < 0.2 and self.open:
+            self.end(self.open.pop())
+            return
+        builder = BatchBuilder(
+            codec=chance.choice(self.codecs),
+            log_append_time=START_MS - 5 if chance.random() < 0.1 else None,
+            **self.producer() if kind < 0.7 else {},  # type: ignore[arg-type]
+        )
+        for _ in range(chance.randint(1, 6)):
+            key = b"key-%d" % chance.randint(0, 40) + b"-" * chance.choice([0, 30])
+            value = None if chance.random() < 0.2 else chance.randbytes(chance.randint(0, 90))
+            headers = [("name", b"value"), ("none", None)][: chance.randint(0, 2)]
+            builder.append(START_MS - chance.randint(0, 90_000), key, value, headers)
+        self.log.append(memoryview(builder.build()), leader_epoch=0, origin=Origin.CLIENT)
+        if builder.producer_id >= 0:
+            self.sequences[builder.producer_id] += builder.record_count
+
+    def producer(self) -> dict[str, int | bool]:
+        producer_id = self.chance.randint(1, 12)
+        transactional = producer_id > 6
+        if transactional:
+            self.open.add(producer_id)
+        sequence = self.sequences.setdefault(producer_id, 0)
+        return {
+            "producer_id": producer_id,
+            "producer_epoch": 0,
+            "base_sequence": sequence,
+            "transactional": transactional,
+        }
+
+    def end(self, producer_id: int) -> None:
+        marker = end_transaction_marker(
+            commit=self.chance.random() < 0.5,
+            coordinator_epoch=0,
+            producer_id=producer_id,
+            producer_epoch=0,
+            timestamp=START_MS,
+        )
+        self.log.append(memoryview(marker), leader_epoch=0, origin=Origin.COORDINATOR)
+
+    def finish(self) -> None:
+        while self.open:
+            self.end(self.open.pop())
+        self.log.roll()
+
+
+def contents(directory: pathlib.Path) -> dict[str, object]:
+    """What a partition's files say; of compressed batches the records, for no two compressors agree."""
+    found: dict[str, object] = {}
+    for path in sorted(directory.glob("*.log")):
+        data, at, batches = path.read_bytes(), 0, []
+        while at < len(data):
+            header = read_header(data, at)
+            size = header.size
+            raw = b"" if header.codec else data[at : at + size]
+            records = list(iterate_records(data, header, offset=at))
+            if header.codec:
+                header.batch_length = header.crc = 0
+            batches.append((header, records, raw))
+            at += size
+        found[path.name] = batches
+    for path in sorted(directory.glob("*.txnindex")):
+        if path.stat().st_size:
+            found[path.name] = path.read_bytes()
+    return found
+
+
+def indexes(directory: pathlib.Path) -> dict[str, bytes]:
+    """Of the segments that a cleaning made; Kafka gives the active one's their full size."""
+    paths = [*directory.glob("*.index"), *directory.glob("*.timeindex")]
+    return {path.name: path.read_bytes() for path in sorted(paths)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kafkas_cleaner_makes_the_same_of_it(
+    seed: int, tmp_path: pathlib.Path, kafka_tool: KafkaTool
+) -> None:
+    chance = random.Random(seed)
+    codecs = [0, 0, 0, 1, 2, 3, 4] if seed % 2 else [0]
+    rig = Rig(seed, OsFileSystem(), str(tmp_path / "ours"), {"log.cleaner.enable": "false"})
+    rig.add_topic("t", overrides=SETTINGS)
+    ours, theirs = tmp_path / "ours" / "t-0", tmp_path / "theirs" / "t-0"
+    cleaned_to = None
+    sequences: dict[int, int] = {}
+
+    async def write() -> tuple[int, int]:
+        async with rig.running() as manager:
+            writer = Writer(manager.get("t", 0), chance, codecs, sequences)
+            for _ in range(chance.randint(2, 5)):
+                for _ in range(chance.randint(10, 60)):
+                    writer.write()
+                writer.log.roll()
+            writer.finish()
+            dirt = Dirt(writer.log, cleaned_to, rig.clock.now_ms())
+            return dirt.first_dirty, dirt.end
+
+    async def clean() -> int:
+        async with rig.running() as manager:
+            manager.get("t", 0)
+            assert await Cleaner(manager).clean_filthiest()
+            return manager.offsets.cleaned.known["t", 0]
+
+    for wait_ms in (0, 300_000, 700_000):
+        rig.clock.ahead_ms += wait_ms
+        first_dirty, end = run(write)
+        shutil.rmtree(theirs.parent, ignore_errors=True)
+        shutil.copytree(ours, theirs)
+        kafkas_end = clean_with_kafka(theirs, first_dirty, end, rig.clock.now_ms())
+        cleaned_to = run(clean)
+        assert cleaned_to == kafkas_end
+        assert contents(ours) == contents(theirs), f"seed {seed}"
+        if codecs == [0]:
+            assert indexes(ours) == indexes(theirs), f"seed {seed}"
+        dump(kafka_tool, ours)
+
+
+def dump(kafka_tool: KafkaTool, directory: pathlib.Path) -> None:
+    """DumpLogSegments finds nothing wrong."""
+    files = [*directory.glob("*.log"), *directory.glob("*.index"), *directory.glob("*.timeindex")]
+    files = [path for path in files if path.stat().st_size]
+    for option in ("--deep-iteration", "--index-sanity-check"):
+        chosen = [path for path in files if (path.suffix == ".log") == (option == "--deep-iteration")]
+        names = ",".join(str(path) for path in sorted(chosen))
+        ran = kafka_tool("org.apache.kafka.tools.DumpLogSegments", option, "--files", names)
+        for word in (
+            "Mismatch",
+            "mismatch",
+            "isvalid: false",
+            "corrupt",
+            "Non-consecutive",
+            "Found timestamp",
+        ):
+            assert word not in ran.stdout, ran.stdout
+        assert not ran.stderr or "rror" not in ran.stderr, ran.stderr
