@@ -17,7 +17,7 @@ from broker.config.topic_config import TopicConfig
 from broker.fetch_sessions import FetchSessions
 from broker.log.manager import Hosting, LogManager
 from broker.logs import get_logger
-from broker.metadata.configs import effective_topic_config
+from broker.metadata.configs import dynamic_broker_texts, effective_topic_config
 from broker.metadata.image import BROKER, TOPIC
 from broker.metadata.store import MetadataStore
 from broker.metadata.topics import bump_leader_epoch
@@ -84,6 +84,7 @@ class Node:
             self._load(entrances)
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.logs.run)
+                nursery.start_soon(self._flush_metadata)
                 self.server = Server(self, entrances)
                 await nursery.start(self.server.run)
                 task_status.started()
@@ -124,6 +125,17 @@ class Node:
             metadata.close()
         finally:
             self.logs.stop(metadata.broker_epoch)
+
+    async def _flush_metadata(self) -> None:
+        """Bring the metadata to the disk now and then, as often as the logs' recovery points."""
+        interval_s = self.config.log_flush_offset_checkpoint_interval_ms / 1000
+        flushed = -1
+        while True:
+            await trio.sleep(interval_s)
+            offset = self.metadata.image.offset
+            if offset != flushed:
+                await self.metadata.flush_in_background()
+                flushed = offset
 
     def next_producer_id(self) -> int:
         """A producer id that nobody has; durable blocks make that true over restarts.
@@ -192,6 +204,5 @@ class Node:
 
     def _apply_broker_configs(self) -> None:
         """Cluster-wide dynamic settings (resource ""), then this broker's own."""
-        configs = self.metadata.image.configs
-        changes = {**configs.get((BROKER, ""), {}), **configs.get((BROKER, str(self.config.node_id)), {})}
+        changes = dynamic_broker_texts(self.metadata.image, self.config.node_id)
         self.config = self.static_config.with_changes(changes) if changes else self.static_config

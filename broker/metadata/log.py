@@ -205,6 +205,17 @@ class MetadataLog:
             self._failed = str(error)
             raise
 
+    async def sync_in_background(self) -> None:
+        """The same in a worker thread."""
+        file = self._file
+        if file is None or self._failed:
+            return
+        try:
+            await self._files.sync(file)
+        except OSError as error:
+            self._failed = str(error)
+            raise
+
     def snapshot(self, records: Iterable[tuple[Message, int]]) -> SnapshotId:
         """Write a snapshot that holds ``records``, the image at ``end_offset``; begin a segment; remove what is older.
 

@@ -215,6 +215,13 @@ class MetadataStore:
         """What was committed to the disk; blocks. Raises OSError."""
         self._log.sync()
 
+    async def flush_in_background(self) -> None:
+        """The same in a worker thread. A failure is logged, and the log takes no more."""
+        try:
+            await self._log.sync_in_background()
+        except OSError as error:
+            log.error("cluster metadata not flushed", error=str(error))
+
     def close(self) -> None:
         """Flush and close the log: the last thing at a clean stop. Raises OSError."""
         self._log.close()

@@ -237,6 +237,19 @@ async def end_and_epoch(client: SimClient) -> tuple[int, int, bytes] | None:
     return None
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_metadata_reaches_the_disk_within_the_checkpoint_interval(seed: int) -> None:
+    async def main() -> None:
+        async with SimBroker(seed) as broker:
+            await create_topic(broker.connect(), "t", 1)
+            await trio.sleep(61)
+            await broker.crash("power")
+            await broker.start()
+            assert await end_and_epoch(broker.connect()) is not None
+
+    deterministic(main, seed)
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     """Fails when a new Trio moves the private switches that determinism needs."""
     traces = []
