@@ -197,6 +197,23 @@ def test_zstd_frames_of_unknown_size_and_large_windows() -> None:
     assert decompress(ZSTD, stream.compress(data) + stream.flush(), len(data)) == data
 
 
+def test_zstd_frames_of_many_small_blocks() -> None:
+    """They might hold 128 KiB each for all that their headers say; it is what comes out that counts."""
+    stream = zstandard.ZstdCompressor().compressobj()
+    data = some_data(6400)
+    pieces = [data[at : at + 64] for at in range(0, len(data), 64)]
+    frame = b"".join(
+        stream.compress(piece) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for piece in pieces
+    )
+    frame += stream.flush()
+    assert decompress(ZSTD, frame, len(data)) == data
+    with pytest.raises(TooLarge):
+        decompress(ZSTD, frame, len(data) - 1)
+    for size in range(1, len(frame), 7):
+        with pytest.raises(DecodeError):
+            decompress(ZSTD, frame[:size], len(data))
+
+
 def test_lz4_frames_that_kafka_does_not_read_are_refused() -> None:
     data = some_data(300_000)
     with pytest.raises(DecodeError, match="frame descriptor"):

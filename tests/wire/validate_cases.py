@@ -163,6 +163,16 @@ def contents(codec: int, name: str) -> Iterator[Case]:
         TIMESTAMP,
         (0, 1),
     )
+    # Java's long wraps: what is farthest away is not far at all.
+    for_ever: dict[str, Any] = {"timestamp_after_max_ms": 2**63 - 1}
+    yield Case(
+        f"{name}: before its beginning, allowed", changed(encode(ROWS), BASE_TIME, ">q", -(2**63)), **for_ever
+    )
+    yield Case(f"{name}: half of time ago", changed(encode(rows(NOW)), BASE_TIME, ">q", NOW - 2**63))
+    yield Case(f"{name}: over the end of time", changed(encode(ROWS), BASE_TIME, ">q", 2**63 - 2), **for_ever)
+    yield Case(
+        f"{name}: too late, no keys", encode(rows(NOW, NOW + 2 * HOUR, keys=(None, None))), TIMESTAMP, (1,)
+    )
     for time in (NOW - 4, NOW + 9, -1, 0):
         yield Case(f"{name}: max timestamp {time}", changed(encode(ROWS), MAX_TIME, ">q", time))
     set_by_client = changed(encode(ROWS), ATTRIBUTES, ">h", 0x08 | codec)
@@ -196,7 +206,13 @@ def contents(codec: int, name: str) -> Iterator[Case]:
             INVALID,
         )
         yield Case("none: records cut short", with_payload(encode(ROWS), bytes(encode(ROWS)[61:-1])), INVALID)
-        yield Case("none: no records", with_payload(encode(ROWS), b""), INVALID)
+        empty = with_payload(encode(ROWS), b"")
+        yield Case("none: no records", empty, INVALID)
+        yield Case(
+            "none: no records, and none declared",
+            changed(changed(empty, COUNT, ">i", 0), LAST_DELTA, ">i", -1),
+            INVALID,
+        )
 
 
 def with_gaps(codec: int) -> bytearray:
