@@ -76,6 +76,16 @@ class Session:
                 return
             assert now_ms() < deadline, rows
 
+    def wait_for_config(self, name: str, key: str, value: str) -> None:
+        """Kafka's broker learns of a topic's new configuration a moment after the answer: ask until it knows."""
+        deadline = now_ms() + 20_000
+        resource = {"resource_type": 2, "resource_name": name, "configuration_keys": [key]}
+        while True:
+            (row,) = self.quiet("DescribeConfigs", 4, {"resources": [resource]})["results"][0]["configs"]
+            if row["value"] == value:
+                return
+            assert now_ms() < deadline, row
+
     def wait_for_producer_ids(self) -> None:
         """Right after its start a real Kafka waits for its first block of ids."""
         deadline = now_ms() + 20_000

@@ -65,7 +65,7 @@ def test_console_producer_and_consumer(bootstrap: str, name: str) -> None:
 def test_end_to_end_latency(bootstrap: str, target: str, name: str, tmp_path: pathlib.Path) -> None:
     """It makes its topic, assigns its partitions, and reads each record that it has sent.
 
-    At its end it commits offsets to a group, which oncelog does not serve yet: all is read by then, but it exits with 1.
+    At its end it commits offsets to a group, which oncelog does not serve yet: all is read then, but it exits with 1.
     """
     config = tmp_path / "client.properties"
     config.write_text("default.api.timeout.ms=5000\nrequest.timeout.ms=5000\n")
