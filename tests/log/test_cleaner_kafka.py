@@ -82,7 +82,6 @@ class Writer:
             return
         builder = BatchBuilder(
             codec=chance.choice(self.codecs),
-            log_append_time=START_MS - 5 if chance.random() < 0.1 else None,
             **self.producer() if kind < 0.7 else {},  # type: ignore[arg-type]
         )
         for _ in range(chance.randint(1, 6)):
@@ -157,7 +156,8 @@ def test_kafkas_cleaner_makes_the_same_of_it(
     chance = random.Random(seed)
     codecs = [0, 0, 0, 1, 2, 3, 4] if seed % 2 else [0]
     rig = Rig(seed, OsFileSystem(), str(tmp_path / "ours"), {"log.cleaner.enable": "false"})
-    rig.add_topic("t", overrides=SETTINGS)
+    timestamp_type = "LogAppendTime" if seed > 1 else "CreateTime"
+    rig.add_topic("t", overrides={**SETTINGS, "message.timestamp.type": timestamp_type})
     ours, theirs = tmp_path / "ours" / "t-0", tmp_path / "theirs" / "t-0"
     cleaned_to = None
     sequences: dict[int, int] = {}
