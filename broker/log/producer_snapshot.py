@@ -8,6 +8,7 @@ int64; -1 where there is none. Source: Kafka's ``ProducerStateManager``, ``Produ
 
 from __future__ import annotations
 
+from bisect import insort
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -91,8 +92,20 @@ class ProducerSnapshots:
 
     def take(self, offset: int, entries: Iterable[SnapshotEntry], *, floating: bool = False) -> None:
         """Write one, unless there is one at or above ``offset``. Raises OSError; then there is no new file."""
-        if offset <= self.last:
-            return
+        if offset > max(self.last, 0):
+            self._write(offset, entries)
+            before, self.floating = self.floating, offset if floating else None
+            if before is not None:
+                self.remove(before)
+        elif offset == self.floating and not floating:
+            self.floating = None
+
+    def retake(self, offset: int, entries: Iterable[SnapshotEntry]) -> None:
+        """Write one in the place of one that may be damaged, if there is any. Raises OSError."""
+        if offset > 0:
+            self._write(offset, entries)
+
+    def _write(self, offset: int, entries: Iterable[SnapshotEntry]) -> None:
         path = self.path(offset)
         file = self._files.open(path, create=True)
         try:
@@ -101,12 +114,12 @@ class ProducerSnapshots:
         except OSError:
             file.close()
             self._files.remove(path)
+            if offset in self.offsets:
+                self.offsets.remove(offset)
             raise
         file.close()
-        self.offsets.append(offset)
-        before, self.floating = self.floating, offset if floating else None
-        if before is not None:
-            self.remove(before)
+        if offset not in self.offsets:
+            insort(self.offsets, offset)
 
     def read(self, offset: int) -> list[SnapshotEntry]:
         """Raises CorruptSnapshot."""

@@ -260,7 +260,12 @@ class PartitionRecovery:
                 segments[at - 1].seal()
                 segment.synced_size = -1
                 segment.clear_indexes()
-                self._snapshots.take(segment.base_offset, self._producers.snapshot())
+                if segment.base_offset > offset:
+                    # What the producers wrote in the gap is known only from a snapshot.
+                    load_newest_snapshot(
+                        self._env, self._snapshots, self._producers, segment.base_offset, offset
+                    )
+                self._snapshots.retake(segment.base_offset, self._producers.snapshot())
                 position, offset = 0, segment.base_offset
             reason, position, offset = yield from self._check_segment(segment, position, offset)
             if position < segment.size:
@@ -379,8 +384,12 @@ class PartitionRecovery:
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(log_start_offset)
         self._snapshots.remove_above(end_offset)
+        if self.cuts:
+            env.files.sync_dir(directory)  # or snapshots of what was cut may be there again
         self._snapshots.remove_strays([segment.base_offset for segment in segments])
-        self._snapshots.take(end_offset, self._producers.snapshot(), floating=True)
+        self._snapshots.retake(end_offset, self._producers.snapshot())
+        if end_offset != segments[-1].base_offset:
+            self._snapshots.floating = end_offset
         loaded = Loaded(
             segments,
             self._epochs,
@@ -422,12 +431,13 @@ def rebuild_indexes(segment: Segment) -> None:
 
 
 def load_newest_snapshot(
-    env: LogEnvironment, snapshots: ProducerSnapshots, producers: ProducerState, up_to: int
+    env: LogEnvironment, snapshots: ProducerSnapshots, producers: ProducerState, up_to: int, above: int = -1
 ) -> int:
-    """Load the newest snapshot that is sound and not above ``up_to``; its offset, or -1. Others go."""
-    snapshots.remove_above(up_to)
-    while snapshots.offsets:
-        offset = snapshots.last
+    """Load the newest sound snapshot that is above ``above`` and not above ``up_to``; its offset, or -1.
+
+    Damaged ones go.
+    """
+    for offset in [offset for offset in reversed(snapshots.offsets) if above < offset <= up_to]:
         try:
             rows = snapshots.read(offset)
         except CorruptSnapshot as error:

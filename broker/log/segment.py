@@ -197,14 +197,14 @@ class Segment:
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig
     ) -> bool:
         """Whether a batch must go to a new segment (Kafka: ``LogSegment.shouldRoll``)."""
-        if self.size > config.segment_bytes - size:
+        if self.size > config.segment_size - size:
             return True
         if self.size:
             first = self._rolling_timestamp
             if first == UNKNOWN:
                 first = self.rolling_timestamp
             waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-            if waited > config.segment_ms - self.jitter_ms:
+            if waited > config.max_segment_ms - self.jitter_ms:
                 return True
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True

@@ -206,9 +206,10 @@ class Model:
             kept = [(sent, base) for sent, base in self.sent[producer_id] if base not in lost]
             entry = self.log.producers.producers.get(producer_id)
             self.sequences[producer_id] = 0 if entry is None else entry.last_sequence + 1
+            gone = len(kept) < len(self.sent[producer_id])
+            if gone or entry is None or (kept and kept[-1][1] != entry.batches[-1].first_offset):
+                kept = []
             self.sent[producer_id] = kept
-            if entry is None or (kept and kept[-1][1] != entry.batches[-1].first_offset):
-                self.sent[producer_id] = []
 
     # What must be true.
 
