@@ -1,0 +1,105 @@
+"""Retention, compaction and rolling on both targets: what is left, once the broker has cleaned up."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compat_tests.batches import GZIP, batch, now_ms, read_batches, record
+from compat_tests.brokers import Broker
+from compat_tests.differential import Session
+
+WAIT_MS = 40_000
+SOON = {
+    "log.retention.check.interval.ms": "300",
+    "log.initial.task.delay.ms": "100",
+    "log.cleaner.backoff.ms": "200",
+    "log.segment.delete.delay.ms": "1000",
+}
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def session(own_broker: Callable[..., Broker]) -> Any:
+    opened = Session(own_broker(SOON).bootstrap)
+    yield opened
+    opened.close()
+
+
+def first_offset(session: Session, name: str) -> int:
+    rows = {"topics": [{"name": name, "partitions": [{"partition_index": 0, "timestamp": -2}]}]}
+    return int(session.quiet("ListOffsets", 4, rows)["topics"][0]["partitions"][0]["offset"])
+
+
+def until(check: Callable[[], bool]) -> None:
+    """Ask until it is so."""
+    deadline = now_ms() + WAIT_MS
+    while not check():
+        assert now_ms() < deadline
+
+
+def stored(session: Session, name: str) -> list[tuple[int, int]]:
+    """Base offset and count of records of every batch."""
+    row = {"partition": 0, "fetch_offset": first_offset(session, name), "partition_max_bytes": 1 << 24}
+    values = {"max_wait_ms": 0, "max_bytes": 1 << 24, "topics": [{"topic": name, "partitions": [row]}]}
+    answer = session.quiet("Fetch", 12, values)["responses"][0]["partitions"][0]
+    return [(one.base_offset, one.record_count) for one in read_batches(answer["records"])]
+
+
+def test_retention_by_time(session: Session, name: str) -> None:
+    """Only whole segments that are old go; the active one may be rolled for it; the end stays."""
+    session.topic(name, configs={"retention.ms": str(HOUR_MS)})
+    for _ in range(3):
+        assert session.produce(name, batch(2, base_timestamp=now_ms() - 2 * HOUR_MS))["error_code"] == 0
+    until(lambda: first_offset(session, name) == 6)
+    assert session.produce(name, batch(1))["base_offset"] == 6
+    assert stored(session, name) == [(6, 1)]
+
+
+def test_retention_by_size(session: Session, name: str) -> None:
+    session.topic(name, configs={"retention.bytes": "1500000", "segment.bytes": "1048576"})
+    for _ in range(40):
+        assert session.produce(name, batch([record(b"k", b"x" * 100_000)]))["error_code"] == 0
+    # Ten batches fill a segment: of four, those go whose removal leaves at least the bytes that are to be kept.
+    until(lambda: first_offset(session, name) == 20)
+    assert first_offset(session, name) == 20
+    assert stored(session, name)[0] == (20, 1)
+
+
+def test_compaction(session: Session, name: str) -> None:
+    """The last value of each key stays, at its offset; a tombstone too, for its time."""
+    configs = {"cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.01"}
+    session.topic(name, configs={**configs, "delete.retention.ms": str(HOUR_MS)})
+    for round_ in range(3):
+        rows = [record(b"k%d" % key, b"%d" % round_, offset_delta=key) for key in range(5)]
+        assert session.produce(name, batch(rows, codec=GZIP * (round_ % 2)))["error_code"] == 0
+    assert session.produce(name, batch([record(b"k1", None)]))["base_offset"] == 15
+    expected = [(b"k0", b"2"), (b"k2", b"2"), (b"k3", b"2"), (b"k4", b"2"), (b"k1", None)]
+
+    def compacted() -> bool:
+        # The active segment is never cleaned: one more record, of a key of its own, rolls it when it is old enough.
+        session.produce(name, batch([record(b"other", b"x")]))
+        batches = stored(session, name)
+        return sum(count for base, count in batches if base <= 15) == len(expected)
+
+    until(compacted)
+    found = read_from_start(session.bootstrap, name)
+    assert found[: len(expected)] == [
+        (10, *expected[0]),
+        *((12 + n, *one) for n, one in enumerate(expected[1:4])),
+        (15, *expected[4]),
+    ]
+
+
+def read_from_start(bootstrap: str, name: str) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of the first records, gaps and all."""
+    from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped,unused-ignore]
+
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
+    try:
+        where = TopicPartition(name, 0)
+        consumer.assign([where])
+        consumer.seek(where, 0)
+        return [(one.offset, one.key, one.value) for one in consumer.poll(timeout_ms=20_000)[where]]
+    finally:
+        consumer.close()
