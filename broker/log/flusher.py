@@ -16,6 +16,8 @@ from broker.logs import get_logger
 from wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from broker.log.partition_log import PartitionLog
     from broker.seams.files import FileSystem
 
@@ -160,6 +162,16 @@ class Flusher:
             self._enqueue(log, deadline)
             return
         del self._deadlines[log]
+        await self._flush_quietly(log)
+
+    async def flush_all(self, logs: Iterable[PartitionLog]) -> None:
+        """Flush as many at a time as there are threads for."""
+        async with trio.open_nursery() as nursery:
+            for log in logs:
+                if log.recovery_point < log.log_end_offset:
+                    nursery.start_soon(self._flush_quietly, log)
+
+    async def _flush_quietly(self, log: PartitionLog) -> None:
         try:
             await self.flush(log, log.log_end_offset)
         except KafkaError as error:

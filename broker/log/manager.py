@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import trio
+
 from broker.log.checkpoints import Key, PartitionOffsets
 from broker.log.data_directory import (
     DELETE_SUFFIX,
@@ -29,8 +31,6 @@ from wire.errors import DecodeError, ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
-
-    import trio
 
     from broker.config.broker_config import BrokerConfig
     from broker.config.topic_config import TopicConfig
@@ -70,7 +70,7 @@ class LogManager:
         self.files = files
         self.clock = clock
         self.config = config
-        """The broker's configuration; replaced when it changes."""
+        """The broker's configuration; `update_broker_config` replaces it."""
         self.on_bug: Callable[[], None] = lambda: None
         self.flusher = Flusher(files, data_dir)
         self.deletions = Deletions(files)
@@ -149,7 +149,12 @@ class LogManager:
         """Recovery, flushes, checkpoints, deletions, retention and compaction, until cancelled."""
         from broker.log.background import run_background
 
-        await run_background(self, task_status)
+        try:
+            await run_background(self, task_status)
+        finally:
+            # `stop` brings the rest to the disk, one file after the other; this does many at a time.
+            with trio.CancelScope(shield=True):
+                await self.flusher.flush_all(list(self.usable_logs()))
 
     def stop(self, broker_epoch: int = -1) -> None:
         """Bring everything to the disk, and mark the stop as clean if all was well. It blocks."""
@@ -268,6 +273,11 @@ class LogManager:
             return
         self.flusher.new_names = True
         self.deletions.add(target, self.config.log_segment_delete_delay_ms, close)
+
+    def update_broker_config(self, config: BrokerConfig) -> None:
+        """The broker's configuration has changed."""
+        self.config = config
+        self._env.producer_id_expiration_ms = config.producer_id_expiration_ms
 
     def update_config(self, topic: str, config: TopicConfig) -> None:
         """A topic's configuration has changed."""

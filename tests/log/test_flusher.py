@@ -292,3 +292,22 @@ def test_a_log_that_is_deleted_while_it_is_flushed_is_no_error() -> None:
             rig.sim.latency_s = 0
 
     run(main)
+
+
+def test_all_logs_are_flushed_when_the_background_ends() -> None:
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t", 3)
+        manager = rig.manager()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(manager.run)
+            logs = [manager.get("t", partition) for partition in range(3)]
+            for log in logs:
+                append(log)
+            rig.sim.faults.append(Fault("fsync", errno.EIO, lambda path: "t-1" in path))
+            rig.sim.latency_s = 1.0
+            nursery.cancel_scope.cancel()
+        assert [log.recovery_point for log in logs] == [1, 0, 1]
+        assert [log.offline for log in logs] == [False, True, False]
+
+    run(main)
