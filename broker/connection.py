@@ -86,6 +86,7 @@ class Connection:
         "_ranges",
         "_requests",
         "_server",
+        "blocked",
         "close_reason",
         "idle_since",
         "in_handler",
@@ -106,7 +107,9 @@ class Connection:
         self.idle_since = trio.current_time()
         """When the peer was last heard or written to, on Trio's clock (seconds)."""
         self.in_handler = False
-        """Whether a request of it is being waited for: such a connection is not idle."""
+        """Whether a request of it is being waited for: such a connection is not idle, unless it is `blocked`."""
+        self.blocked = False
+        """Whether answers wait for the peer to read."""
         self.close_reason: str | None = None
 
     async def serve(self) -> None:
@@ -388,6 +391,8 @@ class Connection:
     async def _wait_drained(self) -> None:
         while self._drained is not None:
             await self._drained.wait()
+        if self._pending:
+            raise trio.ClosedResourceError("the peer was lost before its answers could be sent")
 
     # -- writing
 
@@ -434,10 +439,15 @@ class Connection:
         while view:
             sent = self.transport.send(view, more=more)
             if sent == WOULD_BLOCK:
-                self.idle_since = trio.current_time()
-                await self.transport.wait_writable()
+                await self._wait_writable()
             else:
                 view = view[sent:]
+
+    async def _wait_writable(self) -> None:
+        self.idle_since = trio.current_time()
+        self.blocked = True
+        await self.transport.wait_writable()
+        self.blocked = False
 
     async def _send_range(self, file_range: FileRange) -> None:
         """Send a part of a file, from the page cache where it is there, else read into it by a thread first."""
@@ -458,8 +468,7 @@ class Connection:
         while size:
             sent = self.transport.send_file(fileno, position, size)
             if sent == WOULD_BLOCK:
-                self.idle_since = trio.current_time()
-                await self.transport.wait_writable()
+                await self._wait_writable()
             elif sent == 0:
                 raise CloseConnection("a log file is shorter than what was promised of it")
             else:

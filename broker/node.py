@@ -67,6 +67,7 @@ class Node:
         """Whether an error of our own ends the process (tests) instead of one request (service)."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, rng)
         self.logs = LogManager(config.data_dir, files, clock, rng, config)
+        self.logs.on_bug = self.note_bug
         self.metadata: MetadataStore
         self.cluster: Cluster
         self.server: Server
@@ -199,6 +200,7 @@ class Node:
                 self.logs.update_config(record.resource_name, self.topic_config(record.resource_name))
         elif record.resource_type == BROKER:
             self._apply_broker_configs()
+            self.server.reconsider_limits()
             for name in self.metadata.image.topics:
                 self.logs.update_config(name, self.topic_config(name))
 
@@ -206,3 +208,4 @@ class Node:
         """Cluster-wide dynamic settings (resource ""), then this broker's own."""
         changes = dynamic_broker_texts(self.metadata.image, self.config.node_id)
         self.config = self.static_config.with_changes(changes) if changes else self.static_config
+        self.logs.update_broker_config(self.config)

@@ -89,9 +89,8 @@ class Server:
 
     async def _accept(self, entrance: Entrance) -> None:
         listener = entrance.listener
-        maximum = self.node.config.max_connections
         while True:
-            while len(self.connections) >= maximum:
+            while len(self.connections) >= self.node.config.max_connections:
                 # Kafka's acceptor waits too; who comes meanwhile waits in the listen queue.
                 await self._room.wait()
             try:
@@ -104,6 +103,11 @@ class Server:
                 await listener.wait_for_connection()
                 continue
             self._admit(transport, entrance.name)
+
+    def reconsider_limits(self) -> None:
+        """The configuration has changed: there may be room for connections that wait."""
+        self._room.set()
+        self._room = trio.Event()
 
     def _admit(self, transport: Transport, listener_name: str) -> None:
         address = transport.peer.rpartition(":")[0]
@@ -130,8 +134,7 @@ class Server:
             self._per_address[address] -= 1
             if not self._per_address[address]:
                 del self._per_address[address]
-            self._room.set()
-            self._room = trio.Event()
+            self.reconsider_limits()
 
     async def _close_idle(self) -> None:
         idle_seconds = self.node.config.connections_max_idle_ms / 1000
@@ -141,7 +144,7 @@ class Server:
             now = trio.current_time()
             oldest = now
             for connection in list(self.connections):
-                if connection.in_handler:
+                if connection.in_handler and not connection.blocked:
                     continue
                 if now - connection.idle_since >= idle_seconds:
                     connection.close(f"idle for {idle_seconds:g} s (connections.max.idle.ms)")

@@ -34,6 +34,9 @@ DEFAULT_CONFIG = 5
 VALUE_CHARS_MAX = 32767
 """Characters of a configuration value."""
 
+READ_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
+"""Broker keys that Kafka can change while it runs, and we cannot: listeners are opened once."""
+
 NODE_ID_DIGITS_MAX = 10
 
 _SYNONYMS = (
@@ -171,8 +174,9 @@ def cluster_rows(
 
 
 def is_dynamic(key: Key) -> bool:
-    """Whether the broker key can change while the broker runs: Kafka lets it, and here it has an effect."""
-    return key.update_mode is not UpdateMode.READ_ONLY and key.in_effect
+    """Whether the broker key can change while the broker runs: Kafka lets it, and here it has an effect then."""
+    dynamic = key.update_mode is not UpdateMode.READ_ONLY
+    return dynamic and key.in_effect and key.name not in READ_AT_START
 
 
 def _row(

@@ -70,7 +70,11 @@ class SimBroker:
     async def __aenter__(self) -> SimBroker:
         self._nursery_manager = trio.open_nursery()
         self._nursery = await self._nursery_manager.__aenter__()
-        await self.start()
+        try:
+            await self.start()
+        except BaseException as error:
+            await self._nursery_manager.__aexit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     async def __aexit__(

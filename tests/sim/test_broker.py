@@ -269,3 +269,18 @@ def test_the_same_seed_gives_the_same_run() -> None:
         deterministic(main, 5)
         traces.append(trace)
     assert traces[0] == traces[1]
+
+
+def test_a_bug_in_the_background_fails_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(log: object, now_ms: int) -> int:
+        raise ValueError("a bug of ours")
+
+    async def main() -> None:
+        async with SimBroker(config={"log.retention.check.interval.ms": "1000"}) as broker:
+            await create_topic(broker.connect(), "t")
+            await trio.sleep(60)
+
+    monkeypatch.setattr("broker.log.background.delete_old_segments", broken)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        deterministic(main, 1)
+    assert caught.group_contains(AssertionError, match="our own fault")

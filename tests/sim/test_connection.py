@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 
 import pytest
 import trio
@@ -190,3 +191,32 @@ async def test_an_unsupported_api_versions_request_is_answered_in_version_0() ->
         assert (
             await client.receive_frame()
         ).hex() == "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"
+
+
+@pytest.mark.parametrize("count", [100, 2000])
+def test_a_producer_that_never_reads_is_closed_when_idle(count: int) -> None:
+    """Its answers wait for the disk and then for it; there are more of them than may wait, or not."""
+
+    @simulated
+    async def run() -> None:
+        config = {"connections.max.idle.ms": "5000", "log.flush.interval.messages": "1"}
+        async with SimBroker(config=config, pipe_bytes_max=1024) as broker:
+            slow, other = broker.connect(), broker.connect()
+            await create_topic(other, "t")
+            with trio.move_on_after(60), suppress(trio.ClosedResourceError, OSError):
+                for _ in range(count):
+                    await slow.send(produce_request("t", batch()), 9)
+            assert (await produce(broker.connect(), "t")).error_code == 0
+            await trio.sleep(60)
+            assert broker.server_connections() == []
+
+    run()
+
+
+@simulated
+async def test_a_consumer_that_waits_longer_than_the_idle_time_is_not_idle() -> None:
+    async with SimBroker(config={"connections.max.idle.ms": "5000"}) as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        await client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
+        assert (await client.receive(FetchResponse, 12)).error_code == 0
