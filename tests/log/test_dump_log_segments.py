@@ -1,0 +1,145 @@
+"""Kafka's own tool reads our files and finds nothing wrong."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from broker.log.partition_log import PartitionLog
+from broker.log.producer_state import Origin
+from broker.seams.os_files import OsFileSystem
+from compat_tests.real_kafka import RealPartMissing, java, kafka_libs, require
+from tests.log.support import Bench, batch, flush
+from wire.control import end_transaction_marker
+
+pytestmark = pytest.mark.slow
+
+COMPLAINTS = (
+    "Mismatch",
+    "mismatch",
+    "Non-consecutive",
+    "corrupt",
+    "Corrupt",
+    "trailing",
+    "Exception",
+    "not found",
+)
+
+
+def dump(directory: Path, suffixes: tuple[str, ...], *options: str) -> str:
+    """What kafka-dump-log says of all files with one of these suffixes."""
+    try:
+        libs, binary = kafka_libs(), java()
+    except RealPartMissing as missing:
+        require(str(missing))
+    files = ",".join(str(path) for path in sorted(directory.iterdir()) if path.suffix in suffixes)
+    done = subprocess.run(
+        [
+            binary,
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{libs}/*",
+            "org.apache.kafka.tools.DumpLogSegments",
+            "--files",
+            files,
+            *options,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert complaints(done.stderr, directory) == []
+    assert not any(word in done.stdout for word in COMPLAINTS), done.stdout
+    return done.stdout
+
+
+def complaints(stderr: str, directory: Path) -> list[str]:
+    """What it says, but for what it says of every segment that does not begin at 0: that -1 precedes it."""
+    bases = {f"-1 is followed by {int(path.stem)}" for path in directory.glob("*.log")}
+    lines = [line.strip() for line in stderr.splitlines()]
+    headings = tuple(f"Non-consecutive offsets in {path}" for path in directory.glob("*.log"))
+    return [
+        line for line in lines if line and "SLF4J" not in line and line not in bases and line not in headings
+    ]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "topic-0"
+
+
+def fill(log: PartitionLog, bench: Bench) -> None:
+    """Batches of all codecs, sizes and kinds, over several segments."""
+    for at in range(300):
+        bench.clock.ms += (at * 37) % 11 - 3
+        values = [bytes(at % 7 * 40) for _ in range(at % 4 + 1)]
+        producer = (
+            (9, 0, sum(n % 4 + 1 for n in range(1, at, 3)) & 0x7FFFFFFF) if at % 3 == 1 else (-1, -1, -1)
+        )
+        sent = batch(values, timestamp=bench.clock.ms, producer=producer, codec=at % 5)
+        log.append(sent, leader_epoch=at // 100)
+    for transaction in range(3):
+        producer = (20 + transaction, 0, 0)
+        log.append(batch((b"in a transaction",), producer=producer, transactional=True), leader_epoch=3)
+    for transaction, commit in enumerate((True, False)):
+        marker = end_transaction_marker(
+            commit=commit,
+            coordinator_epoch=4,
+            producer_id=20 + transaction,
+            producer_epoch=0,
+            timestamp=bench.clock.ms,
+        )
+        log.append(marker, leader_epoch=3, origin=Origin.COORDINATOR)
+
+
+def check(directory: Path, log: PartitionLog) -> None:
+    end = log.log_end_offset
+    said = dump(directory, (".log", ".index", ".timeindex"), "--deep-iteration")
+    assert f"lastOffset: {end - 1} " in said
+    assert "isvalid: false" not in said
+    sane = dump(directory, (".index", ".timeindex"), "--index-sanity-check")
+    assert "passed sanity check" in sane
+    producers = dump(directory, (".snapshot",))
+    assert "producerId: 9 producerEpoch: 0" in producers
+
+
+def test_after_a_clean_stop(directory: Path) -> None:
+    bench = Bench(OsFileSystem(), internal_segment_bytes=10_000, index_interval_bytes=500)
+    bench.directory = str(directory)
+    log = bench.create()
+    fill(log, bench)
+    log.close()
+    assert len(log.segments) > 3
+    check(directory, log)
+    aborted = dump(directory, (".txnindex",))
+    assert (
+        f"producerId: 21 firstOffset: {log.log_end_offset - 4} lastOffset: {log.log_end_offset - 1}"
+        in aborted
+    )
+    producers = dump(directory, (".snapshot",))
+    assert f"currentTxnFirstOffset: OptionalLong[{log.log_end_offset - 3}]" in producers
+    reopened = bench.open()
+    reopened.append(batch((b"after",), timestamp=bench.clock.ms), leader_epoch=4)
+    reopened.close()
+    check(directory, reopened)
+
+
+def test_after_a_crash_and_recovery(directory: Path) -> None:
+    bench = Bench(OsFileSystem(), internal_segment_bytes=10_000, index_interval_bytes=500)
+    bench.directory = str(directory)
+    log = bench.create()
+    fill(log, bench)
+    flush(log)
+    point = log.recovery_point
+    sent = batch((b"not flushed",) * 3, timestamp=bench.clock.ms)
+    log.append(sent, leader_epoch=4)
+    with open(log.active.log_path, "ab") as torn:
+        torn.write(bytes(sent)[:50])
+    recovered = bench.recover(point)
+    assert [cut.bytes for cut in bench.recovery.cuts] == [50]
+    assert recovered.log_end_offset == log.log_end_offset
+    recovered.close()
+    check(directory, recovered)
