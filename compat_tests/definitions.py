@@ -33,6 +33,14 @@ def definition(name: str) -> Fields:
 
 
 @functools.cache
+def api_names() -> list[str]:
+    """Every API of the jar, such as "Fetch"."""
+    with zipfile.ZipFile(kafka_libs() / f"kafka-clients-{kafka_version()}.jar") as opened:
+        files = (re.fullmatch(r"common/message/(\w+)Request\.json", name) for name in opened.namelist())
+        return sorted(found[1] for found in files if found)
+
+
+@functools.cache
 def snake(name: str) -> str:
     """Kafka's field name in snake case: "TopicId" is "topic_id"."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])|(?<=[A-Z])([A-Z])(?=[a-z])", r"_\1\2", name).lower()

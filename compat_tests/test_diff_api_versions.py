@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from compat_tests.definitions import api_key, versions_of
+from compat_tests.definitions import api_key, api_names, versions_of
 from compat_tests.differential import Pair, Session
 from compat_tests.frames import Connection
 
@@ -131,3 +131,28 @@ def test_apis_that_are_not_advertised_close_the_connection(pair: Pair) -> None:
                 connection.header(api_key(api), max(versions_of(api)), flexible=True) + bytes(64)
             )
             assert connection.receive_frame() is None
+
+
+# What an empty request of these makes, or shows, is each target's own; they have tests of their own.
+OWN = {
+    "ApiVersions",
+    "Metadata",
+    "DescribeConfigs",
+    "DescribeLogDirs",
+    "InitProducerId",
+    "ListConfigResources",
+}
+
+
+def test_an_empty_request_of_every_version_of_every_api(pair: Pair) -> None:
+    """All fields at Kafka's defaults: the answers are alike, so every version is encoded as Kafka does it."""
+    served = ranges(pair.oncelog)
+    names = {api_key(name): name for name in api_names()}
+
+    def scenario(session: Session) -> None:
+        for key, (low, high) in sorted(served.items()):
+            if names[key] not in OWN:
+                for version in range(max(low, versions_of(names[key]).start), high + 1):
+                    session.call(names[key], version)
+
+    pair.compare(scenario)

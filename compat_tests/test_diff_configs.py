@@ -262,3 +262,52 @@ def test_find_coordinator_of_what_does_not_exist(pair: Pair, version: int) -> No
                 session.call("FindCoordinator", version, values, f"type {kind}")
 
     pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("UpdateFeatures"))
+def test_update_features(pair: Pair, version: int) -> None:
+    def scenario(session: Session) -> None:
+        def update(note: str, name: str, level: int, **fields: Any) -> None:
+            row: Fields = {"feature": name, "max_version_level": level, **fields}
+            session.call("UpdateFeatures", version, {"feature_updates": [row], "timeout_ms": 10000}, note)
+
+        session.call("UpdateFeatures", version, {"feature_updates": [], "timeout_ms": 10000}, "nothing")
+        update("unknown", "no.such.feature", 1)
+        update("too high", "metadata.version", 32000)
+        update("as it is", "metadata.version", 30)
+        update("no name", "", 1)
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("ListConfigResources"))
+def test_list_config_resources(pair: Pair, name: str, version: int) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name, configs={"flush.ms": "5"})
+        answer = session.quiet("ListConfigResources", version, {"resource_types": [TOPIC]} if version else {})
+        rows = answer.pop("config_resources")
+        session.remember("topics", [row for row in rows if row["resource_name"] == name])
+        session.remember("answer", answer)
+        if version:
+            answer = session.quiet("ListConfigResources", version, {"resource_types": [BROKER]})
+            session.remember("brokers", sorted(row["resource_name"] for row in answer["config_resources"]))
+            session.call("ListConfigResources", version, {"resource_types": [CLIENT_METRICS]}, "metrics")
+            session.call("ListConfigResources", version, {"resource_types": [3]}, "no such type")
+
+    pair.compare(scenario)
+
+
+def test_list_partition_reassignments(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name)
+        for topics in (
+            None,
+            [],
+            [{"name": name, "partition_indexes": [0]}],
+            [{"name": f"{name}-x", "partition_indexes": [0]}],
+        ):
+            session.call(
+                "ListPartitionReassignments", 0, {"topics": topics, "timeout_ms": 10000}, str(topics)
+            )
+
+    pair.compare(scenario)

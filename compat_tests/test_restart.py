@@ -82,3 +82,48 @@ def test_topics_and_records_survive(own_broker: Callable[..., Broker], name: str
         == 35
     )
     session.close()
+
+
+def test_leader_epochs_after_a_kill(own_broker: Callable[..., Broker], name: str) -> None:
+    """A killed leader comes back with a higher epoch; readers of the old one are fenced and ask where it ended."""
+    broker = own_broker()
+    session = Session(broker.bootstrap)
+    topic_id = session.topic(name)
+    for _ in range(4):
+        assert session.produce(name, batch(2))["error_code"] == 0
+    session.close()
+    broker.kill()
+    broker.start()
+    session = Session(broker.bootstrap)
+    session.wait_for_leaders(name, 1)
+    partition = session.quiet("Metadata", 12, {"topics": [{"name": name}]})["topics"][0]["partitions"][0]
+    epoch = partition["leader_epoch"]
+    assert epoch > 0
+    assert session.produce(name, batch(1))["base_offset"] == 8
+
+    def fetch(**fields: int) -> tuple[int, list[int]]:
+        row = {"partition": 0, "fetch_offset": 6, "partition_max_bytes": 1 << 20, **fields}
+        values = {"max_wait_ms": 0, "topics": [{"topic_id": topic_id, "partitions": [row]}]}
+        found = session.quiet("Fetch", 16, values)["responses"][0]["partitions"][0]
+        return found["error_code"], [one.leader_epoch for one in read_batches(found["records"])]
+
+    assert fetch() == (0, [0, epoch])
+    assert fetch(current_leader_epoch=epoch) == (0, [0, epoch])
+    assert fetch(current_leader_epoch=0) == (74, [])
+    assert fetch(current_leader_epoch=epoch + 1) == (75, [])
+    assert fetch(last_fetched_epoch=0) == (0, [0, epoch])
+
+    def end_of(asked: int) -> tuple[int, int]:
+        row = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": asked}
+        answer = session.quiet("OffsetForLeaderEpoch", 4, {"topics": [{"topic": name, "partitions": [row]}]})
+        found = answer["topics"][0]["partitions"][0]
+        return found["leader_epoch"], found["end_offset"]
+
+    assert [end_of(0), end_of(epoch)] == [(0, 8), (epoch, 9)]
+    assert end_of(epoch + 1) == (-1, -1)
+    for timestamp, expected in ((-1, (9, epoch)), (-2, (0, 0))):
+        asked = {"partition_index": 0, "timestamp": timestamp}
+        answer = session.quiet("ListOffsets", 7, {"topics": [{"name": name, "partitions": [asked]}]})
+        found = answer["topics"][0]["partitions"][0]
+        assert (found["offset"], found["leader_epoch"]) == expected
+    session.close()
