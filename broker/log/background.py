@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.log.cleaner import Cleaner
 from broker.log.retention import delete_old_segments
 from broker.log.slices import in_slices
 from broker.logs import get_logger
@@ -59,7 +58,7 @@ async def run_background(manager: LogManager, task_status: trio.TaskStatus[None]
             config.log_initial_task_delay_ms,
         )
         if config.log_cleaner_enable:
-            nursery.start_soon(_keep, manager, Cleaner(manager).run)
+            nursery.start_soon(_keep, manager, lambda: _compact(manager))
         task_status.started()
 
 
@@ -89,6 +88,14 @@ async def _every(
             _log.error("checkpoint not written", data_dir=manager.data_dir, error=str(error))
         except Exception:
             _report(manager)
+
+
+async def _compact(manager: LogManager) -> None:
+    while not any(log.config.compact for log in manager.logs.values()):
+        await trio.sleep(manager.config.log_cleaner_backoff_ms / 1000)
+    from broker.log.cleaner import Cleaner  # what most brokers never need should not delay their start
+
+    await Cleaner(manager).run()
 
 
 def _report(manager: LogManager) -> None:

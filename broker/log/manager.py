@@ -344,13 +344,13 @@ class LogManager:
 
     def _recovered(self, key: Key, recovery: PartitionRecovery) -> None:
         log = recovery.log
-        self.logs[key] = log
-        if log.unflushed_bytes:
-            self.flusher.due(log)
         was_seen = self.offsets.high_watermarks.known.get(key, 0)
         if recovery.truncated or was_seen > log.log_end_offset:
             _log.warning("records were lost", topic=key[0], partition=key[1], from_offset=log.log_end_offset)
             self._on_truncated(log)
+        self.logs[key] = log
+        if log.unflushed_bytes:
+            self.flusher.due(log)
 
     def _not_recovered(self, key: Key, error: Exception) -> None:
         self._broken[key] = str(error)
@@ -360,7 +360,11 @@ class LogManager:
 
     def _delete_later(self, paths: Sequence[str]) -> None:
         for path in paths:
-            self.deletions.add(path, self.config.log_segment_delete_delay_ms)
+            log = self.logs.get(partition_of(path.split("/")[-2]) or ("", -1))
+            delay_ms = (
+                self.config.log_segment_delete_delay_ms if log is None else log.config.file_delete_delay_ms
+            )
+            self.deletions.add(path, delay_ms)
 
     def usable_logs(self) -> Iterator[PartitionLog]:
         """The logs that are open and can be used, as they are when asked for the next."""

@@ -84,13 +84,11 @@ class RecoveryQueue:
                 recovery = self._begun[key] = self._begin(key)
             if not recovery.step(max_bytes):
                 return False
+            self._done(key, recovery)
         except Exception as error:
             # One partition that cannot be recovered, for whatever reason, must not take the others with it.
-            self.forget(key)
             self._failed(key, error)
-            return True
         self.forget(key)
-        self._done(key, recovery)
         return True
 
     async def run(self) -> None:
