@@ -226,7 +226,7 @@ class Connection:
             buffer[:have] = head
             while have < size:
                 if have == len(buffer):
-                    buffer.extend(bytes(min(size, 4 * have) - have))
+                    self._server.grow(buffer, size)
                 with memoryview(buffer) as whole:
                     have += await self._receive(whole[have : min(size, len(buffer))])
             with memoryview(buffer) as whole:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 POOLED_BUFFER_BYTES = 1024 * 1024 + 64 * 1024
 """Size of the buffers kept for frames larger than the shared one: a client's largest batch by default fits."""
+FIRST_BUFFER_BYTES = 32 * 1024
+"""Size of a new buffer for such a frame, until more of the frame has come: announcing a large one costs nothing."""
 POOLED_BUFFERS_MAX = 4
 """How many such buffers are kept while nobody uses them."""
 ACCEPT_RETRY_SECONDS = 0.1
@@ -153,10 +155,16 @@ class Server:
             await trio.sleep_until(oldest + idle_seconds)
 
     def take_buffer(self, size: int) -> bytearray:
-        """Memory for a frame of ``size`` bytes; one larger than the pooled size grows as its bytes arrive."""
+        """Memory for a frame of ``size`` bytes, or for its beginning: `grow` it as the bytes arrive."""
         if self._spare and size <= POOLED_BUFFER_BYTES:
             return self._spare.pop()
-        return bytearray(POOLED_BUFFER_BYTES)
+        return bytearray(FIRST_BUFFER_BYTES)
+
+    @staticmethod
+    def grow(buffer: bytearray, size: int) -> None:
+        """Make room in a buffer that is full, for more of a frame of ``size`` bytes."""
+        have = len(buffer)
+        buffer.extend(bytes(max(POOLED_BUFFER_BYTES, min(size, 4 * have)) - have))
 
     def give_buffer(self, buffer: bytearray) -> None:
         if len(buffer) == POOLED_BUFFER_BYTES and len(self._spare) < POOLED_BUFFERS_MAX:

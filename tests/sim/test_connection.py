@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -220,3 +221,20 @@ async def test_a_consumer_that_waits_longer_than_the_idle_time_is_not_idle() -> 
         await create_topic(client, "t")
         await client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
         assert (await client.receive(FetchResponse, 12)).error_code == 0
+
+
+@simulated
+async def test_to_announce_a_large_frame_takes_no_memory() -> None:
+    async with SimBroker() as broker:
+        clients = [broker.connect() for _ in range(100)]
+        await still_serves(broker)
+        tracemalloc.start()
+        try:
+            for client in clients:
+                await client.send_bytes(struct.pack(">ihhi", 100_000_000, 0, 9, 1) + bytes(1000))
+            await trio.testing.wait_all_tasks_blocked()
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert broker.frame_bytes_reserved() == 100 * 100_000_004
+        assert held < 100 * 64 * 1024
