@@ -246,6 +246,7 @@ class PartitionRecovery:
             # Not even what was flushed can be walked: check this segment from its start.
             start.clear_indexes()
             position, offset = 0, start.base_offset
+        self._epochs.truncate_from_end(offset)  # what began behind it comes back from the batches
         begin = load_newest_snapshot(self._env, self._snapshots, self._producers, offset)
         try:
             yield from replay_producers(segments, self._producers, max(begin, 0), offset)

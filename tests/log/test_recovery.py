@@ -1,0 +1,414 @@
+"""What a start makes of a partition's directory."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from broker.log.partition_log import PartitionLog
+from broker.log.segment import Segment
+from tests.log.support import (
+    DIRECTORY,
+    START_MS,
+    TOPIC_ID,
+    Bench,
+    batch,
+    batches_in,
+    flush,
+    read_all,
+    stamped,
+)
+from wire.batch import BatchBuilder
+from wire.crc import crc32c
+
+FIRST = "00000000000000000000"
+
+
+def fill(log: PartitionLog, count: int = 12, size: int = 80) -> list[bytes]:
+    rows = []
+    for _ in range(count):
+        sent = batch((bytes(size),), timestamp=START_MS + log.log_end_offset)
+        rows.append(stamped(sent, log.log_end_offset, log.latest_epoch))
+        log.append(sent, leader_epoch=log.latest_epoch)
+    return rows
+
+
+def overwrite(bench: Bench, name: str, data: bytes, at: int) -> None:
+    file = bench.disk.open(bench.path(name))
+    file.pwrite(data, at)
+    file.close()
+
+
+def indexes_of(segment: Segment) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    return list(segment.offset_index.all()), list(segment.time_index.all())
+
+
+# After a crash.
+
+
+@pytest.mark.parametrize("at", [0, 7, 8, 11, 12, 16, 17, 20, 21, 23, 40, 61, 148])
+@pytest.mark.parametrize("batch_number", [0, 4, 11])
+def test_cut_at_the_first_bad_byte(batch_number: int, at: int) -> None:
+    bench = Bench(index_interval_bytes=0)
+    rows = fill(bench.create())
+    position = sum(map(len, rows[:batch_number]))
+    at = min(at, len(rows[batch_number]) - 1)
+    before = bench.disk.read_bytes(bench.path(f"{FIRST}.log"))[position + at]
+    overwrite(bench, f"{FIRST}.log", bytes([before ^ 0x80]), position + at)
+    log = bench.recover()
+    survives = 12 <= at < 16  # the leader epoch is not covered by the CRC
+    if survives:
+        assert log.log_end_offset == 12
+        return
+    if at < 8 and at:  # an offset that is higher than it was, but nobody can tell
+        assert log.log_end_offset > 12 or log.log_end_offset == batch_number
+        return
+    assert read_all(log) == b"".join(rows[:batch_number])
+    assert (log.log_end_offset, log.high_watermark) == (batch_number, batch_number)
+    cut = bench.recovery.cuts[0]
+    assert (cut.path, cut.position) == (bench.path(f"{FIRST}.log"), position)
+    assert cut.bytes == sum(map(len, rows[batch_number:]))
+    assert bench.recovery.truncated
+    assert bench.disk.size(bench.path(f"{FIRST}.log")) == position
+    assert log.append(batch(), leader_epoch=1).base_offset == batch_number
+
+
+@pytest.mark.parametrize("left", [1, 60, 61, 100])
+def test_a_torn_end(left: int) -> None:
+    bench = Bench()
+    log = bench.create()
+    rows = fill(log)
+    bench.disk.open(bench.path(f"{FIRST}.log")).truncate(log.size - len(rows[-1]) + left)
+    assert read_all(bench.recover()) == b"".join(rows[:-1])
+    assert [cut.bytes for cut in bench.recovery.cuts] == [left]
+
+
+def test_nothing_to_cut_is_nothing_lost() -> None:
+    bench = Bench()
+    rows = fill(bench.create())
+    log = bench.recover()
+    assert read_all(log) == b"".join(rows)
+    assert (bench.recovery.cuts, bench.recovery.truncated) == ([], False)
+    assert log.topic_id == TOPIC_ID
+
+
+def test_what_is_behind_a_cut_goes() -> None:
+    bench = Bench(internal_segment_bytes=400)
+    log = bench.create()
+    rows = fill(log)
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 4
+    sizes = [segment.size for segment in log.segments]
+    overwrite(bench, f"{bases[2]:020d}.log", b"x", sizes[2] - 1)
+    log = bench.recover()
+    assert log.log_end_offset == bases[3] - 1
+    assert read_all(log) == b"".join(rows[: bases[3] - 1])
+    assert [cut.bytes for cut in bench.recovery.cuts] == [len(rows[0]), *sizes[3:]]
+    assert [segment.base_offset for segment in log.segments] == bases[:3]
+    assert max(log.snapshots.offsets) == log.log_end_offset
+    bench.delete_scheduled()
+    assert not [name for name in bench.disk.listdir(DIRECTORY) if name.startswith(f"{bases[4]:020d}")]
+
+
+def test_only_what_is_above_the_recovery_point_is_checked() -> None:
+    bench = Bench()
+    log = bench.create()
+    rows = fill(log)
+    flush(log)
+    rows += fill(log, 3)
+    overwrite(bench, f"{FIRST}.log", b"x", 100)
+    recovered = bench.recover(log.recovery_point)
+    assert bench.recovery.cuts == []
+    assert bench.recovery.checked_bytes == sum(map(len, rows[12:]))
+    assert recovered.log_end_offset == 15
+    assert recovered.recovery_point == 12
+    assert recovered.unflushed_bytes == sum(map(len, rows[12:]))
+
+
+def test_indexes_are_made_again() -> None:
+    for point in (0, 5, 12, 30):
+        bench = Bench(index_interval_bytes=200, internal_segment_bytes=1_000)
+        log = bench.create()
+        fill(log, 30)
+        flush(log)
+        log.close()
+        expected = [indexes_of(segment) for segment in bench.open().segments]
+        assert any(expected)
+        for name in bench.disk.listdir(DIRECTORY):
+            if name.endswith("index") and int(name[:20]) >= point:
+                bench.disk.remove(bench.path(name))
+        recovered = bench.recover(point)
+        recovered.active.seal()
+        assert [indexes_of(segment) for segment in recovered.segments] == expected
+
+
+def test_indexes_below_the_recovery_point_are_kept() -> None:
+    bench = Bench(index_interval_bytes=200)
+    log = bench.create()
+    fill(log, 30)
+    flush(log)
+    expected = indexes_of(log.active)
+    fill(log, 2)
+    bench.disk.crash("process")
+    for kind in ("index", "timeindex"):
+        path = bench.path(f"{FIRST}.{kind}")
+        file = bench.disk.open(path)
+        file.append(bytes(50))  # as an index that was never synced may end
+    recovered = bench.recover(30)
+    assert indexes_of(recovered.active)[0][: len(expected[0])] == expected[0]
+    assert len(indexes_of(recovered.active)[1]) >= len(expected[1])
+    assert recovered.offset_for_timestamp(START_MS + 31) == (START_MS + 31, 31, 0)
+
+
+def test_leader_epochs_come_back_from_the_batches() -> None:
+    bench = Bench()
+    log = bench.create()
+    for epoch in (0, 2, 2, 5):
+        log.append(batch(), leader_epoch=epoch)
+    assert not bench.disk.exists(bench.path("leader-epoch-checkpoint"))
+    assert bench.recover().epochs.entries() == [(0, 0), (2, 1), (5, 3)]
+    bench.disk.replace(bench.path("leader-epoch-checkpoint"), b"0\n3\n0 0\n2 1\n9 100\n")
+    assert bench.recover().epochs.entries() == [(0, 0), (2, 1), (5, 3)]
+
+
+def test_a_recovery_comes_in_steps() -> None:
+    bench = Bench(internal_segment_bytes=2_000)
+    rows = fill(bench.create(), 60)
+    total = sum(map(len, rows))
+    from broker.log.recovery import PartitionRecovery
+
+    recovery = PartitionRecovery(bench.env, DIRECTORY, "topic", 0, bench.config, 0, 0)
+    steps = 1
+    while not recovery.step(1_000):
+        steps += 1
+    assert total // 1_200 <= steps <= total // 1_000 + 5
+    assert read_all(recovery.log) == b"".join(rows)
+
+
+def test_a_large_batch_is_checked_piece_by_piece() -> None:
+    bench = Bench(max_message_bytes=10_000_000)
+    log = bench.create()
+    log.append(batch((bytes(3_000_000),)), leader_epoch=0)
+    log.append(batch(), leader_epoch=0)
+    assert bench.recover().log_end_offset == 2
+    overwrite(bench, f"{FIRST}.log", b"x", 2_500_000)
+    assert bench.recover().log_end_offset == 0
+
+
+def test_an_offset_that_falls() -> None:
+    bench = Bench()
+    rows = fill(bench.create(), 3)
+    file = bench.disk.open(bench.path(f"{FIRST}.log"))
+    file.append(rows[1])
+    log = bench.recover()
+    assert read_all(log) == b"".join(rows)
+    assert "offset 1 after 2" in bench.recovery.cuts[0].reason
+
+
+def test_an_offset_too_far_from_the_segment() -> None:
+    bench = Bench()
+    rows = fill(bench.create(), 2)
+    bench.disk.open(bench.path(f"{FIRST}.log")).append(struct.pack(">q", 2**31) + rows[0][8:])
+    assert bench.recover().log_end_offset == 2
+
+
+def test_a_gap_between_segments() -> None:
+    """Where segments are missing that were not flushed, or deleted ones came back: both sides stay, as in Kafka."""
+    bench = Bench(internal_segment_bytes=400)
+    log = bench.create()
+    rows = fill(log)
+    second, third = (segment.base_offset for segment in log.segments[1:3])
+    bench.disk.remove(bench.path(f"{second:020d}.log"))
+    log = bench.recover()
+    assert read_all(log) == b"".join(rows[:second] + rows[third:])
+    assert (bench.recovery.truncated, bench.recovery.cuts) == (True, [])
+    found = batches_in(log.read(second, 10**6, minimum_one=True, up_to=12).records.read())  # type: ignore[union-attr]
+    assert found[0][0] == third
+
+
+def test_compaction_leaves_gaps() -> None:
+    bench = Bench(internal_segment_bytes=400, cleanup_policy="compact")
+    log = bench.create()
+    for _ in range(12):
+        log.append(batch((bytes(80),), keys=(b"k",)), leader_epoch=0)
+    bench.disk.remove(bench.path(f"{log.segments[1].base_offset:020d}.log"))
+    bench.recover()
+    assert not bench.recovery.truncated
+
+
+def test_an_end_below_the_recovery_point_is_reported() -> None:
+    bench = Bench()
+    log = bench.create()
+    rows = fill(log)
+    flush(log)
+    bench.disk.open(bench.path(f"{FIRST}.log")).truncate(sum(map(len, rows[:7])))
+    assert bench.recover(12).log_end_offset == 7
+    assert bench.recovery.truncated
+
+
+def test_a_log_that_ends_before_it_starts() -> None:
+    for recover in (True, False):
+        bench = Bench()
+        log = bench.create()
+        fill(log)
+        log.close()
+        bench.saved_log_start = 40
+        log = bench.recover(12) if recover else bench.open()
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (40, 40, 40)
+        assert [segment.base_offset for segment in log.segments] == [40]
+        assert log.append(batch(), leader_epoch=0).base_offset == 40
+
+
+def test_an_empty_directory() -> None:
+    for recover in (True, False):
+        bench = Bench()
+        bench.disk.makedirs(DIRECTORY)
+        log = bench.recover() if recover else bench.open()
+        assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+        assert log.append(batch(), leader_epoch=0).base_offset == 0
+
+
+def test_damaged_snapshots_are_passed_over() -> None:
+    bench = Bench(internal_segment_bytes=400)
+    log = bench.create()
+    for sequence in range(12):
+        log.append(batch((bytes(80),), producer=(7, 0, sequence)), leader_epoch=0)
+    flush(log)
+    newest = max(log.snapshots.offsets)
+    overwrite(bench, f"{newest:020d}.snapshot", b"xx", 20)
+    recovered = bench.recover(12)
+    for sequence in range(7, 12):
+        again = batch((bytes(80),), producer=(7, 0, sequence))
+        assert recovered.append(again, leader_epoch=0).base_offset == sequence
+
+
+# Files that belong to something unfinished.
+
+
+def test_leftovers_go() -> None:
+    bench = Bench()
+    log = bench.create()
+    rows = fill(log)
+    log.close()
+    for name in (
+        "00000000000000000005.index",
+        "00000000000000000005.timeindex",
+        "00000000000000000005.txnindex",
+        "00000000000000000003.log.deleted",
+        "00000000000000000003.index.cleaned",
+        "00000000000000000003.log.swap",
+        "leader-epoch-checkpoint.tmp",
+    ):
+        bench.disk.open(bench.path(name), create=True).append(b"x" * 10)
+    for log in (bench.open(), bench.recover(12)):
+        assert read_all(log) == b"".join(rows)
+        assert set(bench.disk.listdir(DIRECTORY)) == {
+            f"{FIRST}.index",
+            f"{FIRST}.log",
+            f"{FIRST}.timeindex",
+            "00000000000000000012.snapshot",
+            "leader-epoch-checkpoint",
+            "partition.metadata",
+        }
+
+
+def test_a_swap_file_takes_the_place_of_what_it_covers() -> None:
+    bench = Bench(internal_segment_bytes=400, cleanup_policy="compact")
+    log = bench.create()
+    rows = []
+    for at in range(12):
+        sent = batch((bytes(80),), keys=(b"k",))
+        rows.append(stamped(sent, at, 0))
+        log.append(sent, leader_epoch=0)
+    third = log.segments[2].base_offset
+    flush(log)
+    kept = rows[third - 1]
+    bench.disk.open(bench.path(f"{FIRST}.log.swap"), create=True).append(kept)
+    recovered = bench.recover(12)
+    assert read_all(recovered) == kept + b"".join(rows[third:])
+    assert [segment.base_offset for segment in recovered.segments][:2] == [0, third]
+
+
+# After a clean stop.
+
+
+def test_opening_reads_next_to_nothing() -> None:
+    bench = Bench(internal_segment_bytes=5_000, index_interval_bytes=1_000)
+    log = bench.create()
+    fill(log, 200)
+    flush(log)
+    log.close()
+    bench.disk.counts.clear()
+    assert bench.open().log_end_offset == 200
+    reads = {path: count for (operation, path), count in bench.disk.counts.items() if operation == "read"}
+    logs = [path for path in reads if path.endswith(".log")]
+    assert len(logs) == 1
+    assert sum(reads.values()) < 8
+
+
+def test_a_missing_index_is_made_again() -> None:
+    bench = Bench(internal_segment_bytes=1_000, index_interval_bytes=100)
+    log = bench.create()
+    rows = fill(log, 30)
+    log.close()
+    expected = [indexes_of(segment) for segment in bench.open().segments]
+    for name in bench.disk.listdir(DIRECTORY):
+        if name.endswith((".index", ".timeindex")):
+            bench.disk.remove(bench.path(name))
+            log = bench.open()
+            assert [indexes_of(segment) for segment in log.segments] == expected
+            assert read_all(log) == b"".join(rows)
+            log.close()
+
+
+def test_a_torn_end_after_a_clean_stop_is_cut_after_all() -> None:
+    bench = Bench()
+    log = bench.create()
+    rows = fill(log)
+    log.close()
+    bench.disk.open(bench.path(f"{FIRST}.log")).append(b"xyz")
+    assert read_all(bench.open()) == b"".join(rows)
+
+
+def test_close_writes_nothing_where_nothing_changed() -> None:
+    bench = Bench()
+    log = bench.create()
+    fill(log)
+    log.close()
+    log = bench.open()
+    steps = bench.disk.steps
+    log.close()
+    assert bench.disk.steps == steps
+
+
+def test_a_clean_stop_survives_a_loss_of_power() -> None:
+    for seed in range(40):
+        bench = Bench(seed=seed, internal_segment_bytes=1_000, index_interval_bytes=100)
+        log = bench.create()
+        rows = fill(log, 30)
+        log.append(batch(producer=(7, 0, 0)), leader_epoch=3)
+        log.close()
+        bench.disk.crash("power")
+        log = bench.open()
+        assert read_all(log).startswith(b"".join(rows))
+        assert log.epochs.entries() == [(0, 0), (3, 30)]
+        assert log.append(batch(producer=(7, 0, 0)), leader_epoch=3).base_offset == 30
+        assert log.topic_id == TOPIC_ID
+        assert log.max_timestamp() == (START_MS + 29, 29, 0)
+
+
+def test_batches_of_a_real_cleaner_can_be_recovered() -> None:
+    """Batches with offsets missing inside, and one that has no records left."""
+    bench = Bench(cleanup_policy="compact")
+    bench.create()
+    builder = BatchBuilder(base_offset=3, leader_epoch=0)
+    builder.append(START_MS, b"k", b"v", offset=4)
+    sparse = builder.build(last_offset=9)
+    empty = bytearray(BatchBuilder(base_offset=10, leader_epoch=0).build(last_offset=11))
+    assert struct.unpack_from(">I", empty, 17)[0] == crc32c(memoryview(empty)[21:])
+    bench.disk.open(bench.path(f"{FIRST}.log")).append(sparse, empty)
+    log = bench.recover()
+    assert (log.log_end_offset, bench.recovery.cuts) == (12, [])
+    assert read_all(log) == bytes(sparse + empty)
+    assert log.offset_for_timestamp(0) == (START_MS, 4, 0)
