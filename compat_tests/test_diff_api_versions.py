@@ -136,6 +136,7 @@ def test_apis_that_are_not_advertised_close_the_connection(pair: Pair) -> None:
 # What an empty request of these makes, or shows, is each target's own (and an empty Produce has acks=0: no answer).
 OWN = {
     "Produce",
+    "DescribeTopicPartitions",
     "ApiVersions",
     "Metadata",
     "DescribeConfigs",
