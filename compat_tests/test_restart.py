@@ -6,6 +6,7 @@ import pytest
 
 from compat_tests.batches import batch, read_batches
 from compat_tests.brokers import Broker
+from compat_tests.clients import DEADLINE_S
 from compat_tests.differential import Session, produce_request
 
 
@@ -127,3 +128,43 @@ def test_leader_epochs_after_a_kill(own_broker: Callable[..., Broker], name: str
         found = answer["topics"][0]["partitions"][0]
         assert (found["offset"], found["leader_epoch"]) == expected
     session.close()
+
+
+def test_consumers_go_on_after_a_kill(own_broker: Callable[..., Broker], name: str) -> None:
+    """Consumers that were reading find the broker again, and go on where they were: nothing twice, nothing left out."""
+    from confluent_kafka import Consumer, TopicPartition
+    from kafka import KafkaConsumer  # type: ignore[import-untyped,unused-ignore]
+    from kafka import TopicPartition as Where
+
+    broker = own_broker()
+    session = Session(broker.bootstrap)
+    session.topic(name)
+    for _ in range(5):
+        session.produce(name, batch(1))
+    session.close()
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    fast = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "log_level": 2}
+    confluent = Consumer({**settings, **fast})
+    python = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None)
+    try:
+        confluent.assign([TopicPartition(name, 0, 0)])
+        python.assign([Where(name, 0)])
+        python.seek(Where(name, 0), 0)
+        for number in range(10):
+            if number == 5:
+                broker.kill()
+                broker.start()
+                session = Session(broker.bootstrap)
+                session.wait_for_leaders(name, 1)
+                for _ in range(5):
+                    session.produce(name, batch(1))
+                session.close()
+            message = confluent.poll(DEADLINE_S)
+            while message is not None and message.error() is not None:  # that the broker was away
+                message = confluent.poll(DEADLINE_S)
+            assert message is not None
+            assert message.offset() == number
+            assert next(python).offset == number
+    finally:
+        confluent.close()
+        python.close()

@@ -1,0 +1,102 @@
+"""What peers that stall may cost oncelog's process in memory, as the kernel counts it."""
+
+import pathlib
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.batches import batch, record
+from compat_tests.differential import Session
+from compat_tests.frames import Connection
+from compat_tests.oncelog_server import Oncelog
+
+PEERS = 60
+GROWTH_MAX_KB = 30_000
+IDLE_MAX_KB = 60_000  # the goal is 45 MB; this only notices when something heavy is imported
+
+
+def resident_kb(broker: Oncelog) -> int:
+    for line in pathlib.Path(f"/proc/{broker.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise AssertionError("no VmRSS")
+
+
+@pytest.fixture
+def broker() -> Iterator[Oncelog]:
+    with Oncelog() as running:
+        yield running
+        assert running.tracebacks == 0, running.output()
+
+
+def answered(broker: Oncelog) -> None:
+    """Once this is answered, what was sent before has been read as far as the broker reads it."""
+    with Connection(broker.bootstrap) as connection:
+        assert connection.call("ApiVersions", 0)["error_code"] == 0
+
+
+def test_idle(broker: Oncelog) -> None:
+    answered(broker)
+    assert resident_kb(broker) < IDLE_MAX_KB
+
+
+def test_frames_that_are_announced_and_never_sent(broker: Oncelog) -> None:
+    answered(broker)
+    before = resident_kb(broker)
+    peers = [Connection(broker.bootstrap) for _ in range(PEERS)]
+    for peer in peers:
+        peer.socket.sendall(struct.pack(">i", 90_000_000) + b"\0\0\0\x09" + b"\0" * 1000)
+    for _ in range(3):
+        answered(broker)
+    grown = resident_kb(broker) - before
+    for peer in peers:
+        peer.close()
+    assert grown < GROWTH_MAX_KB
+
+
+def test_peers_that_never_read(broker: Oncelog, name: str) -> None:
+    session = Session(broker.bootstrap)
+    topic_id = session.topic(name)
+    for _ in range(8):
+        assert session.produce(name, batch([record(b"k", b"x" * 900_000)]))["error_code"] == 0
+    row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 23}
+    values = {"max_wait_ms": 0, "max_bytes": 1 << 23, "topics": [{"topic_id": topic_id, "partitions": [row]}]}
+    before = resident_kb(broker)
+    peers = [Connection(broker.bootstrap) for _ in range(PEERS)]
+    for peer in peers:
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for _ in range(20):
+            peer.send("Fetch", 16, values)
+    for _ in range(3):
+        answered(broker)
+    grown = resident_kb(broker) - before
+    for peer in peers:
+        peer.close()
+    session.close()
+    assert grown < GROWTH_MAX_KB
+
+
+def test_requests_without_reading_the_answers(broker: Oncelog, name: str) -> None:
+    """Requests are not taken without end from a peer that does not read what they are answered with."""
+    session = Session(broker.bootstrap)
+    session.topic(name)
+    before = resident_kb(broker)
+    request = struct.pack(">hhih", 3, 1, 7, -1) + struct.pack(">i", -1)  # Metadata v1 of all topics
+    frames = (struct.pack(">i", len(request)) + request) * 1000
+    with Connection(broker.bootstrap) as peer:
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.socket.settimeout(2)
+        sent = 0
+        try:
+            for _ in range(2000):
+                peer.socket.sendall(frames)
+                sent += len(frames)
+        except TimeoutError:
+            pass
+        answered(broker)
+        grown = resident_kb(broker) - before
+    session.close()
+    assert sent < 2000 * len(frames), "everything was taken"
+    assert grown < GROWTH_MAX_KB
