@@ -1,0 +1,150 @@
+"""Random walks over one topic, the same on both targets: every answer of every step is compared.
+
+A failing walk prints its seed; ONCELOG_SEED (one, or several with commas) runs that alone.
+"""
+
+import os
+import random
+from typing import Any
+
+import pytest
+
+from compat_tests.batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, batch, record
+from compat_tests.definitions import Fields
+from compat_tests.differential import Pair, Session, produce_request
+
+STEPS = 120
+PARTITIONS = 2
+BASE_MS = 1_790_000_000_000
+CONFIGS: list[dict[str, str]] = [
+    {},
+    {"message.timestamp.type": "LogAppendTime"},
+    {"max.message.bytes": "900"},
+    {"segment.index.bytes": "128", "index.interval.bytes": "64"},
+    {"index.interval.bytes": "0"},
+    {"compression.type": "uncompressed"},
+    {"cleanup.policy": "compact,delete"},
+]
+
+
+def seeds() -> list[int]:
+    if given := os.environ.get("ONCELOG_SEED"):
+        return [int(seed) for seed in given.split(",")]
+    return [*range(len(CONFIGS)), random.randrange(100, 1 << 32)]
+
+
+class Walk:
+    """Chooses steps by its own chance, and from what the targets answered alike."""
+
+    def __init__(self, session: Session, seed: int, name: str) -> None:
+        self.session = session
+        self.chance = random.Random(seed)
+        self.name = name
+        self.topic_id = session.topic(name, PARTITIONS, CONFIGS[seed % len(CONFIGS)])
+        self.ends = [0] * PARTITIONS
+        self.sequences: dict[tuple[int, int], tuple[int, int]] = {}
+        self.clock = 0
+
+    def run(self) -> None:
+        steps = [self.produce, self.produce_as, self.produce_many, self.fetch, self.fetch, self.list_offsets]
+        for _ in range(STEPS):
+            rare = self.chance.random() < 0.05
+            (self.delete if rare else self.chance.choice(steps))()
+        for partition in range(PARTITIONS):
+            self.ask("Fetch", 16, self.fetch_request(self.topic_id, partition, 0, 1 << 24))
+
+    def ask(self, api: str, version: int, values: Fields) -> Any:
+        return self.session.call(api, version, values, str(len(self.session.trace)))
+
+    def made(self, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
+        count = self.chance.choice((1, 1, 2, 5, 30))
+        rows, latest = [], 0
+        for index in range(count):
+            self.clock += 1
+            delta = self.chance.choice((0, 0, 1, 5, -3, 50)) if index else 0
+            latest = max(latest, delta)
+            key = self.chance.choice((b"a", b"b", b"", b"key" * 9)) if self.chance.random() < 0.97 else None
+            value = (
+                None if self.chance.random() < 0.1 else self.chance.randbytes(self.chance.choice((0, 3, 40)))
+            )
+            headers = [("h", b"x")] if self.chance.random() < 0.2 else []
+            rows.append(record(key, value, headers, offset_delta=index, timestamp_delta=delta))
+        base = BASE_MS + self.clock * self.chance.choice((1, 1, -1))
+        codec = self.chance.choice((NONE, NONE, NONE, GZIP, SNAPPY, LZ4, ZSTD))
+        return batch(rows, codec=codec, base_timestamp=base, max_timestamp=base + latest, producer=producer)
+
+    def append(self, records: bytes, partition: int) -> Any:
+        version = self.chance.choice((3, 7, 8, 9, 12, 13))
+        key = self.topic_id if version >= 13 else self.name
+        answer = self.ask(
+            "Produce", version, produce_request(key, records, partition, self.chance.choice((-1, 1)))
+        )
+        return answer["responses"][0]["partition_responses"][0]
+
+    def produce(self) -> None:
+        partition = self.chance.randrange(PARTITIONS)
+        row = self.append(self.made(), partition)
+        if row["error_code"] == 0:
+            self.ends[partition] = row["base_offset"] + 1
+
+    def produce_as(self) -> None:
+        """As an idempotent producer, mostly in order."""
+        producer, partition = self.chance.randrange(3), self.chance.randrange(PARTITIONS)
+        epoch, sequence = self.sequences.get((producer, partition), (0, 0))
+        asked_epoch, asked = self.chance.choice(
+            [(epoch, sequence)] * 6
+            + [(epoch, max(0, sequence - 1)), (epoch, sequence + 1), (epoch + 1, 0), (max(0, epoch - 1), 0)]
+        )
+        records = self.made((7000 + producer, asked_epoch, asked))
+        if self.append(records, partition)["error_code"] == 0:
+            following = asked + int.from_bytes(records[57:61], "big")
+            self.sequences[producer, partition] = (asked_epoch, following)
+            if self.chance.random() < 0.3:
+                self.append(records, partition)  # the same again
+
+    def produce_many(self) -> None:
+        for _ in range(self.chance.randrange(6)):
+            self.produce()
+
+    def fetch_request(self, key: str | bytes, partition: int, offset: int, size: int) -> Fields:
+        row = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": size}
+        word = "topic_id" if isinstance(key, bytes) else "topic"
+        return {"max_wait_ms": 0, "max_bytes": 1 << 24, "topics": [{word: key, "partitions": [row]}]}
+
+    def fetch(self) -> None:
+        version = self.chance.choice((4, 7, 11, 12, 13, 16, 18))
+        partition = self.chance.randrange(PARTITIONS)
+        offset = self.chance.randrange(self.ends[partition] + 40)
+        values = self.fetch_request(
+            self.topic_id if version >= 13 else self.name,
+            partition,
+            offset,
+            self.chance.choice((1, 100, 400, 2000, 1 << 20)),
+        )
+        self.ask("Fetch", version, {**values, "isolation_level": self.chance.randrange(2)})
+
+    def list_offsets(self) -> None:
+        stamp = self.chance.choice(
+            (-1, -2, -3, BASE_MS + self.chance.randrange(-self.clock - 5, self.clock + 60))
+        )
+        row = {"partition_index": self.chance.randrange(PARTITIONS), "timestamp": stamp}
+        self.ask(
+            "ListOffsets",
+            self.chance.choice((7, 9, 11)),
+            {"topics": [{"name": self.name, "partitions": [row]}]},
+        )
+
+    def delete(self) -> None:
+        partition = self.chance.randrange(PARTITIONS)
+        row = {"partition_index": partition, "offset": self.chance.randrange(-1, self.ends[partition] + 3)}
+        values = {"topics": [{"name": self.name, "partitions": [row]}], "timeout_ms": 15000}
+        self.ask("DeleteRecords", self.chance.randrange(3), values)
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_random_walk(pair: Pair, name: str, seed: int) -> None:
+    print(f"seed {seed}")
+    # Where the broker stamps, which batch is the latest is a matter of milliseconds.
+    stamped = "message.timestamp.type" in CONFIGS[seed % len(CONFIGS)]
+    known = (r"ListOffsets.*(offset|timestamp|leader_epoch): ",) if stamped else ()
+    pair.compare(lambda session: Walk(session, seed, name).run(), known=known)
