@@ -37,7 +37,9 @@ def _round(call: Callable[[], object], count: int) -> float:
     return time.process_time() - start
 
 
-def batch(count: int, size: int, *, spread: float = 0, key: bytes | None = None, codec: int = NONE) -> bytes:
+def batch(
+    count: int, size: int, *, spread: float = 0, key: bytes | None = None, headers: int = 0, codec: int = NONE
+) -> bytes:
     """``count`` records of ``size`` bytes, give or take ``spread`` of it, ten a millisecond."""
     chance = random.Random(1)
     noise = chance.randbytes(2 * size)
@@ -47,7 +49,8 @@ def batch(count: int, size: int, *, spread: float = 0, key: bytes | None = None,
         # A third of a value is noise, and so the codecs have something to do.
         start = chance.randrange(size)
         value = noise[start : start + length // 3]
-        builder.append(NOW_MS + index // 10, key, value + bytes(length - len(value)))
+        traces = [("trace", chance.randbytes(16))] * headers
+        builder.append(NOW_MS + index // 10, key, value + bytes(length - len(value)), traces)
     return bytes(builder.build())
 
 
@@ -56,6 +59,8 @@ WALKS = {
     "100 B, one size, 1 MB batch": batch(10_000, 100),
     "100 B, mixed sizes, 16 kB batch": batch(150, 100, spread=0.3),
     "100 B, mixed sizes, 16-byte key": batch(150, 100, spread=0.3, key=b"k" * 16),
+    "100 B, one size, two headers": batch(150, 100, headers=2),
+    "100 B, mixed sizes, two headers": batch(150, 100, spread=0.3, headers=2),
     "1 kB, one size, 16 kB batch": batch(16, 1000),
     "1 kB, one size, 1 MB batch": batch(1000, 1000),
     "1 kB, mixed sizes, 16 kB batch": batch(16, 1000, spread=0.3),

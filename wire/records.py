@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""Bytes that the records of one batch may take when decompressed."""
+DECOMPRESSED_BYTES_MAX = (1 << 31) - 1
+"""Bytes of one batch's decompressed records, where nobody asked for less: what Java could hold."""
 
 
 class Record:
@@ -101,13 +101,12 @@ def _scan(data: bytes, position: int, limit: int) -> Layout:
     key_at, key_end, at = _field(data, at, end)
     value_at, value_end, at = _field(data, at, end)
     header_count = data[at]
-    if header_count == 0:
-        at += 1
-        headers_at = at
+    headers_at = at + 1
+    if header_count:
+        header_count, headers_at = read_varint(data, at)
+        at = skip_headers(data, at, end)
     else:
-        header_count, at = read_varint(data, at)
-        headers_at = at
-        at = _skip_headers(data, at, end, header_count)
+        at = headers_at
     if at != end:
         raise DecodeError(f"record of {length} bytes whose parts take {length + at - end}")
     return (
@@ -115,15 +114,30 @@ def _scan(data: bytes, position: int, limit: int) -> Layout:
     )  # fmt: skip
 
 
-def _skip_headers(data: bytes, position: int, end: int, count: int) -> int:
-    if count < 0 or count > end - position:
-        raise DecodeError(f"{count} record headers in {end - position} bytes")
+def skip_headers(data: bytes, position: int, end: int) -> int:
+    """The position after a record's headers, which begin with their count at ``position``.
+
+    It may be past ``end``, the record's. Raises DecodeError, or IndexError where it is past that of ``data``.
+    """
+    count, at = read_varint(data, position)
+    if count < 0 or count > end - at:
+        raise DecodeError(f"{count} record headers in {end - at} bytes")
     for _ in range(count):
-        _, name_end, position = _field(data, position, end)
-        if name_end < 0:
-            raise DecodeError("record header without a key")
-        _, _, position = _field(data, position, end)
-    return position
+        length = data[at]
+        if length & 129:  # negative, or longer than a byte
+            length, at = read_varint(data, at)
+            if length < 0:
+                raise DecodeError("record header without a key")
+            at += length
+        else:
+            at += 1 + (length >> 1)
+        length = data[at]
+        if length & 129:
+            length, at = read_varint(data, at)
+            at += max(length, 0)
+        else:
+            at += 1 + (length >> 1)
+    return at
 
 
 def _field(data: bytes, position: int, limit: int) -> tuple[int, int, int]:

@@ -8,6 +8,7 @@ be. Known differences, all towards refusing:
   there, and consumers fail later) are refused with INVALID_RECORD, as it does in an uncompressed batch.
 - A batch that decompresses to more than ``decompressed_bytes_max`` is refused with MESSAGE_TOO_LARGE, upon
   which producers split a batch. Kafka walks it to its end, however long that takes.
+- So is a batch of more than ``RECORDS_MAX`` records, which would take too long to walk.
 - A varint of more than five bytes as the length of a record is INVALID_RECORD; Kafka fails with
   UNKNOWN_SERVER_ERROR where the batch is not compressed.
 - At most ``RECORD_ERRORS_MAX`` errors are listed.
@@ -37,12 +38,17 @@ from wire.batch import (
 )
 from wire.compression import NONE, ZSTD, TooLarge, compress
 from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.records import DECOMPRESSED_BYTES_MAX, iterate_records, records_of, scan, wrap_int64
+from wire.records import iterate_records, records_of, scan, wrap_int64
 from wire.walk import Walk, walk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+DECOMPRESSED_RATIO_MAX = 16
+"""Bytes that a batch may decompress to: the first, or so many times max.message.bytes where that is more."""
+RECORDS_MAX = 1 << 20
+"""Records of one batch. No client batches nearly as many; the odder they are, the longer they hold up the rest."""
 RECORD_ERRORS_MAX = 10_000
 """Records of one batch that are named in an answer."""
 
@@ -93,7 +99,7 @@ class ValidationRules:
         segment_bytes: int = 1_073_741_824,
         from_client: bool = True,
         zstd_allowed: bool = True,
-        decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+        decompressed_bytes_max: int | None = None,
     ) -> None:
         self.compacted = compacted
         """cleanup.policy has compact: every record needs a key."""
@@ -111,6 +117,8 @@ class ValidationRules:
         """From a producer, not from the broker itself: no control batches, counts and sequences make sense."""
         self.zstd_allowed = zstd_allowed
         """The Produce request's version is 7 or above."""
+        if decompressed_bytes_max is None:
+            decompressed_bytes_max = max(DECOMPRESSED_BYTES_MAX, DECOMPRESSED_RATIO_MAX * max_message_bytes)
         self.decompressed_bytes_max = decompressed_bytes_max
 
 
@@ -195,6 +203,10 @@ def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now
         raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown compression type id {codec}")
     if rules.from_client:
         _check_header(header)
+    if header.record_count > RECORDS_MAX:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{header.record_count} records in a batch, not {RECORDS_MAX}"
+        )
     records: bytes | memoryview
     try:
         records = records_of(batch, header, rules.decompressed_bytes_max) if codec else batch[HEADER_SIZE:]

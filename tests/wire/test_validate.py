@@ -9,7 +9,9 @@ import pytest
 from tests.wire.batches import CODEC_NAMES, CODECS, DECODERS, Row, decode_kafka_python, encode_kafka_python
 from tests.wire.validate_cases import (
     ATTRIBUTES,
+    COUNT,
     HOUR,
+    LAST_DELTA,
     MAX_TIME,
     NOW,
     OK,
@@ -19,6 +21,7 @@ from tests.wire.validate_cases import (
     changed,
     rows,
     with_gaps,
+    with_payload,
 )
 from wire import validate as validation
 from wire.batch import read_header, stamp
@@ -176,6 +179,21 @@ def test_a_bomb_is_too_large() -> None:
     with pytest.raises(KafkaError) as caught:
         run(records, ValidationRules(decompressed_bytes_max=900_000))
     assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_how_far_a_batch_may_inflate_goes_with_how_large_it_may_be() -> None:
+    mib = 1024 * 1024
+    for max_message_bytes, expected in ((mib, 64 * mib), (10 * mib, 160 * mib)):
+        assert ValidationRules(max_message_bytes=max_message_bytes).decompressed_bytes_max == expected
+
+
+def test_more_records_than_a_batch_may_have() -> None:
+    record = bytes.fromhex("0c 00 00 00 01 01 00")
+    for count, code in ((2**20 + 1, ErrorCode.MESSAGE_TOO_LARGE), (2**31 - 1, ErrorCode.MESSAGE_TOO_LARGE)):
+        records = changed(with_payload(encode_kafka_python(ROWS), record * 3), COUNT, ">i", count)
+        with pytest.raises(KafkaError) as caught:
+            run(changed(records, LAST_DELTA, ">i", count - 1), ValidationRules())
+        assert caught.value.code == code
 
 
 def test_a_batch_that_no_segment_holds() -> None:

@@ -106,20 +106,14 @@ def alike(
     step_ms: float = 0.1,
     spread: int = 0,
     start_ms: int = 0,
-    seed: int = 1,
+    headers: tuple[tuple[str, bytes | None], ...] = (),
 ) -> bytes:
-    chance = random.Random(seed)
-    return payload(
-        [
-            (
-                BASE + (int(i * step_ms) + start_ms if i else 0),
-                key,
-                bytes(size + chance.randint(0, spread)),
-                [],
-            )
-            for i in range(count)
-        ]
-    )
+    chance = random.Random(1)
+    times = [BASE + (int(i * step_ms) + start_ms if i else 0) for i in range(count)]
+    return payload([(time, key, bytes(size + chance.randint(0, spread)), [*headers]) for time in times])
+
+
+HEADERS: tuple[tuple[str, bytes | None], ...] = (("trace", b"0123456789abcdef"), ("", None), ("k", b""))
 
 
 @settings(max_examples=150, deadline=None)
@@ -234,11 +228,14 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
     [(1, 20, 0), (1, 200, 0), (2, 60, 4), (40, 20, 0), (40, 60, 5), (90, 100, 40)],
 )
 @pytest.mark.parametrize("key", [None, b"kkk"])
-def test_damaged_records(count: int, size: int, spread: int, key: bytes | None) -> None:
+@pytest.mark.parametrize("headers", [(), HEADERS[:1], HEADERS])
+def test_damaged_records(
+    count: int, size: int, spread: int, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
+) -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
     chance = random.Random(seed)
-    good = alike(count, size, key, spread=spread, step_ms=1)
+    good = alike(count, size, key, spread=spread, step_ms=1, headers=headers)
     refused = 0
     for _ in range(250):
         data = mutate(good, chance)
@@ -259,13 +256,17 @@ def test_every_changed_byte_of_a_run_and_of_a_stretch() -> None:
 
 @pytest.mark.parametrize(("count", "size"), [(1, 5), (1, 8150), (40, 5), (40, 66), (100, 66)])
 @pytest.mark.parametrize("key", [None, b"kkk", b"k" * 60])
-def test_the_same_damage_to_every_record(count: int, size: int, key: bytes | None) -> None:
-    good = alike(count, size, key, step_ms=0)
+@pytest.mark.parametrize("headers", [(), HEADERS])
+def test_the_same_damage_to_every_record(
+    count: int, size: int, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
+) -> None:
+    good = alike(count, size, key, step_ms=0, headers=headers)
     # Records are alike up to their offset deltas; those of two bytes begin another length.
-    first_block = good if count <= 64 else good[: len(alike(64, size, key, step_ms=0))]
+    first_block = good if count <= 64 else good[: len(alike(64, size, key, step_ms=0, headers=headers))]
     stride = len(first_block) // min(count, 64)
     value_at = 6 + len(key or b"")
-    for at in [*range(7), *range(value_at - 2, value_at + 3), stride - 2, stride - 1]:
+    last = 32 if headers else 2
+    for at in [*range(7), *range(value_at - 2, value_at + 3), *range(stride - last, stride)]:
         for byte in (0, 1, 2, 3, 127, 128, 129, 130, 255, good[at] ^ 1, good[at] ^ 128, (good[at] + 2) % 256):
             data = bytearray(good)
             for start in range(0, len(first_block), stride):
@@ -303,9 +304,31 @@ def test_records_that_only_a_careless_reader_accepts(count: int) -> None:
         # Header counts that are not 0 where the record ends.
         [crafted(b"\0\0" + varint(i) + b"\1" + varint(20) + bytes(20) + b"\1") for i in range(count)],
         [crafted(b"\0\0" + varint(i) + b"\1" + varint(20) + bytes(20) + b"\2") for i in range(count)],
+        # A header count that is negative, and half a header.
+        [crafted(b"\0\0" + varint(i) + b"\1\0" + b"\1" + b"\4ab") for i in range(count)],
+        [crafted(b"\0\0" + varint(i) + b"\1\0" + b"\3" + b"\4ab\2c\4ab") for i in range(count)],
+        # Headers that are not there, after one that is.
+        [crafted(b"\0\0" + varint(i) + b"\1\0" + (b"\2" if i else b"\2\2a\2b")) for i in range(count)],
+        [crafted(b"\0\0" + varint(i) + b"\2k\0" + (b"\2" if i else b"\2\2a\2b")) for i in range(count)],
+        [crafted(b"\0\0" + varint(i) + b"\2k\0" + (b"\0" if i else b"\2\2a\2b")) for i in range(count)],
     ):
         data = b"".join(many)
         assert fast_walk(data, count) == plain_walk(data, count)
+
+
+def test_records_with_and_without_headers() -> None:
+    chance = random.Random(4)
+    rows: list[Row] = [
+        (BASE + i, b"k" if i % 5 else None, bytes(50 + i % 30), [*HEADERS[: chance.choice([0, 0, 1, 3])]])
+        for i in range(400)
+    ]
+    assert walk(payload(rows), 400) == plain_walk(payload(rows), 400)
+    many: list[Row] = [(BASE, None, b"v", [("h", b"x")] * (i % 70)) for i in range(100)]
+    assert walk(payload(many), 100) == plain_walk(payload(many), 100)
+    same: list[Row] = [(BASE, None, b"v", [("h", b"x")] * 9)] * 100
+    assert walk(payload(same), 100) == plain_walk(payload(same), 100)
+    long: list[Row] = [(BASE, None, b"v", [("h" * 70, b"x" * 200)])] * 100
+    assert walk(payload(long), 100) == plain_walk(payload(long), 100)
 
 
 def test_a_null_key_before_a_record_that_reads_two_ways() -> None:
@@ -327,6 +350,9 @@ def test_a_null_key_before_a_record_that_reads_two_ways() -> None:
         ("stretch with keys", alike(500, 100, b"key" * 4, spread=40), 500),
         ("stretch of short ones", alike(500, 5, spread=20), 500),
         ("three byte deltas", alike(17_000, 3, spread=20), 17_000),
+        ("run with headers", alike(500, 100, b"key", headers=HEADERS[:1]), 500),
+        ("stretch with headers", alike(500, 100, b"key", spread=40, headers=HEADERS), 500),
+        ("stretch with headers, no keys", alike(500, 100, spread=40, headers=HEADERS[:1]), 500),
         ("one", alike(1, 100), 1),
         ("one with a key", alike(1, 100, b"key"), 1),
         ("one short", alike(1, 5), 1),
@@ -336,7 +362,7 @@ def test_what_is_usual_is_not_left_to_the_slowest_gear(
     name: str, data: bytes, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No clock, but the steps that cost: a run is no stretch, and neither is a slow step."""
-    calls = {"_slow_step": 0, "_stretch": 0}
+    calls = {"_slow_step": 0, "read_stretch": 0}
     for name_of_step in calls:
         step = getattr(gears, name_of_step)
 
@@ -349,8 +375,8 @@ def test_what_is_usual_is_not_left_to_the_slowest_gear(
         monkeypatch.setattr(gears, name_of_step, counted)
     assert walk(data, count) == plain_walk(data, count)
     if name.startswith(("run", "one")):
-        assert calls["_stretch"] <= 1
-    assert calls["_slow_step"] <= count // 500
+        assert calls["read_stretch"] <= 1
+    assert calls["_slow_step"] <= max(count // 500, 1 if "headers" in name else 0)
 
 
 def test_no_records() -> None:

@@ -89,7 +89,7 @@ def headers(codec: int, name: str) -> Iterator[Case]:
         broken = bytearray(good)
         broken[at] ^= 1
         yield Case(f"{name}: CRC, byte {at}", broken, CORRUPT)
-    for count in (-1, 0, 2, 4, 2**31 - 1):
+    for count in (-1, 0, 2, 4, 100_000):
         other_count = changed(good, COUNT, ">i", count)
         yield Case(f"{name}: count {count}", other_count, INVALID)
         yield Case(f"{name}: {count} in both", changed(other_count, LAST_DELTA, ">i", count - 1), INVALID)

@@ -1,0 +1,126 @@
+"""The first gear of wire.walk: runs of records that differ in nothing but deltas and content.
+
+The bytes that describe such records stand a fixed distance apart. A strided slice takes one such column of a
+whole run, and it is compared as a whole, in C.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import DecodeError
+from wire.varint import read_varint, read_varlong
+
+if TYPE_CHECKING:
+    from wire.walk import Walk
+
+RUN_MIN = 24  # records in a run worth its set-up
+_RUN_HEADERS_MAX = 8  # headers of a record in one
+
+_EVERY_BYTE = bytes(range(256))
+_LOW_BYTES = _EVERY_BYTE[:128]
+_HIGH_BYTES = _EVERY_BYTE[128:]
+_ODD_BYTES = _EVERY_BYTE[1::2]
+
+# The offset delta n as a varint is 2n: one byte below 64, two below 8192, three below 2**20.
+BLOCK = 64  # records whose offset deltas differ in their first byte only
+BIG_BLOCK = 8192  # … in their first two only
+DELTA_MAX = 1 << 20
+_ONE_BYTE_DELTAS = bytes(range(0, 128, 2))
+_FIRST_BYTES = bytes(range(128, 256, 2)) * (BIG_BLOCK // BLOCK)
+_SECOND_BYTES = b"".join(bytes((high,)) * BLOCK for high in range(128))
+_SECOND_OF_THREE = b"".join(bytes((high | 128,)) * BLOCK for high in range(128))
+
+
+def read_run(
+    data: bytes, position: int, limit: int, index: int, count: int, found: Walk
+) -> tuple[int, int] | None:
+    """As many records as stand in a run from ``position``, and the position after them; None for too few.
+
+    A run: records of one length whose fields have the same sizes too, so that all but the timestamp delta's
+    and offset delta's lowest bits (and keys and values) are the same in each.
+    """
+    if index >= DELTA_MAX:
+        return None
+    try:
+        length, at = read_varint(data, position)
+        stride = at - position + length
+        if length < 1 or position + RUN_MIN * stride > limit:
+            return None
+        if data[position + stride] != data[position] or data[position + 2 * stride] != data[position]:
+            return None
+        timestamp_at = at + 1
+        timestamp_delta, delta_at = read_varlong(data, timestamp_at)
+        key_length_at = delta_at + (1 if index < BLOCK else 2 if index < BIG_BLOCK else 3)
+        key_length = data[key_length_at]
+        if key_length & 129 and key_length != 1:
+            return None
+        value_length_at = key_length_at + 1 + (key_length >> 1)
+        value_length, value_at = read_varint(data, value_length_at)
+    except (DecodeError, IndexError):
+        return None
+    header_lengths = _header_lengths(data, value_at + max(value_length, 0), position + stride)
+    if header_lengths is None or delta_at - timestamp_at > 5:
+        return None
+    block_end = BLOCK if index < BLOCK else (index | (BIG_BLOCK - 1)) + 1
+    size = min(count, block_end) - index
+    size = min(size, (limit - position) // stride)
+    same = (*range(position, at), *range(timestamp_at + 1, delta_at), key_length_at)
+    for column_at in (*same, *range(value_length_at, value_at), *header_lengths):
+        column = data[column_at : position + size * stride : stride]
+        if column != column[:1] * size:
+            size -= len(column.lstrip(column[:1]))
+            if size < RUN_MIN:
+                return None
+    end = position + size * stride
+    times = data[timestamp_at:end:stride]
+    if times.translate(None, _LOW_BYTES if delta_at == timestamp_at + 1 else _HIGH_BYTES):
+        return None
+    if not _deltas_follow(data[delta_at:end:stride], data[delta_at + 1 : end : stride], index):
+        return None
+    if index >= BIG_BLOCK and data[delta_at + 2 : end : stride] != bytes((index // BIG_BLOCK,)) * size:
+        return None
+    if key_length == 1:
+        found.has_null_key = True
+    _see_times(times, ((timestamp_delta << 1) ^ (timestamp_delta >> 63)) >> 7 << 7, found)
+    return size, end
+
+
+def _header_lengths(data: bytes, position: int, end: int) -> list[int] | None:
+    """Where a record's header count and lengths stand; None unless they take it to its end, a byte each."""
+    count = data[position] if position < end else 1
+    if count & 129 or count > 2 * _RUN_HEADERS_MAX:
+        return None
+    lengths = [position]
+    position += 1
+    for _ in range(count):  # twice the count, as it is in zig-zag form: keys and values
+        if position >= end or data[position] & 129:
+            return None
+        lengths.append(position)
+        position += 1 + (data[position] >> 1)
+    return lengths if position == end else None
+
+
+def _deltas_follow(first: bytes, second: bytes, index: int) -> bool:
+    """Whether the columns of the offset deltas' bytes are those of ``index``, ``index + 1``, …"""
+    if index < BLOCK:
+        return first == _ONE_BYTE_DELTAS[index : index + len(first)]
+    start = index % BIG_BLOCK
+    stop = start + len(first)
+    expected = _SECOND_BYTES if index < BIG_BLOCK else _SECOND_OF_THREE
+    return first == _FIRST_BYTES[start:stop] and second == expected[start:stop]
+
+
+def _see_times(times: bytes, high: int, found: Walk) -> None:
+    """Take note of timestamp deltas, of whose raw varints ``times`` are the lowest bytes and ``high`` the rest."""
+    later = times.translate(None, _ODD_BYTES)
+    if len(later) != len(times):
+        for byte in {*times}:
+            raw = high | byte & 127
+            found.see((raw >> 1) ^ -(raw & 1))
+        return
+    latest = later[-1]
+    later = later.translate(None, _EVERY_BYTE[: latest + 1])  # most often they rise: nothing is left
+    if later:
+        latest = max(later)
+    found.see((high | latest & 127) >> 1)
