@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 
 from broker.log.batches import batch_size
 from broker.log.indexes import AbortedTransaction
-from broker.log.producer_state import Origin, restore_earlier_batches
+from broker.log.producer_state import Origin
 from broker.log.reads import FileRange, LogRead, TimestampOffset, first_at_or_after, latest_timestamp
+from broker.log.replay import read_marker, restore_earlier_batches
+from broker.log.results import AppendResult
 from broker.log.segment import Segment
 from broker.log.segmented_log import SegmentedLog
 from broker.log.validation import ZSTD_PRODUCE_VERSION, rules_of
 from broker.logs import get_logger
 from wire.batch import CONTROL_BIT, LOG_OVERHEAD, stamp
-from wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type, read_coordinator_epoch
-from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.records import iterate_records
+from wire.errors import ErrorCode, KafkaError
 from wire.validate import read_produced, validate
 
 if TYPE_CHECKING:
     from broker.config.topic_config import TopicConfig
     from broker.log.environment import LogEnvironment
+    from broker.log.loaded import Loaded
     from broker.log.producer_state import BatchMetadata
-    from broker.log.segmented_log import Loaded
     from wire.batch import BatchHeader
     from wire.validate import ValidationRules
 
@@ -51,38 +51,6 @@ PRODUCE_VERSION_LATEST = 13
 """What an append that no Produce request made counts as."""
 
 _NOTHING = b""
-
-
-class AppendResult:
-    """Where a batch is in the log."""
-
-    __slots__ = (
-        "base_offset",
-        "duplicate",
-        "last_offset",
-        "log_append_time_ms",
-        "log_start_offset",
-        "must_flush",
-    )
-
-    def __init__(
-        self,
-        base_offset: int,
-        last_offset: int,
-        log_append_time_ms: int,
-        log_start_offset: int,
-        must_flush: bool,
-        duplicate: bool = False,
-    ) -> None:
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.log_append_time_ms = log_append_time_ms
-        """-1 where the records keep the producer's time."""
-        self.log_start_offset = log_start_offset
-        self.must_flush = must_flush
-        """Whether ``PartitionLog.flush`` must return before the append is acknowledged."""
-        self.duplicate = duplicate
-        """Whether the batch was in the log already, at these offsets."""
 
 
 class PartitionLog(SegmentedLog):
@@ -112,13 +80,12 @@ class PartitionLog(SegmentedLog):
         self._rules_without_zstd: ValidationRules | None = None
         self._rules_of_broker: ValidationRules | None = None
 
-    def _rules_for(self, origin: Origin, produce_version: int) -> ValidationRules:
+    def _other_rules(self, origin: Origin) -> ValidationRules:
+        """For what the broker writes itself, and for Produce requests that may not bring zstd."""
         if origin is not Origin.CLIENT:
             if self._rules_of_broker is None:
                 self._rules_of_broker = rules_of(self.config, from_client=False)
             return self._rules_of_broker
-        if produce_version >= ZSTD_PRODUCE_VERSION:
-            return self._rules
         if self._rules_without_zstd is None:
             self._rules_without_zstd = rules_of(self.config, zstd_allowed=False)
         return self._rules_without_zstd
@@ -143,7 +110,10 @@ class PartitionLog(SegmentedLog):
             self.check_alive()
         now_ms = self.env.clock.now_ms()
         config = self.config
-        rules = self._rules_for(origin, produce_version)
+        if origin is Origin.CLIENT and produce_version >= ZSTD_PRODUCE_VERSION:
+            rules = self._rules
+        else:
+            rules = self._other_rules(origin)
         valid = validate(*read_produced(records, rules), rules, now_ms)
         batch, header, max_timestamp = valid.batch, valid.header, valid.max_timestamp
         size = header.batch_length + LOG_OVERHEAD
@@ -200,9 +170,14 @@ class PartitionLog(SegmentedLog):
 
     def _check_producer(self, header: BatchHeader, origin: Origin) -> BatchMetadata | None:
         """The batch that this one repeats, or None where it may follow."""
+        if self.producers.is_next(header):
+            return None
         if not self._producers_complete:
+            try:
+                restore_earlier_batches(self.producers, self.segments)
+            except OSError as error:
+                raise self._read_failed(error) from error
             self._producers_complete = True
-            restore_earlier_batches(self.producers, self.segments)
         if origin is Origin.CLIENT:
             repeated = self.producers.find_duplicate(header)
             if repeated is not None:
@@ -277,8 +252,12 @@ class PartitionLog(SegmentedLog):
         try:
             return self._read(offset, max_bytes, minimum_one, up_to)
         except OSError as error:
-            self.fail(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise self._read_failed(error) from error
+
+    def _read_failed(self, error: OSError) -> KafkaError:
+        """What to raise for a file that cannot be read; the log is offline from now on."""
+        self.fail(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def _read(self, offset: int, max_bytes: int, minimum_one: bool, up_to: int) -> LogRead:
         place = self._positions.get(offset)
@@ -348,14 +327,23 @@ class PartitionLog(SegmentedLog):
         return found
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp (ms) is at least ``timestamp``, None where there is none."""
+        """The first record whose timestamp (ms) is at least ``timestamp``, None where there is none.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
         self.check_alive()
-        return first_at_or_after(self.segments, timestamp, self.log_start_offset)
+        try:
+            return first_at_or_after(self.segments, timestamp, self.log_start_offset)
+        except OSError as error:
+            raise self._read_failed(error) from error
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the latest timestamp, None in an empty log."""
+        """The first record with the latest timestamp, None in an empty log. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         self.check_alive()
-        return latest_timestamp(self.segments)
+        try:
+            return latest_timestamp(self.segments)
+        except OSError as error:
+            raise self._read_failed(error) from error
 
     # Leader epochs, and the log's start.
 
@@ -404,17 +392,3 @@ class PartitionLog(SegmentedLog):
 
 def _base_offset(segment: Segment) -> int:
     return segment.base_offset
-
-
-def read_marker(batch: memoryview | bytearray | bytes) -> tuple[int, int, bool] | None:
-    """(coordinator epoch, timestamp, aborted) of a control batch's first record; None where that is no
-    end-transaction marker, or the cleaner has taken it. Raises KafkaError (INVALID_RECORD)."""
-    try:
-        for record in iterate_records(batch):
-            kind = read_control_type(record.key or b"")
-            if kind in (ABORT_MARKER, COMMIT_MARKER):
-                return read_coordinator_epoch(record.value or b""), record.timestamp, kind == ABORT_MARKER
-            return None
-    except DecodeError as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-    return None

@@ -13,13 +13,11 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log.producer_snapshot import SnapshotEntry
-from wire.batch import CONTROL_BIT
 from wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from broker.log.segment import Segment
     from wire.batch import BatchHeader
 
 BATCHES_RETAINED = 5
@@ -75,6 +73,7 @@ class ProducerEntry:
         "batches",
         "coordinator_epoch",
         "last_timestamp",
+        "next_sequence",
         "producer_epoch",
         "producer_id",
         "txn_first_offset",
@@ -86,6 +85,8 @@ class ProducerEntry:
         self.coordinator_epoch = COORDINATOR_EPOCH_NONE
         self.last_timestamp = NO_TIMESTAMP
         self.txn_first_offset = NO_OFFSET
+        self.next_sequence = 0
+        """What follows the last batch's."""
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_RETAINED)
 
     @property
@@ -96,6 +97,7 @@ class ProducerEntry:
         """Sequence numbers begin anew with every epoch, so the batches of another one are of no use."""
         if epoch != self.producer_epoch:
             self.batches.clear()
+            self.next_sequence = 0
             self.producer_epoch = epoch
 
     def to_snapshot(self) -> SnapshotEntry:
@@ -115,10 +117,6 @@ class ProducerEntry:
 def first_sequence_of(last_sequence: int, offset_delta: int) -> int:
     """The first sequence number of a batch; numbers go on at 0 after 2**31-1."""
     return (last_sequence - offset_delta) & SEQUENCE_MAX
-
-
-def is_next_sequence(last: int, following: int) -> bool:
-    return following == last + 1 or (following == 0 and last == SEQUENCE_MAX)
 
 
 class ProducerState:
@@ -146,6 +144,17 @@ class ProducerState:
         return min(ongoing[0][0], completed[0][0]) if completed else ongoing[0][0]
 
     # Data batches.
+
+    def is_next(self, header: BatchHeader) -> bool:
+        """Whether a batch simply follows the last one, which is what most do: then it is neither a duplicate
+        nor to be refused."""
+        entry = self.producers.get(header.producer_id)
+        return (
+            entry is not None
+            and header.base_sequence == entry.next_sequence
+            and header.producer_epoch == entry.producer_epoch
+            and entry.txn_first_offset < 0
+        )
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         """The batch of the last five that has this one's epoch and sequence numbers."""
@@ -186,7 +195,7 @@ class ProducerState:
                     f"Producer {entry.producer_id} begins epoch {header.producer_epoch} with sequence {first} "
                     f"instead of 0 (its epoch was {entry.producer_epoch})",
                 )
-        elif not is_next_sequence(entry.last_sequence, first):
+        elif first != entry.next_sequence:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Producer {entry.producer_id} sent sequence {first} after {entry.last_sequence}",
@@ -217,10 +226,10 @@ class ProducerState:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)
         if header.producer_epoch != entry.producer_epoch:
             entry.move_to_epoch(header.producer_epoch)
-        last_offset = base_offset + header.last_offset_delta
-        entry.batches.append(
-            BatchMetadata(header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp)
-        )
+        first, delta = header.base_sequence, header.last_offset_delta
+        last = (first + delta) & SEQUENCE_MAX
+        entry.batches.append(BatchMetadata(first, last, base_offset, base_offset + delta, timestamp))
+        entry.next_sequence = (last + 1) & SEQUENCE_MAX
         entry.last_timestamp = timestamp
         if entry.txn_first_offset < 0 and header.is_transactional:
             entry.txn_first_offset = base_offset
@@ -315,53 +324,8 @@ class ProducerState:
                         row.timestamp,
                     )
                 )
+                entry.next_sequence = (row.last_sequence + 1) & SEQUENCE_MAX
             if row.txn_first_offset >= 0:
                 entry.txn_first_offset = row.txn_first_offset
                 insort(self._ongoing, (row.txn_first_offset, row.producer_id))
             self.producers[row.producer_id] = entry
-
-
-EARLIER_CHUNK_BYTES = 64 * 1024
-EARLIER_BYTES_MAX = 8 * 1024 * 1024
-EARLIER_BATCHES_MAX = 2000
-
-
-def restore_earlier_batches(state: ProducerState, segments: Sequence[Segment]) -> None:
-    """After a start from a snapshot, which has each producer's last batch only: read the others back.
-
-    The log is walked from its end, a chunk at a time, until every producer has its five, or so many bytes or
-    batches have been looked at that whoever still retries an older batch has had time to give up. Raises OSError.
-    """
-    lacking = {entry.producer_id: entry for entry in state.producers.values() if entry.batches}
-    budget_bytes, budget_batches = EARLIER_BYTES_MAX, EARLIER_BATCHES_MAX
-    for segment in reversed(segments):
-        end = segment.size
-        while end and lacking and budget_bytes > 0 and budget_batches > 0:
-            start = segment.offset_index.position_before(end - EARLIER_CHUNK_BYTES)
-            headers = [header for _, header in segment.headers(start, end)]
-            budget_bytes -= end - start
-            budget_batches -= len(headers)
-            for header in reversed(headers):
-                entry = lacking.get(header.producer_id)
-                if entry is not None and not _prepend(entry, header):
-                    del lacking[header.producer_id]
-            end = start
-
-
-def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Take the batch before those the entry has; whether there may be more."""
-    if header.attributes & CONTROL_BIT:
-        return True
-    if header.producer_epoch != entry.producer_epoch:
-        return False
-    if header.last_offset < entry.batches[0].first_offset:
-        entry.batches.appendleft(
-            BatchMetadata(
-                header.base_sequence,
-                header.last_sequence,
-                header.base_offset,
-                header.last_offset,
-                header.max_timestamp,
-            )
-        )
-    return len(entry.batches) < BATCHES_RETAINED

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log.batches import BatchReader, iterate_headers
-from broker.log.indexes import RELATIVE_OFFSET_MAX, AbortedTransaction
+from broker.log.batches import BatchReader
+from broker.log.index_recovery import keep_indexes_below, rebuild_indexes
+from broker.log.indexes import RELATIVE_OFFSET_MAX
 from broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from broker.log.loaded import Loaded
 from broker.log.partition_directory import PartitionDirectory
-from broker.log.partition_log import PartitionLog, read_marker
+from broker.log.partition_log import PartitionLog
 from broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
-from broker.log.producer_snapshot import CorruptSnapshot, ProducerSnapshots
+from broker.log.producer_snapshot import ProducerSnapshots
 from broker.log.producer_state import ProducerState
+from broker.log.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay, replay_producers
 from broker.log.segment import DELETED_SUFFIX, Segment
-from broker.log.segmented_log import Loaded
 from broker.logs import get_logger
-from wire.batch import CONTROL_BIT
 from wire.errors import DecodeError
 from wire.schema import ZERO_UUID
 
@@ -141,10 +142,6 @@ def open_partition(
     return PartitionLog(
         env, directory, topic, partition, found.topic_id or topic_id or ZERO_UUID, config, loaded
     )
-
-
-RECOVERY_STEP_BYTES = 1024 * 1024
-"""A step that takes about a millisecond."""
 
 
 class PartitionRecovery:
@@ -280,7 +277,7 @@ class PartitionRecovery:
 
         Returns the position and base offset of the first batch at or above it. Raises DecodeError.
         """
-        end = segment.keep_indexes_below(self._recovery_point)
+        end = keep_indexes_below(segment, self._recovery_point)
         offset = segment.base_offset
         for position, header in segment.headers(end):
             # A batch that does not follow is behind the recovery point already: the check will find it.
@@ -420,69 +417,4 @@ def _open_segment(
         now_ms=env.clock.now_ms(),
         jitter_ms=env.random.randrange(jitter) if jitter > 0 else 0,
         new=new,
-    )
-
-
-def rebuild_indexes(segment: Segment) -> None:
-    """Make a sound segment's indexes again. Raises DecodeError, OSError."""
-    segment.clear_indexes()
-    for position, header in segment.headers():
-        segment.recount(position, header)
-    segment.seal()
-
-
-def load_newest_snapshot(
-    env: LogEnvironment, snapshots: ProducerSnapshots, producers: ProducerState, up_to: int, above: int = -1
-) -> int:
-    """Load the newest sound snapshot that is above ``above`` and not above ``up_to``; its offset, or -1.
-
-    Damaged ones go.
-    """
-    for offset in [offset for offset in reversed(snapshots.offsets) if above < offset <= up_to]:
-        try:
-            rows = snapshots.read(offset)
-        except CorruptSnapshot as error:
-            _log.warning("producer snapshot is damaged", path=snapshots.path(offset), reason=error)
-            snapshots.remove(offset)
-        else:
-            producers.load(rows, env.clock.now_ms(), env.producer_id_expiration_ms)
-            return offset
-    return -1
-
-
-def replay_producers(
-    segments: list[Segment], producers: ProducerState, start: int, end: int
-) -> Iterator[int]:
-    """Bring the producer state from the offset ``start`` to ``end``, by batch headers. Raises DecodeError."""
-    for at, segment in enumerate(segments):
-        following = segments[at + 1].base_offset if at + 1 < len(segments) else end
-        if start >= end or following <= start or segment.base_offset >= end:
-            continue
-        for position, header in iterate_headers(segment.file, segment.position_of(start), segment.size):
-            if header.base_offset >= end:
-                break
-            batch = segment.file.pread(header.size, position) if header.attributes & CONTROL_BIT else b""
-            replay(producers, header, batch)
-            yield header.size if header.size < RECOVERY_STEP_BYTES else 1
-
-
-def replay(
-    producers: ProducerState, header: BatchHeader, batch: bytes | memoryview
-) -> AbortedTransaction | None:
-    """Take a batch that is in the log into the producer state; the transaction that it aborted, if it did."""
-    if header.producer_id < 0:
-        return None
-    if not header.attributes & CONTROL_BIT:
-        producers.add(header, header.base_offset, header.max_timestamp)
-        return None
-    marker = read_marker(batch)
-    if marker is None:
-        return None
-    coordinator_epoch, timestamp, aborted = marker
-    ended = producers.add_marker(header, header.base_offset, coordinator_epoch, timestamp, aborted=aborted)
-    if ended is None or not aborted:
-        return None
-    transaction, last_stable_offset = ended
-    return AbortedTransaction(
-        transaction.producer_id, transaction.first_offset, transaction.last_offset, last_stable_offset
     )

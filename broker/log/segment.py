@@ -187,7 +187,7 @@ class Segment:
 
     def recount(self, position: int, header: BatchHeader) -> None:
         """Take a batch that is in the file already into the indexes (recovery, from the file's start on, or
-        from where ``keep_indexes_below`` left off). Raises OSError."""
+        from where ``index_recovery.keep_indexes_below`` left off). Raises OSError."""
         due = self._since_index_entry > self._index_interval
         if due and self.offset_index.tail_bytes >= INDEX_TAIL_BYTES:
             self.write_indexes()
@@ -338,42 +338,10 @@ class Segment:
         if not position:
             self._rolling_timestamp = NO_TIMESTAMP
 
-    def keep_indexes_below(self, offset: int) -> int:
-        """Before a recovery from the recovery point ``offset``: drop what is above it in the indexes.
-
-        What is below it is as it was, since indexes are flushed with the log. Behind that there may be zeros,
-        nothing, or torn entries that look like earlier ones: those that do not fit the log go too. Returns the
-        position from which the batches must be recounted.
-        """
-        index, time_index = self.offset_index, self.time_index
-        index.keep(index.check(self.size))
-        index.truncate_to(offset)
-        while index.entries and not self._is_indexed(*index.last):
-            index.keep(index.entries - 1)
-        time_index.keep(time_index.check(offset))
-        while time_index.entries and not self._is_timed(time_index.last_timestamp, time_index.last_offset):
-            time_index.keep(time_index.entries - 1)
-        self.txn_index.truncate_to(offset)
+    def forget_derived(self) -> None:
+        """The indexes have been cut: what was derived from them is to be read again."""
         self._max_timestamp = self._rolling_timestamp = UNKNOWN
         self._since_index_entry = 0
-        return index.last[1]
-
-    def _is_indexed(self, offset: int, position: int) -> bool:
-        """Whether the batch at ``position`` ends with ``offset``."""
-        try:
-            header = next(self.headers(position), None)
-        except DecodeError:
-            return False
-        return header is not None and header[1].last_offset == offset
-
-    def _is_timed(self, timestamp: int, offset: int) -> bool:
-        """Whether the batch that ends with ``offset`` has that max timestamp."""
-        found = self.find(offset)
-        try:
-            header = None if found is None else next(self.headers(found[0]), None)
-        except DecodeError:
-            return False
-        return header is not None and header[1].last_offset == offset and header[1].max_timestamp == timestamp
 
     def clear_indexes(self) -> None:
         """Before all of it is recounted."""

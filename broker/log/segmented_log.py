@@ -22,56 +22,13 @@ if TYPE_CHECKING:
 
     from broker.config.topic_config import TopicConfig
     from broker.log.environment import LogEnvironment
-    from broker.log.leader_epochs import LeaderEpochs
-    from broker.log.producer_snapshot import ProducerSnapshots
-    from broker.log.producer_state import ProducerState
+    from broker.log.loaded import Loaded
 
 _log = get_logger("broker.log.partition_log")
 
 SNAPSHOT_INTERVAL_BYTES = 16 * 1024 * 1024
 """A flush takes a snapshot of the producer state when so much was appended since the last one: it bounds what
 a recovery has to walk below the recovery point."""
-
-
-class Loaded:
-    """What a start found out about a partition: the parts that a log is made of."""
-
-    __slots__ = (
-        "epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "metadata_synced",
-        "producers",
-        "producers_complete",
-        "recovery_point",
-        "segments",
-        "snapshots",
-    )
-
-    def __init__(
-        self,
-        segments: list[Segment],
-        epochs: LeaderEpochs,
-        producers: ProducerState,
-        snapshots: ProducerSnapshots,
-        *,
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-        producers_complete: bool = True,
-        metadata_synced: bool = True,
-    ) -> None:
-        self.segments = segments
-        self.epochs = epochs
-        self.producers = producers
-        self.snapshots = snapshots
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.recovery_point = recovery_point
-        self.producers_complete = producers_complete
-        """Whether ``producers`` has all batches that it should, not only each producer's last."""
-        self.metadata_synced = metadata_synced
-        """Whether the directory and ``partition.metadata`` are on the disk."""
 
 
 class SegmentedLog:

@@ -1,0 +1,57 @@
+"""What a recovery does with the indexes of a segment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from broker.log.segment import Segment
+
+
+def keep_indexes_below(segment: Segment, offset: int) -> int:
+    """Before a recovery from the recovery point ``offset``: drop what is above it in the indexes.
+
+    What is below it is as it was, since indexes are flushed with the log. Behind that there may be zeros,
+    nothing, or torn entries that look like earlier ones: those that do not fit the log go too. Returns the
+    position from which the batches must be recounted. Raises OSError.
+    """
+    index, time_index = segment.offset_index, segment.time_index
+    index.keep(index.check(segment.size))
+    index.truncate_to(offset)
+    while index.entries and not _is_indexed(segment, *index.last):
+        index.keep(index.entries - 1)
+    time_index.keep(time_index.check(offset))
+    while time_index.entries and not _is_timed(segment, time_index.last_timestamp, time_index.last_offset):
+        time_index.keep(time_index.entries - 1)
+    segment.txn_index.truncate_to(offset)
+    segment.forget_derived()
+    return index.last[1]
+
+
+def _is_indexed(segment: Segment, offset: int, position: int) -> bool:
+    """Whether the batch at ``position`` ends with ``offset``."""
+    try:
+        header = next(segment.headers(position), None)
+    except DecodeError:
+        return False
+    return header is not None and header[1].last_offset == offset
+
+
+def _is_timed(segment: Segment, timestamp: int, offset: int) -> bool:
+    """Whether the batch that ends with ``offset`` has that max timestamp."""
+    found = segment.find(offset)
+    try:
+        header = None if found is None else next(segment.headers(found[0]), None)
+    except DecodeError:
+        return False
+    return header is not None and header[1].last_offset == offset and header[1].max_timestamp == timestamp
+
+
+def rebuild_indexes(segment: Segment) -> None:
+    """Make a sound segment's indexes again. Raises DecodeError, OSError."""
+    segment.clear_indexes()
+    for position, header in segment.headers():
+        segment.recount(position, header)
+    segment.seal()

@@ -1,0 +1,52 @@
+"""What a start found out about a partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.log.leader_epochs import LeaderEpochs
+    from broker.log.producer_snapshot import ProducerSnapshots
+    from broker.log.producer_state import ProducerState
+    from broker.log.segment import Segment
+
+
+class Loaded:
+    """The parts that a log is made of."""
+
+    __slots__ = (
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "metadata_synced",
+        "producers",
+        "producers_complete",
+        "recovery_point",
+        "segments",
+        "snapshots",
+    )
+
+    def __init__(
+        self,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        snapshots: ProducerSnapshots,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        producers_complete: bool = True,
+        metadata_synced: bool = True,
+    ) -> None:
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.snapshots = snapshots
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.producers_complete = producers_complete
+        """Whether ``producers`` has all batches that it should, not only each producer's last."""
+        self.metadata_synced = metadata_synced
+        """Whether the directory and ``partition.metadata`` are on the disk."""

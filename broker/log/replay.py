@@ -1,0 +1,145 @@
+"""Bringing the producer state up to what is in the log: from a snapshot, and from the batches behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.log.batches import iterate_headers
+from broker.log.indexes import AbortedTransaction
+from broker.log.producer_snapshot import CorruptSnapshot
+from broker.log.producer_state import BATCHES_RETAINED, BatchMetadata
+from broker.logs import get_logger
+from wire.batch import CONTROL_BIT
+from wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type, read_coordinator_epoch
+from wire.errors import DecodeError, ErrorCode, KafkaError
+from wire.records import iterate_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from broker.log.environment import LogEnvironment
+    from broker.log.producer_snapshot import ProducerSnapshots
+    from broker.log.producer_state import ProducerEntry, ProducerState
+    from broker.log.segment import Segment
+    from wire.batch import BatchHeader
+
+_log = get_logger("broker.log.recovery")
+
+RECOVERY_STEP_BYTES = 1024 * 1024
+"""Bytes of log that a step of a recovery takes: about a millisecond."""
+
+EARLIER_CHUNK_BYTES = 64 * 1024
+EARLIER_BYTES_MAX = 8 * 1024 * 1024
+EARLIER_BATCHES_MAX = 2000
+
+
+def restore_earlier_batches(state: ProducerState, segments: Sequence[Segment]) -> None:
+    """After a start from a snapshot, which has each producer's last batch only: read the others back.
+
+    The log is walked from its end, a chunk at a time, until every producer has its five, or so many bytes or
+    batches have been looked at that whoever still retries an older batch has had time to give up. Raises OSError.
+    """
+    lacking = {entry.producer_id: entry for entry in state.producers.values() if entry.batches}
+    budget_bytes, budget_batches = EARLIER_BYTES_MAX, EARLIER_BATCHES_MAX
+    for segment in reversed(segments):
+        end = segment.size
+        while end and lacking and budget_bytes > 0 and budget_batches > 0:
+            start = segment.offset_index.position_before(end - EARLIER_CHUNK_BYTES)
+            headers = [header for _, header in segment.headers(start, end)]
+            budget_bytes -= end - start
+            budget_batches -= len(headers)
+            for header in reversed(headers):
+                entry = lacking.get(header.producer_id)
+                if entry is not None and not _prepend(entry, header):
+                    del lacking[header.producer_id]
+            end = start
+
+
+def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
+    """Take the batch before those the entry has; whether there may be more."""
+    if header.attributes & CONTROL_BIT:
+        return True
+    if header.producer_epoch != entry.producer_epoch:
+        return False
+    if header.last_offset < entry.batches[0].first_offset:
+        entry.batches.appendleft(
+            BatchMetadata(
+                header.base_sequence,
+                header.last_sequence,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+            )
+        )
+    return len(entry.batches) < BATCHES_RETAINED
+
+
+def read_marker(batch: memoryview | bytearray | bytes) -> tuple[int, int, bool] | None:
+    """(coordinator epoch, timestamp, aborted) of a control batch's first record; None where that is no
+    end-transaction marker, or the cleaner has taken it. Raises KafkaError (INVALID_RECORD)."""
+    try:
+        for record in iterate_records(batch):
+            kind = read_control_type(record.key or b"")
+            if kind in (ABORT_MARKER, COMMIT_MARKER):
+                return read_coordinator_epoch(record.value or b""), record.timestamp, kind == ABORT_MARKER
+            return None
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+    return None
+
+
+def load_newest_snapshot(
+    env: LogEnvironment, snapshots: ProducerSnapshots, producers: ProducerState, up_to: int, above: int = -1
+) -> int:
+    """Load the newest sound snapshot that is above ``above`` and not above ``up_to``; its offset, or -1.
+
+    Damaged ones go.
+    """
+    for offset in [offset for offset in reversed(snapshots.offsets) if above < offset <= up_to]:
+        try:
+            rows = snapshots.read(offset)
+        except CorruptSnapshot as error:
+            _log.warning("producer snapshot is damaged", path=snapshots.path(offset), reason=error)
+            snapshots.remove(offset)
+        else:
+            producers.load(rows, env.clock.now_ms(), env.producer_id_expiration_ms)
+            return offset
+    return -1
+
+
+def replay_producers(
+    segments: list[Segment], producers: ProducerState, start: int, end: int
+) -> Iterator[int]:
+    """Bring the producer state from the offset ``start`` to ``end``, by batch headers. Raises DecodeError."""
+    for at, segment in enumerate(segments):
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else end
+        if start >= end or following <= start or segment.base_offset >= end:
+            continue
+        for position, header in iterate_headers(segment.file, segment.position_of(start), segment.size):
+            if header.base_offset >= end:
+                break
+            batch = segment.file.pread(header.size, position) if header.attributes & CONTROL_BIT else b""
+            replay(producers, header, batch)
+            yield header.size if header.size < RECOVERY_STEP_BYTES else 1
+
+
+def replay(
+    producers: ProducerState, header: BatchHeader, batch: bytes | memoryview
+) -> AbortedTransaction | None:
+    """Take a batch that is in the log into the producer state; the transaction that it aborted, if it did."""
+    if header.producer_id < 0:
+        return None
+    if not header.attributes & CONTROL_BIT:
+        producers.add(header, header.base_offset, header.max_timestamp)
+        return None
+    marker = read_marker(batch)
+    if marker is None:
+        return None
+    coordinator_epoch, timestamp, aborted = marker
+    ended = producers.add_marker(header, header.base_offset, coordinator_epoch, timestamp, aborted=aborted)
+    if ended is None or not aborted:
+        return None
+    transaction, last_stable_offset = ended
+    return AbortedTransaction(
+        transaction.producer_id, transaction.first_offset, transaction.last_offset, last_stable_offset
+    )
