@@ -127,10 +127,10 @@ def test_mixed_records(rows: list[Row], encode: Callable[..., bytearray]) -> Non
 
 FIXED = {
     f"{count} of {size} bytes, {name}, every {step_ms} ms": (count, size, key, step_ms)
-    for count in (1, 2, 30, 64, 65, 200)
-    for size in (0, 30, 57, 61, 62, 100, 1000)
+    for count in (1, 2, 30, 65, 200)
+    for size in (0, 57, 61, 62, 100)
     for name, key in (("no key", None), ("key", b"k" * 16))
-    for step_ms in (0.1, 3, 40)
+    for step_ms in (0.1, 40)
 }
 
 
@@ -237,12 +237,12 @@ def test_damaged_records(
     chance = random.Random(seed)
     good = alike(count, size, key, spread=spread, step_ms=1, headers=headers)
     refused = 0
-    for _ in range(250):
+    for _ in range(120):
         data = mutate(good, chance)
         theirs = plain_walk(data, count)
         refused += theirs is None
         assert fast_walk(data, count) == theirs, data.hex()
-    assert 0 < refused < 250
+    assert 0 < refused < 120
 
 
 def test_every_changed_byte_of_a_run_and_of_a_stretch() -> None:
