@@ -175,3 +175,20 @@ def test_delete_records(pair: Pair, name: str, version: int) -> None:
         session.call("DeleteRecords", version, {"topics": [], "timeout_ms": 1000}, "nothing")
 
     pair.compare(scenario)
+
+
+def test_by_time_where_the_latest_of_a_segment_was_deleted(bootstrap: str, target: str, name: str) -> None:
+    """Kafka looks only in the first segment with a late enough timestamp, and finds nothing where that was deleted.
+
+    oncelog looks on in the next one, so it finds what is there.
+    """
+    session = Session(bootstrap)
+    session.topic(name, configs={"segment.bytes": "1048576"})
+    for after, size in ((1000, 10), (10, 10), (20, 800_000), (1000, 500_000)):
+        made = batch([record(b"k", b"x" * size)], base_timestamp=BASE_MS + after)
+        assert session.produce(name, made)["error_code"] == 0
+    row = {"name": name, "partitions": [{"partition_index": 0, "offset": 1}]}
+    session.quiet("DeleteRecords", 2, {"topics": [row], "timeout_ms": 15000})
+    answer = list_offsets(session, 7, name, [BASE_MS + 500])
+    assert only(answer)["offset"] == (-1 if target == "kafka" else 3)
+    session.close()
