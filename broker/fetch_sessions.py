@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from broker.seams.clock import Clock
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from wire.schema import ZERO_UUID, Uuid
+from wire.schema import Uuid
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -21,6 +21,8 @@ MAX_EPOCH = 2**31 - 1
 TOPIC_ID_VERSION = 13
 MIN_EVICTION_MS = 120_000
 """How long a session is safe from eviction by a larger one (Kafka: ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``)."""
+SESSION_PARTITIONS_MAX = 250_000
+"""Partitions that all sessions together remember, at some 350 bytes each. Who comes beyond that gets no session."""
 
 Key = tuple[str | Uuid, int]
 """Topic (its id from version 13 on, else its name) and partition."""
@@ -98,6 +100,8 @@ class FetchSessions:
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
         """In the order of their last use."""
+        self.partitions = 0
+        """Of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -111,7 +115,7 @@ class FetchSessions:
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
-                self._sessions.pop(session_id, None)
+                self._end(session_id)
             return FetchContext(items, uses_topic_ids, may_create=epoch == INITIAL_EPOCH)
         session = self._sessions.get(session_id)
         if session is None:
@@ -120,14 +124,24 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        before = len(session.items)
         self._update(session, items, _forgotten(request, uses_topic_ids))
+        self.partitions += len(session.items) - before
         if not session.items:
-            del self._sessions[session_id]
+            self._end(session_id)
             return FetchContext(items, uses_topic_ids)
+        if self.partitions > SESSION_PARTITIONS_MAX:
+            self._end(session_id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.last_used_ms = self._clock.now_ms()
         self._sessions[session_id] = self._sessions.pop(session_id)
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         return FetchContext(session.items, uses_topic_ids, session)
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= len(session.items)
 
     @staticmethod
     def _update(session: FetchSession, asked: dict[Key, FetchItem], forgotten: Iterable[Key]) -> None:
@@ -171,6 +185,7 @@ class FetchSessions:
             item.high_watermark = answer.high_watermark
             item.log_start_offset = answer.log_start_offset
         items = {key: item for key, item, _ in answers}
+        self.partitions += len(items)
         self._sessions[session_id] = FetchSession(
             session_id, context.uses_topic_ids, items, self._clock.now_ms()
         )
@@ -178,20 +193,22 @@ class FetchSessions:
 
     def _make_room(self, size: int) -> bool:
         """Kafka's rule: the stalest goes if unused for long, else the smallest of the old ones if smaller than ours."""
-        if len(self._sessions) < self._slots_max:
-            return True
-        if not self._sessions:
-            return False
+        sessions = self._sessions
         now_ms = self._clock.now_ms()
-        stalest = next(iter(self._sessions.values()))
-        if now_ms - stalest.last_used_ms > MIN_EVICTION_MS:
-            del self._sessions[stalest.session_id]
-            return True
-        old = [s for s in self._sessions.values() if now_ms - s.created_ms > MIN_EVICTION_MS]
-        smallest = min(old, key=lambda s: len(s.items), default=None)
-        if smallest is None or len(smallest.items) > size:
-            return False
-        del self._sessions[smallest.session_id]
+        while len(sessions) >= self._slots_max or self.partitions + size > SESSION_PARTITIONS_MAX:
+            stalest = next(iter(sessions.values()), None)
+            if stalest is None:
+                return False
+            if now_ms - stalest.last_used_ms > MIN_EVICTION_MS:
+                self._end(stalest.session_id)
+                continue
+            old = [s for s in sessions.values() if now_ms - s.created_ms > MIN_EVICTION_MS]
+            smallest = min(old, key=lambda s: len(s.items), default=None)
+            if smallest is None or len(smallest.items) > size:
+                return False
+            if self.partitions - len(smallest.items) + size > SESSION_PARTITIONS_MAX:
+                return False
+            self._end(smallest.session_id)
         return True
 
 
@@ -209,8 +226,3 @@ def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> list[Key]:
         for topic in request.forgotten_topics_data
         for partition in topic.partitions
     ]
-
-
-def session_key(topic: str, topic_id: Uuid, partition: int) -> Key:
-    """What a partition is remembered under."""
-    return (topic_id if topic_id != ZERO_UUID else topic, partition)

@@ -191,3 +191,28 @@ async def test_the_session_cache_has_a_limit() -> None:
         await late.ask({"a": 0})
         assert late.id != 0
         assert (await sessions[0].ask({})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@simulated
+async def test_all_sessions_together_have_a_limit_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.fetch_sessions.SESSION_PARTITIONS_MAX", 4)
+    async with SimBroker() as broker:
+        client = broker.connect()
+        for name in "abcde":
+            await create_topic(client, name)
+        first, second, third = (Session(client) for _ in range(3))
+        await first.ask({"a": 0, "b": 0, "c": 0})
+        assert len(told(await second.ask({"a": 0, "b": 0}))) == 2
+        assert (first.id != 0, second.id) == (True, 0)
+        await third.ask({"a": 0})
+        assert third.id != 0
+        # One that grows beyond the limit begins anew, without a session.
+        assert (await third.ask({"d": 0, "e": 0})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        await first.ask({}, forget=("a", "b"))
+        assert broker.node.fetch_sessions.partitions == 1
+        # What nobody uses makes room.
+        await trio.sleep(121)
+        late = Session(client)
+        await late.ask({"a": 0, "b": 0, "c": 0, "d": 0})
+        assert (late.id != 0, broker.node.fetch_sessions.partitions) == (True, 4)
+        assert (await first.ask({})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
