@@ -22,10 +22,11 @@ serve: $(VENV)/.synced  ## a broker on 127.0.0.1:9092 (ARGS="--ephemeral ..." fo
 	@exec $(BIN)/oncelog serve $(ARGS)
 
 test: $(VENV)/.synced lint  ## every check and test, with stock clients and a real Kafka where Java is
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest tests -n auto $(ARGS)
+	$(BIN)/pytest compat_tests $(ARGS)
 
 test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
-	$(BIN)/pytest tests -m "not slow" $(ARGS)
+	$(BIN)/pytest tests -m "not slow" -n auto $(ARGS)
 
 lint: $(VENV)/.synced  ## style, types, and the one-way imports
 	$(BIN)/ruff check .

@@ -129,7 +129,6 @@ class TopicKeys(metaclass=Declared):
         "log.segment.delete.delay.ms",
         "Milliseconds between a file's removal from the log and from the disk.",
         at_least=0,
-        in_effect=False,
     )
     min_cleanable_dirty_ratio: float = _key(
         DOUBLE,
