@@ -1,6 +1,7 @@
 """`python -m bench`: run the experiments, print the table."""
 
 import argparse
+import os
 import pathlib
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from bench import disturbed, lifecycle, report, scale, throughput
 from bench.experiment import Experiment, Lab, Row
-from bench.measure import raise_open_files_limit
+from bench.measure import OtherLoad, raise_open_files_limit
 from bench.servers import Kind
 from compat_tests.real_kafka import RealPartMissing, java, kafka_libs
 
@@ -59,11 +60,9 @@ def run(lab: Lab, experiment: Experiment, chosen: list[Kind], rounds: int) -> No
     """The servers in turn, round after round: A B A B."""
     began = time.monotonic()
     if experiment.warm:
-        lab.recording, scale = False, lab.scale
-        lab.scale *= WARM_UP_SCALE
-        for kind in chosen:
-            experiment.run(lab, kind)
-        lab.recording, lab.scale = True, scale
+        with lab.unrecorded(WARM_UP_SCALE):
+            for kind in chosen:
+                experiment.run(lab, kind)
     for _ in range(min(rounds, experiment.rounds_max)):
         for kind in chosen:
             experiment.run(lab, kind)
@@ -76,6 +75,7 @@ def main() -> None:
     chosen = kinds(options)
     rounds = 1 if options.quick else options.rounds
     shown: list[Row] = []
+    others = OtherLoad()
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as root:
         lab = Lab(pathlib.Path(root), QUICK_SCALE if options.quick else 1)
@@ -95,6 +95,7 @@ def main() -> None:
                     lab.stop_warm_servers()
         finally:
             lab.stop_warm_servers()
+    lab.note(f"other processes took {others.cores():.2f} of {os.cpu_count()} cores meanwhile: best is 0")
     summaries = [report.summary(lab, row) for row in shown]
     report.print_table(summaries, lab.notes)
     if options.json:

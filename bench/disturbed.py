@@ -67,6 +67,10 @@ def _compacting(lab: Lab, kind: Kind, server: Server, frame: bytes) -> None:
     topics.delete(server, topic)
 
 
+def _read(server: Server, topic: str, end_offset: int, times: list[float]) -> None:
+    times.append(librdkafka.consume(server.bootstrap, topic, end_offset, CONSUMER))
+
+
 def _cold(lab: Lab, kind: Kind, server: Server, frame: bytes) -> None:
     topic, count = lab.name("cold"), lab.count(COLD_RECORDS)
     topics.create(server, topic)
@@ -75,16 +79,12 @@ def _cold(lab: Lab, kind: Kind, server: Server, frame: bytes) -> None:
     for _ in range(COLD_READS):
         cold.append(drop_page_cache(server.data_dir, topic))
         times: list[float] = []
-        reader = threading.Thread(
-            target=lambda times=times: times.append(
-                librdkafka.consume(server.bootstrap, topic, count + 1, CONSUMER)
-            )
-        )
+        reader = threading.Thread(target=_read, args=(server, topic, count + 1, times))
         reader.start()
-        measured += paced_latencies(
-            server.bootstrap, frame, PACE_S, lambda reader=reader: not reader.is_alive()
-        )
+        measured += paced_latencies(server.bootstrap, frame, PACE_S, lambda one=reader: not one.is_alive())
         reader.join()
+        if not times:
+            raise RuntimeError(f"{topic} could not be read while it was cold")
         seconds += times[0]
     lab.record(COLD.name, kind, 1000 * percentile(measured, 99))
     lab.record(COLD_RATE.name, kind, COLD_READS * count / seconds)

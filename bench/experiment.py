@@ -1,9 +1,10 @@
 """Rows, their targets, and what an experiment gets to measure them with."""
 
+import contextlib
 import dataclasses
 import pathlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -74,6 +75,16 @@ class Lab:
         self.notes: list[str] = []
         self._warm: dict[Kind, Server] = {}
         self._made = 0
+
+    @contextlib.contextmanager
+    def unrecorded(self, scale: float = 1) -> Iterator[None]:
+        """What runs in it warms a server up: its samples are dropped, its counts are `scale` of the usual."""
+        before = self.recording, self.scale
+        self.recording, self.scale = False, self.scale * scale
+        try:
+            yield
+        finally:
+            self.recording, self.scale = before
 
     def count(self, full: int) -> int:
         return max(1, int(full * self.scale))

@@ -5,6 +5,7 @@ import os
 import pathlib
 import resource
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -44,6 +45,28 @@ def own_cpu_s() -> float:
     """User and system CPU seconds of this process: the client's."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+class OtherLoad:
+    """How busy everything else kept the machine since this was made. Servers must have ended by the time of asking.
+
+    One thread among many that want the cores gets less of them than a server with many threads does: on a busy
+    machine the ratios are wrong, though CPU seconds are not.
+    """
+
+    def __init__(self) -> None:
+        self._start = self._others_s(), time.monotonic()
+
+    @staticmethod
+    def _others_s() -> float:
+        fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+        busy = sum(int(fields[at]) for at in (0, 1, 2, 5, 6, 7)) / TICKS_PER_S  # all but idle and iowait
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return busy - own_cpu_s() - children.ru_utime - children.ru_stime
+
+    def cores(self) -> float:
+        others_s, began = self._start
+        return (self._others_s() - others_s) / (time.monotonic() - began)
 
 
 def _status_mb(pid: int, key: str) -> float:

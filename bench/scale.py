@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from bench import topics
-from bench.experiment import Experiment, Lab, Row
+from bench.experiment import Experiment, Lab, Row, ours_at_most
 from bench.measure import cpu_s
 from bench.raw import (
     FETCH_VERSION,
@@ -27,11 +27,15 @@ REQUESTS = 30_000
 VALUE = b"v" * 100
 STRIDE = 7919  # a prime: visits every partition, neighbours never in a row
 
+FEW = f"{FEW_PARTITIONS} partitions, {FEW_CONNECTIONS} connections"
+MANY_P = f"{MANY_PARTITIONS:,} partitions"
+MANY_C = f"{MANY_CONNECTIONS:,} connections"
 LOADS = {
-    "few": (FEW_PARTITIONS, FEW_CONNECTIONS),
-    f"{MANY_PARTITIONS:,} partitions": (MANY_PARTITIONS, FEW_CONNECTIONS),
-    f"{MANY_CONNECTIONS:,} connections": (FEW_PARTITIONS, MANY_CONNECTIONS),
+    FEW: (FEW_PARTITIONS, FEW_CONNECTIONS),
+    MANY_P: (MANY_PARTITIONS, FEW_CONNECTIONS),
+    MANY_C: (FEW_PARTITIONS, MANY_CONNECTIONS),
 }
+GROWTH_MAX = 1.15  # 1, and what two measurements of the same may differ by
 APIS: dict[str, tuple[int, Callable[[str, int], dict[str, object]]]] = {
     "Produce": (PRODUCE_VERSION, lambda topic, partition: produce_fields(topic, partition, batch(VALUE))),
     "Fetch": (FETCH_VERSION, fetch_fields),
@@ -40,6 +44,10 @@ APIS: dict[str, tuple[int, Callable[[str, int], dict[str, object]]]] = {
 
 def _row(api: str, load: str) -> str:
     return f"server CPU per {api}, {load}"
+
+
+def _growth(api: str, load: str) -> str:
+    return f"cost of a {api} with {load}, against few"
 
 
 def _check(api: str, version: int, answer: bytes) -> None:
@@ -51,13 +59,15 @@ def _check(api: str, version: int, answer: bytes) -> None:
         raise RuntimeError(f"{api}: error {partition['error_code']}")
 
 
-def _measure(lab: Lab, kind: Kind, server: Server, load: str) -> None:
+def _measure(lab: Lab, kind: Kind, server: Server, load: str) -> dict[str, float]:
+    """Microseconds of server CPU per request of each API."""
     partitions, connections = LOADS[load]
     if lab.scale < 1:
         partitions = max(FEW_PARTITIONS, partitions // 10)
     topic = lab.name("scale")
     topics.create(server, topic, partitions=partitions)
     wait_until_listed(server.bootstrap, topic, partitions)
+    cost: dict[str, float] = {}
     opened = connect(server.bootstrap, connections)
     try:
         for api, (version, fields) in APIS.items():
@@ -75,21 +85,31 @@ def _measure(lab: Lab, kind: Kind, server: Server, load: str) -> None:
             )
             count, before = lab.count(REQUESTS), cpu_s(server.pid)
             _check(api, version, slide(opened, frame, count, WINDOW))
-            lab.record(_row(api, load), kind, 1e6 * (cpu_s(server.pid) - before) / count)
+            cost[api] = 1e6 * (cpu_s(server.pid) - before) / count
+            lab.record(_row(api, load), kind, cost[api])
     finally:
         for one in opened:
             one.close()
+    return cost
 
 
 def _run(lab: Lab, kind: Kind) -> None:
     with lab.fresh_server(kind) as fresh:
         server = fresh.server.start()
-        recording, lab.recording = lab.recording, False
-        _measure(lab, kind, server, "few")  # the JVM compiles
-        lab.recording = recording
+        with lab.unrecorded():
+            _measure(lab, kind, server, FEW)  # the JVM compiles
+        few: dict[str, float] = {}
         for load in LOADS:
-            _measure(lab, kind, server, load)
+            # A real Kafka takes minutes to have so many on two cores; the rows are about ours growing.
+            if kind is Kind.OURS or load != MANY_P:
+                cost = _measure(lab, kind, server, load)
+                few = few or cost
+                for api in APIS if load != FEW else ():
+                    lab.record(_growth(api, load), kind, cost[api] / few[api])
 
 
-ROWS = tuple(Row(_row(api, load), "us") for api in APIS for load in LOADS)
+ROWS = (
+    *(Row(_row(api, load), "us") for api in APIS for load in LOADS),
+    *(Row(_growth(api, load), "x", ours_at_most(GROWTH_MAX)) for api in APIS for load in (MANY_P, MANY_C)),
+)
 EXPERIMENTS = (Experiment("scale", ROWS, _run, rounds_max=2),)

@@ -17,6 +17,7 @@ LZ4 = {"compression.codec": "lz4"}
 CONSUMER = {"queued.min.messages": "10000000", "queued.max.messages.kbytes": "2097151"}
 BINDING_PRODUCER = {"queue.buffering.max.messages": "1000000", "linger.ms": "20"}
 
+READ_AT_LEAST = 600_000  # records: what takes less than a moment is read several times
 LATENCY_RECORDS = 1500
 LATENCY_PACE_S = 0.002
 
@@ -53,6 +54,7 @@ def _stream(
 
     def run(lab: Lab, kind: Kind) -> None:
         server, count = lab.warm_server(kind), lab.count(full_count)
+        reads = max(1, READ_AT_LEAST // full_count)
         for acks, row in produced.items():
             topic = lab.name("stream")
             topics.create(server, topic)
@@ -62,12 +64,14 @@ def _stream(
                 return librdkafka.produce(server.bootstrap, topic, payloads, count, {**conf, "acks": acks})
 
             def consume(topic: str = topic) -> float:
-                return librdkafka.consume(server.bootstrap, topic, count + 1, CONSUMER)
+                return sum(
+                    librdkafka.consume(server.bootstrap, topic, count + 1, CONSUMER) for _ in range(reads)
+                )
 
             _measured(lab, server, kind, row, count, size, produce)
             _check_end(server, topic, count + 1)
             if acks == "1":
-                _measured(lab, server, kind, consumed, count, size, consume)
+                _measured(lab, server, kind, consumed, reads * count, size, consume)
             topics.delete(server, topic)
 
     rows = [Row(row, "records/s", ratio_at_least(produce_ratio)) for row in produced.values()]
