@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from compat_tests.real_kafka import require
 from tests.process import DEADLINE_S, Serve, serve
 
 __all__ = ["serve"]  # a fixture
@@ -43,7 +44,7 @@ def test_a_quick_start(serve: Serve, client: str) -> None:
     command = [sys.executable, "-c", code]
     if client == "kcat":
         if shutil.which("kcat") is None:
-            pytest.skip("kcat is not installed")
+            require("kcat is not installed")
         command = ["sh", "-ec", code]
     run = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, env=dict(os.environ))
     assert run.returncode == 0, run.stderr

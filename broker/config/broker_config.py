@@ -11,7 +11,7 @@ from broker.config.definitions_log import LogKeys
 from broker.config.definitions_node import NetworkKeys, NodeKeys, OwnKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from broker.config.topic_config import TopicConfig
 
@@ -90,10 +90,6 @@ class BrokerConfig(
             object.__setattr__(self, "_topic_defaults", TopicConfig.defaults_of(self))
         assert self._topic_defaults is not None
         return self._topic_defaults
-
-    def keys_given(self) -> Iterator[Key]:
-        """The declared keys that were given, in the order of declaration."""
-        return (found for name, found in BrokerConfig.KEYS.items() if name in self.texts)
 
     @property
     def data_dir(self) -> str:

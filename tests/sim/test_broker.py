@@ -46,12 +46,14 @@ class Producer:
         self.waiting: bytes | None = None
         """The batch that was sent and not answered."""
 
-    def next_batch(self, rng: random.Random) -> bytes:
+    def next_batch(self, rng: random.Random, now_ms: int) -> bytes:
         if self.waiting is None:
             self.count = rng.randint(1, 3)
             values = [b"%d-%d" % (self.partition, self.sequence + index) for index in range(self.count)]
             records = [record(None, value, offset_delta=index) for index, value in enumerate(values)]
-            self.waiting = batch(records, producer=(self.producer_id, 0, self.sequence), base_timestamp=1)
+            self.waiting = batch(
+                records, producer=(self.producer_id, 0, self.sequence), base_timestamp=now_ms
+            )
         return self.waiting
 
 
@@ -94,7 +96,8 @@ class Life:
             assert answer.producer_id not in {other.producer_id for other in self.producers}
             producer.producer_id = answer.producer_id
         acks = self.rng.choice((1, -1))
-        row = await produce(self.client, "t", producer.next_batch(self.rng), producer.partition, acks=acks)
+        records = producer.next_batch(self.rng, self.broker.clock.now_ms())
+        row = await produce(self.client, "t", records, producer.partition, acks=acks)
         if ErrorCode(row.error_code).retriable:
             await trio.sleep(0.01)
             return

@@ -1,0 +1,102 @@
+"""A disk that cannot be read: a storage error for that partition, and everybody else is served."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from compat_tests.batches import batch
+from tests.sim.ask import create_topic, fetch, list_offset, produce
+from tests.sim.broker import SimBroker
+from tests.sim.client import ConnectionEndedError
+from tests.sim.disk import Fault
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+MAX_TIMESTAMP = -3
+
+
+def break_reads(broker: SimBroker) -> None:
+    broker.files.faults.append(Fault("read", errno.EIO, lambda path: "/t-0/" in path))
+
+
+@pytest.mark.parametrize("timestamp", [1, MAX_TIMESTAMP])
+@pytest.mark.parametrize("restart", [False, True])
+def test_offsets_by_time(timestamp: int, restart: bool) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            await create_topic(client, "other")
+            for at in range(3):
+                await produce(client, "t", batch(base_timestamp=at))
+            if restart:
+                await broker.stop()
+                await broker.start()
+                client = broker.connect()
+            break_reads(broker)
+            row = await list_offset(client, "t", timestamp)
+            assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await produce(client, "t")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await produce(client, "other")).error_code == 0
+
+    run()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_fetch(restart: bool) -> None:
+    """Found out before the answer is begun, or while it is sent: then that connection ends, and nobody else's."""
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client, other = broker.connect(), broker.connect()
+            await create_topic(client, "t")
+            await create_topic(client, "other")
+            for _ in range(3):
+                await produce(client, "t")
+            if restart:
+                await broker.stop()
+                await broker.start()
+                client, other = broker.connect(), broker.connect()
+            break_reads(broker)
+            try:
+                row = await fetch(client, "t", 1)
+                assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            except ConnectionEndedError:
+                pass
+            assert (await produce(other, "other")).error_code == 0
+
+    run()
+
+
+@simulated
+async def test_the_batches_before_a_retry_cannot_be_read() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        sent = [batch(base_timestamp=broker.clock.now_ms(), producer=(7, 0, at)) for at in range(3)]
+        for one in sent:
+            assert (await produce(client, "t", one)).error_code == 0
+        await broker.stop()
+        await broker.start()
+        client = broker.connect()
+        assert (await list_offset(client, "t", -1)).offset == 3
+        break_reads(broker)
+        assert (await produce(client, "t", sent[1])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@simulated
+async def test_the_size_of_a_directory_that_cannot_be_listed() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        await broker.stop()
+        await broker.start()
+        client = broker.connect()
+        broker.files.faults.append(Fault("open", errno.EIO))
+        answer = await client.ask(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
+        assert answer.results[0].error_code in (0, ErrorCode.KAFKA_STORAGE_ERROR)

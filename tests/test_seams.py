@@ -1,0 +1,36 @@
+"""The lint that keeps the outside world behind `broker/seams` finds what it is there for."""
+
+import pathlib
+import subprocess
+import sysconfig
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+RUFF = pathlib.Path(sysconfig.get_path("scripts")) / "ruff"
+
+FORBIDDEN = [
+    "import time",
+    "from time import monotonic",
+    "import os",
+    "import socket",
+    "import threading",
+    "import uuid",
+    "import logging",
+    "import random\n\nrandom.random()",
+    "from datetime import datetime\n\ndatetime.now()",
+    'open("file")',
+    "import trio\n\ntrio.to_thread.run_sync(print)",
+]
+
+
+def complaints(code: str, path: str) -> str:
+    command = [str(RUFF), "check", "--quiet", "--select", "TID251,PTH123", "--stdin-filename", path, "-"]
+    return subprocess.run(command, input=code, capture_output=True, text=True, cwd=ROOT, check=False).stdout
+
+
+@pytest.mark.parametrize("code", FORBIDDEN)
+def test_the_product_does_not_touch_the_outside(code: str) -> None:
+    for path in ("broker/log/new.py", "coordinator/new.py", "wire/new.py"):
+        assert complaints(code, path), path
+    assert complaints(code, "broker/seams/new.py") == ""
