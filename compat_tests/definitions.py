@@ -1,18 +1,20 @@
 """Requests and responses as plain dictionaries, encoded and decoded by Kafka's own message definitions.
 
-The definitions are read from the kafka-clients jar and interpreted: nothing of the broker's own codecs
-is on this side of the wire. Keys are Kafka's field names, snake_cased. Unknown tagged fields come back under
-"_tags".
+The definitions are read from the kafka-clients jar and interpreted: nothing of the broker's own codecs is on this side
+of the wire. Where there is no jar, kafka-python's copy of them serves. Keys are Kafka's field names, snake_cased.
+Unknown tagged fields come back under "_tags".
 """
 
 import functools
+import importlib.resources
 import json
+import pathlib
 import re
 import struct
 import zipfile
 from typing import Any
 
-from compat_tests.real_kafka import kafka_libs, kafka_version
+from compat_tests.real_kafka import RealPartMissing, kafka_libs, kafka_version
 
 Fields = dict[str, Any]
 ZERO_UUID = bytes(16)
@@ -23,21 +25,31 @@ FIXED = {
 
 
 @functools.cache
-def definition(name: str) -> Fields:
-    """One message of the jar, such as "FetchRequest". Raises RealPartMissing, KeyError."""
-    jar = kafka_libs() / f"kafka-clients-{kafka_version()}.jar"
-    with zipfile.ZipFile(jar) as opened:
-        text = opened.read(f"common/message/{name}.json").decode()
-    loaded: Fields = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
-    return loaded
+def _texts() -> dict[str, str]:
+    """The text of every definition by its name, such as "FetchRequest"."""
+    try:
+        with zipfile.ZipFile(kafka_libs() / f"kafka-clients-{kafka_version()}.jar") as jar:
+            names = [name for name in jar.namelist() if re.fullmatch(r"common/message/\w+\.json", name)]
+            return {pathlib.PurePath(name).stem: jar.read(name).decode() for name in names}
+    except RealPartMissing:
+        folder = importlib.resources.files("kafka.protocol.schemas.resources")
+        return {
+            pathlib.PurePath(one.name).stem: one.read_text()
+            for one in folder.iterdir()
+            if one.name.endswith(".json")
+        }
 
 
 @functools.cache
+def definition(name: str) -> Fields:
+    """One message, such as "FetchRequest". Raises KeyError."""
+    loaded: Fields = json.loads(re.sub(r"^\s*//.*$", "", _texts()[name], flags=re.MULTILINE))
+    return loaded
+
+
 def api_names() -> list[str]:
-    """Every API of the jar, such as "Fetch"."""
-    with zipfile.ZipFile(kafka_libs() / f"kafka-clients-{kafka_version()}.jar") as opened:
-        files = (re.fullmatch(r"common/message/(\w+)Request\.json", name) for name in opened.namelist())
-        return sorted(found[1] for found in files if found)
+    """Every API, such as "Fetch"."""
+    return sorted(name.removesuffix("Request") for name in _texts() if name.endswith("Request"))
 
 
 @functools.cache

@@ -91,11 +91,18 @@ class Oncelog:
         return self.process.output() if self.process is not None else ""
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self._forget_data()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+        self._forget_data()
+
+    def _forget_data(self) -> None:
         if self._own_dir is not None:
             self._own_dir.cleanup()
