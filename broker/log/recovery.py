@@ -119,7 +119,7 @@ def open_partition(
         return recovery.log
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs = LeaderEpochs.load(env.files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
-    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_end(log_end_offset + 1)  # the leader may have begun its epoch without a record
     epochs.truncate_from_start(log_start_offset)
     snapshots = ProducerSnapshots(env.files, directory, found.snapshot_offsets)
     snapshots.remove_strays(found.base_offsets)
