@@ -118,27 +118,27 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     except (ConfigError, UsageError) as error:
         return _complain(error, EXIT_USAGE)
     if config.data_dir != scratch:
-        return _run(config, listeners)
+        return _run(config, listeners, durable=True)
     try:
         os.mkdir(scratch, 0o700)
     except OSError as error:
         return _complain(f"cannot make a directory for --ephemeral: {error}", EXIT_FAILED)
     try:
-        return _run(config, listeners)
+        return _run(config, listeners, durable=False)
     finally:
         import shutil
 
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run(config: BrokerConfig, listeners: list[Listener]) -> int:
+def _run(config: BrokerConfig, listeners: list[Listener], *, durable: bool) -> int:
     import trio
 
     from broker.config.listeners import address_text
     from broker.log.data_directory import DataDirectoryError
 
     try:
-        trio.run(_serve_until_signal, config, listeners)
+        trio.run(_serve_until_signal, config, listeners, durable)
     except KeyboardInterrupt:
         return EXIT_FAILED  # a second Ctrl-C: not a clean stop
     except BaseExceptionGroup as group:
@@ -152,7 +152,7 @@ def _run(config: BrokerConfig, listeners: list[Listener]) -> int:
     return EXIT_STOPPED
 
 
-async def _serve_until_signal(config: BrokerConfig, listeners: list[Listener]) -> None:
+async def _serve_until_signal(config: BrokerConfig, listeners: list[Listener], durable: bool) -> None:
     """Run a broker until SIGINT or SIGTERM, then stop it cleanly; a second signal ends the process at once."""
     import trio
 
@@ -163,7 +163,7 @@ async def _serve_until_signal(config: BrokerConfig, listeners: list[Listener]) -
     async with trio.open_nursery() as nursery:
         await nursery.start(_cancel_on_signal, stop)
         with stop:
-            await serve(config, listeners, _say_ready)
+            await serve(config, listeners, _say_ready, durable=durable)
         nursery.cancel_scope.cancel()
 
 

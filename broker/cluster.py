@@ -107,8 +107,12 @@ class Cluster:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         return hosted.log
 
+    def forget_partition(self, topic: str, partition: int) -> None:
+        """The partition changed: ask again."""
+        self._hosted.pop((topic, partition), None)
+
     def forget(self, topic: str) -> None:
-        """The topic changed: ask again about its partitions."""
+        """The topic is gone."""
         known = self._hosted
         for key in [key for key in known if key[0] == topic]:
             del known[key]

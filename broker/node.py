@@ -23,7 +23,6 @@ from broker.metadata.store import MetadataStore
 from broker.metadata.topics import bump_leader_epoch
 from broker.server import Listener, Server
 from coordinator.producer_ids import ProducerIds
-from wire.errors import KafkaError
 from wire.stored.metadata import (
     BrokerEndpoint,
     ConfigRecord,
@@ -174,19 +173,9 @@ class Node:
         self.metadata.flush()
 
     def _on_record(self, record: Message, topic: Topic | None) -> None:
-        if isinstance(record, PartitionRecord) and topic is not None:
-            self.cluster.forget(topic.name)
-            try:
-                self.logs.create(
-                    topic.name, record.partition_id, topic.topic_id, self.topic_config(topic.name)
-                )
-            except KafkaError as error:
-                # Its requests will say so; the topic exists.
-                log.error(
-                    "partition not created", topic=topic.name, partition=record.partition_id, error=str(error)
-                )
-        elif isinstance(record, PartitionChangeRecord) and topic is not None:
-            self.cluster.forget(topic.name)
+        # A new partition gets its directory with its first use: ten thousand that nobody writes cost nothing.
+        if isinstance(record, PartitionRecord | PartitionChangeRecord) and topic is not None:
+            self.cluster.forget_partition(topic.name, record.partition_id)
         elif isinstance(record, RemoveTopicRecord) and topic is not None:
             self.cluster.forget(topic.name)
             for partition in range(len(topic.partitions)):

@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 
 async def serve(
-    config: BrokerConfig, listeners: Sequence[Listener], on_ready: Callable[[Node, list[Entrance]], None]
+    config: BrokerConfig,
+    listeners: Sequence[Listener],
+    on_ready: Callable[[Node, list[Entrance]], None],
+    *,
+    durable: bool = True,
 ) -> None:
     """Run a broker until cancelled, then stop it cleanly. ``on_ready`` is called when requests are answered.
+    ``durable``: whether the data directory outlives the process; if not, nothing waits for a disk.
 
     Raises OSError where an address cannot be listened on, DataDirectoryError where the data directory cannot be used.
     """
@@ -33,7 +38,7 @@ async def serve(
             entrances.append(_open(listener, config))
         node = Node(
             config,
-            files=OsFileSystem(config.oncelog_open_files_max or OPEN_FILES_DEFAULT),
+            files=OsFileSystem(config.oncelog_open_files_max or OPEN_FILES_DEFAULT, durable=durable),
             clock=SystemClock(),
             rng=random.Random(),
         )

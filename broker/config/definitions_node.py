@@ -130,7 +130,7 @@ class OwnKeys(metaclass=Declared):
     )
     oncelog_open_files_max: int = key(
         INT,
-        4096,
+        16384,
         "Files of the log store held open at once; half of what the process may open, where that is less.",
         at_least=1,
         importance=LOW,

@@ -18,7 +18,7 @@ from broker.seams.files import Buffer, File
 
 T = TypeVar("T")
 
-OPEN_FILES_DEFAULT = 4096
+OPEN_FILES_DEFAULT = 16384
 """Descriptors that the log store keeps open, if half of the process's own limit is not less."""
 
 OFFLOAD_THREADS = 8
@@ -101,7 +101,8 @@ class OsFile:
         self._size = size
 
     def fsync(self) -> None:
-        _sync_data(self._fd if self._fd >= 0 else self._files._reopen(self))
+        if self._files.durable:
+            _sync_data(self._fd if self._fd >= 0 else self._files._reopen(self))
 
     def fileno(self) -> int:
         self._used = True
@@ -138,7 +139,9 @@ class OsFileSystem:
     the limit.
     """
 
-    def __init__(self, open_files_max: int = OPEN_FILES_DEFAULT) -> None:
+    def __init__(self, open_files_max: int = OPEN_FILES_DEFAULT, *, durable: bool = True) -> None:
+        """``durable``: False for a directory that is removed at the end anyway: nothing is brought to the disk."""
+        self.durable = durable
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.open_files_max = open_files_max
         if allowed != resource.RLIM_INFINITY:
@@ -256,11 +259,14 @@ class OsFileSystem:
         with open(beside, "wb", buffering=0) as file:
             if file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), beside)
-            os.fsync(file.fileno())
+            if self.durable:
+                os.fsync(file.fileno())
         os.rename(beside, path)
         self.sync_dir(_parent(path))
 
     def sync_dir(self, path: str) -> None:
+        if not self.durable:
+            return
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:
             os.fsync(fd)

@@ -281,6 +281,7 @@ def test_a_bug_in_the_background_fails_the_test(monkeypatch: pytest.MonkeyPatch)
     async def main() -> None:
         async with SimBroker(config={"log.retention.check.interval.ms": "1000"}) as broker:
             await create_topic(broker.connect(), "t")
+            await produce(broker.connect(), "t")
             await trio.sleep(60)
 
     monkeypatch.setattr("broker.log.background.delete_old_segments", broken)
