@@ -24,10 +24,12 @@ from broker.log.segmented_log import SegmentedLog
 from broker.log.validation import ZSTD_PRODUCE_VERSION, rules_of
 from broker.logs import get_logger
 from wire.batch import CONTROL_BIT, LOG_OVERHEAD, stamp
-from wire.errors import ErrorCode, KafkaError
+from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.validate import read_produced, validate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.config.topic_config import TopicConfig
     from broker.log.environment import LogEnvironment
     from broker.log.loaded import Loaded
@@ -176,7 +178,7 @@ class PartitionLog(SegmentedLog):
             try:
                 restore_earlier_batches(self.producers, self.segments)
             except OSError as error:
-                raise self._read_failed(error) from error
+                raise self.storage_error(error) from error
             self._producers_complete = True
         if origin is Origin.CLIENT:
             repeated = self.producers.find_duplicate(header)
@@ -252,12 +254,7 @@ class PartitionLog(SegmentedLog):
         try:
             return self._read(offset, max_bytes, minimum_one, up_to)
         except OSError as error:
-            raise self._read_failed(error) from error
-
-    def _read_failed(self, error: OSError) -> KafkaError:
-        """What to raise for a file that cannot be read; the log is offline from now on."""
-        self.fail(error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            raise self.storage_error(error) from error
 
     def _read(self, offset: int, max_bytes: int, minimum_one: bool, up_to: int) -> LogRead:
         place = self._positions.get(offset)
@@ -316,34 +313,42 @@ class PartitionLog(SegmentedLog):
         return end, up_to
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Those that have records from offset ``start`` to before ``end``."""
+        """Those that have records from offset ``start`` to before ``end``. Raises KafkaError:
+        KAFKA_STORAGE_ERROR."""
         found: list[AbortedTransaction] = []
-        for segment in self.segments[self._segment_at(start) :]:
-            if segment.txn_index.entries:
-                some, complete = segment.txn_index.collect(start, end)
-                found += some
-                if complete:
-                    break
+        try:
+            for segment in self.segments[self._segment_at(start) :]:
+                if segment.txn_index.entries:
+                    some, complete = segment.txn_index.collect(start, end)
+                    found += some
+                    if complete:
+                        break
+        except OSError as error:
+            raise self.storage_error(error) from error
         return found
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp (ms) is at least ``timestamp``, None where there is none.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
-        self.check_alive()
-        try:
-            return first_at_or_after(self.segments, timestamp, self.log_start_offset)
-        except OSError as error:
-            raise self._read_failed(error) from error
+        return self._search(lambda: first_at_or_after(self.segments, timestamp, self.log_start_offset))
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the latest timestamp, None in an empty log. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """The first record with the latest timestamp, None in an empty log.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        """
+        return self._search(lambda: latest_timestamp(self.segments))
+
+    def _search(self, search: Callable[[], TimestampOffset | None]) -> TimestampOffset | None:
         self.check_alive()
         try:
-            return latest_timestamp(self.segments)
+            return search()
         except OSError as error:
-            raise self._read_failed(error) from error
+            raise self.storage_error(error) from error
+        except DecodeError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
     # Leader epochs, and the log's start.
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from errno import EDQUOT, ENOSPC
+from errno import EDQUOT, EMFILE, ENFILE, ENOMEM, ENOSPC
 from typing import TYPE_CHECKING
 
 from broker.log.environment import WaiterSet
@@ -29,6 +29,10 @@ _log = get_logger("broker.log.partition_log")
 SNAPSHOT_INTERVAL_BYTES = 16 * 1024 * 1024
 """A flush takes a snapshot of the producer state when so much was appended since the last one: it bounds what
 a recovery has to walk below the recovery point."""
+
+
+SHORTAGES = frozenset((ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM))
+"""Errors that say that there is no room, descriptor or memory now: what is in the log is sound all the same."""
 
 
 class SegmentedLog:
@@ -104,13 +108,20 @@ class SegmentedLog:
             self.waiters.notify(self)  # type: ignore[arg-type]
 
     def write_failed(self, error: OSError) -> None:
-        """An append or a roll failed and was undone. A full disk is no reason to stop: what is in the log is
-        sound, and there may be room again. Where it could not be undone (the error has a note), or for any
-        other error, it is."""
-        if error.errno in (ENOSPC, EDQUOT) and not getattr(error, "__notes__", None):
-            _log.warning("no room to append", topic=self.topic, partition=self.partition, error=error)
+        """An append or a roll failed and was undone. A full disk is no reason to stop: there may be room
+        again. Where it could not be undone (the error has a note), or for any other error, it is."""
+        if getattr(error, "__notes__", None):
+            self.fail(error)
+        else:
+            self.storage_error(error)
+
+    def storage_error(self, error: OSError) -> KafkaError:
+        """What to answer when the files cannot be used; the log goes offline unless it is a shortage."""
+        if error.errno in SHORTAGES:
+            _log.warning("shortage", topic=self.topic, partition=self.partition, error=error)
         else:
             self.fail(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     # Segments.
 
@@ -242,8 +253,15 @@ class SegmentedLog:
     def prepare_flush(self) -> FlushWork | None:
         """What has to reach the disk so that all of the log is there; None where it is. One at a time.
 
-        Indexes are among it: a recovery does not make again what is below the recovery point. Raises OSError.
+        Indexes are among it: a recovery does not make again what is below the recovery point. Raises KafkaError
+        (KAFKA_STORAGE_ERROR) where they cannot be written.
         """
+        try:
+            return self._prepare_flush()
+        except OSError as error:
+            raise self.storage_error(error) from error
+
+    def _prepare_flush(self) -> FlushWork | None:
         self._abandon_work()
         end = self.log_end_offset
         dirty: list[Segment] = []
@@ -258,6 +276,8 @@ class SegmentedLog:
         if not dirty and not self.epochs.dirty and self._metadata_synced:
             self.recovery_point = end
             return None
+        for segment in dirty:
+            segment.write_indexes()  # before anything counts as on its way
         targets = [segment.file for segment in dirty]
         new_names = False
         for segment in dirty:
@@ -326,6 +346,8 @@ class SegmentedLog:
         try:
             if self._touched and not self.offline and not self.deleted:
                 self._write_all()
+        except KafkaError as error:
+            raise OSError(str(error)) from error
         finally:
             for segment in self.segments:
                 segment.close()

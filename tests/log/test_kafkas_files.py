@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from broker.seams.os_files import OsFileSystem
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
@@ -20,7 +20,7 @@ RECORDS = 3_000
 TIMEOUT_S = 30
 
 
-@pytest.fixture()
+@pytest.fixture
 def kafka(tmp_path: Path) -> Iterator[RealKafka]:
     node = RealKafka({"log.index.interval.bytes": "1000"}, data_dir=tmp_path / "data")
     try:
@@ -64,10 +64,10 @@ def times(kafka: RealKafka) -> dict[int, int]:
     return found
 
 
-def consume(kafka: RealKafka, count: int) -> list[tuple[int, bytes | None]]:
+def consume(kafka: RealKafka, count: int) -> list[tuple[int | None, bytes | None]]:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "g", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found: list[tuple[int, bytes | None]] = []
+    found: list[tuple[int | None, bytes | None]] = []
     while len(found) < count:
         messages = consumer.consume(count - len(found), timeout=TIMEOUT_S)
         assert messages

@@ -689,3 +689,41 @@ def test_a_crash_while_segments_are_replaced(kind: str) -> None:
             break
     else:
         raise AssertionError("it never came to its end")
+
+
+def test_no_room_for_the_indexes_of_a_flush() -> None:
+    bench = Bench(index_interval_bytes=0, flush_messages=1)
+    log = bench.create()
+    log.append(batch(), leader_epoch=0)
+    bench.disk.faults.append(Fault("write", errno.ENOSPC, lambda path: path.endswith("index")))
+    log.append(batch(), leader_epoch=0)
+    for _ in range(2):
+        with pytest.raises(KafkaError) as error:
+            log.prepare_flush()
+        assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.offline, log.high_watermark, bench.disk.held) == (False, 0, 0)
+    bench.disk.faults.clear()
+    flush(log)
+    assert (log.high_watermark, log.recovery_point) == (2, 2)
+    bench.disk.crash("power")
+    assert bench.recover(2).log_end_offset == 2
+
+
+def test_no_descriptor_left_is_not_the_end() -> None:
+    bench = Bench()
+    log = bench.create()
+    fill(log)
+    log.close()
+    log = bench.open()
+    log.active.close()
+    bench.disk.faults.append(Fault("open", errno.EMFILE))
+    for call in (
+        lambda: log.append(batch(), leader_epoch=0),
+        lambda: log.read(0, 10, minimum_one=True, up_to=10),
+        lambda: log.offset_for_timestamp(0),
+    ):
+        with pytest.raises(KafkaError) as error:
+            call()
+        assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    bench.disk.faults.clear()
+    assert log.append(batch(), leader_epoch=0).base_offset == 10
