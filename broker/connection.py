@@ -41,7 +41,7 @@ SEND_SOON_BYTES = 64 * 1024
 """Answers are gathered up to about this size before they are sent."""
 FILE_CHUNK_BYTES = 1024 * 1024
 """How much of a file one sendfile moves, so that a fast reader starves nobody."""
-OTHER_FRAME_BYTES_MAX = 16 * 1024 * 1024
+OTHER_FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of a request that is no Produce: record bytes are not copied, other fields become many times their size."""
 PENDING_REPLIES_MAX = 1024
 """Produce answers that may wait for an fsync on one connection before its reading stops."""
@@ -455,13 +455,17 @@ class Connection:
         position, end = file_range.position, file_range.position + file_range.size
         while position < end:
             size = min(FILE_CHUNK_BYTES, end - position)
-            if not file.is_cached(position, size):
-                await self._node.files.offload(partial(file.pread, size, position))
-            fileno = file.fileno()
+            try:
+                if not file.is_cached(position, size):
+                    await self._node.files.offload(partial(file.pread, size, position))
+                fileno = file.fileno()
+                data = file.pread(size, position) if fileno < 0 else b""
+            except OSError as error:
+                raise CloseConnection(f"a log file cannot be read: {error}") from error
             if fileno >= 0:
                 await self._send_file(fileno, position, size)
             else:
-                await self._send_all(memoryview(file.pread(size, position)), more=True)
+                await self._send_all(memoryview(data), more=True)
             position += size
 
     async def _send_file(self, fileno: int, position: int, size: int) -> None:

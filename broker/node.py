@@ -32,6 +32,7 @@ from wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
     from broker.metadata.image import Topic
     from broker.seams.clock import Clock
     from broker.seams.files import FileSystem
@@ -114,7 +115,7 @@ class Node:
         self.cluster = Cluster(self.config.node_id, self.metadata, logs, endpoints)
         if not logs.was_clean:
             self._raise_leader_epochs()
-        logs.load(self._hosting, lambda log: None)
+        logs.load(self._hosting, self._on_truncated)
 
     def _stop(self) -> None:
         metadata = getattr(self, "metadata", None)
@@ -160,6 +161,11 @@ class Node:
         if topic is None:
             return None
         return Hosting(topic.topic_id, self.topic_config(name), range(len(topic.partitions)))
+
+    def _on_truncated(self, cut: PartitionLog) -> None:
+        """What a start found of this log is less than it had: a new epoch, durable before anybody reads."""
+        topic = self.metadata.image.topics[cut.topic]
+        self.metadata.commit(bump_leader_epoch(topic, [cut.partition]), durable=True)
 
     def _raise_leader_epochs(self) -> None:
         """Lead every partition with a new epoch, so that consumers who read beyond what is left of it notice (KIP-320).

@@ -23,10 +23,15 @@ def handle(node: Node, request: DescribeLogDirsRequest, context: RequestContext)
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     try:
-        total, usable = node.files.disk_space(node.logs.data_dir)
+        row = _describe(node, wanted)
     except OSError:
         row = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, node.logs.data_dir)
-        return DescribeLogDirsResponse(0, 0, [row])
+    return DescribeLogDirsResponse(0, 0, [row])
+
+
+def _describe(node: Node, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    """The one data directory; raises OSError."""
+    total, usable = node.files.disk_space(node.logs.data_dir)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for topic in node.metadata.image.topics.values():
         for index in range(len(topic.partitions)):
@@ -34,6 +39,4 @@ def handle(node: Node, request: DescribeLogDirsRequest, context: RequestContext)
                 size = node.logs.size_of(topic.name, index)
                 topics.setdefault(topic.name, []).append(DescribeLogDirsPartition(index, size, 0, False))
     rows = [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()]
-    return DescribeLogDirsResponse(
-        0, 0, [DescribeLogDirsResult(0, node.logs.data_dir, rows, total, usable, False)]
-    )
+    return DescribeLogDirsResult(0, node.logs.data_dir, rows, total, usable, False)

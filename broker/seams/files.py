@@ -64,6 +64,10 @@ class File(Protocol):
         """Whether a read of this range would not wait for the disk; True where that cannot be known."""
         ...
 
+    def pread_cached(self, size: int, offset: int) -> bytes | None:
+        """The ``size`` bytes from ``offset``, or None where reading them might wait for the disk."""
+        ...
+
     def acquire(self) -> None:
         """Keep the descriptor open (and the same) until as many ``release`` calls, even over ``close`` and
         ``remove``."""

@@ -112,6 +112,23 @@ class OsFile:
         fd = self._fd if self._fd >= 0 else self._files._reopen(self)
         return _is_cached(fd, offset, min(size, self._size - offset))
 
+    def pread_cached(self, size: int, offset: int) -> bytes | None:
+        fd = self._fd if self._fd >= 0 else self._files._reopen(self)
+        self._used = True
+        if _NOWAIT is None:
+            return self.pread(size, offset)
+        buffer = bytearray(size)
+        try:
+            if os.preadv(fd, (buffer,), offset, _NOWAIT) != size:
+                return None
+        except OSError as error:
+            if error.errno == errno.EAGAIN:
+                return None
+            if error.errno == errno.EOPNOTSUPP:
+                return self.pread(size, offset)
+            raise
+        return bytes(buffer)
+
     def acquire(self) -> None:
         if self._fd < 0:
             self._files._reopen(self)
@@ -293,6 +310,9 @@ class OsFileSystem:
             await self.offload(file.fsync)
         finally:
             file.release()
+
+
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
 class OsLock:

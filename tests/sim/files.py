@@ -81,6 +81,9 @@ class SimFile:
         self._use()
         return not self._files.is_cold(self.path)
 
+    def pread_cached(self, size: int, offset: int) -> bytes | None:
+        return self.pread(size, offset) if self.is_cached(offset, size) else None
+
     def acquire(self) -> None:
         self._use()
         self._holders += 1
