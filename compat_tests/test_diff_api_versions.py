@@ -137,6 +137,7 @@ def test_apis_that_are_not_advertised_close_the_connection(pair: Pair) -> None:
 OWN = {
     "Produce",
     "DescribeTopicPartitions",
+    "FindCoordinator",
     "ApiVersions",
     "Metadata",
     "DescribeConfigs",
