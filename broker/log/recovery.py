@@ -167,6 +167,7 @@ class PartitionRecovery:
         self.truncated = False
         """Whether records are gone that the log had: its leader epoch must rise, so that readers notice."""
         self.checked_bytes = 0
+        self._has_removed = False
         self._env = env
         self._config = config
         self._log_start_offset = log_start_offset
@@ -356,8 +357,7 @@ class PartitionRecovery:
             paths += [path for path in segment.paths() if self._env.files.exists(path)]
             segment.close()
         if paths:
-            # Or they might be there again, after other batches with their offsets.
-            self._env.files.sync_dir(self.directory)
+            self._has_removed = True
             self._env.schedule_delete(paths)
 
     def _note(self, cut: Cut) -> None:
@@ -382,8 +382,9 @@ class PartitionRecovery:
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(log_start_offset)
         self._snapshots.remove_above(end_offset)
-        if self.cuts:
-            env.files.sync_dir(directory)  # or snapshots of what was cut may be there again
+        if self.cuts or self._has_removed:
+            # Or segments, and snapshots of what was cut, may be there again, behind what is appended now.
+            env.files.sync_dir(directory)
         self._snapshots.remove_strays([segment.base_offset for segment in segments])
         self._snapshots.retake(end_offset, self._producers.snapshot())
         if end_offset != segments[-1].base_offset:

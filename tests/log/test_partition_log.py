@@ -312,6 +312,17 @@ def test_the_files_of_a_partition() -> None:
     assert bench.open().topic_id == TOPIC_ID
 
 
+def test_index_entries_do_not_pile_up_in_memory() -> None:
+    bench = Bench(index_interval_bytes=0)
+    log = bench.create()
+    for at in range(1_300):
+        log.append(batch(timestamp=START_MS + at), leader_epoch=0)
+        assert log.active.offset_index.tail_bytes <= 4096
+    assert bench.disk.size(bench.path("00000000000000000000.index")) >= 2 * 4096
+    assert bench.disk.size(bench.path("00000000000000000000.timeindex")) >= 2 * 4096
+    assert log.active.offset_index.entries == 1_299
+
+
 # Reading.
 
 
@@ -640,13 +651,16 @@ def test_replaced_segments() -> None:
         log.append(sent, leader_epoch=0)
     old = log.segments[:2]
     reading = log.read(0, 1_000_000, minimum_one=True, up_to=12)
+    assert bytes_of(log.read(0, 1_000_000, minimum_one=True, up_to=1)) == rows[0]
     end = log.segments[2].base_offset
     log.replace_segments(cleaned(log, old, {1, end - 1}), old)
     expected = rows[1] + rows[end - 1] + b"".join(rows[end:])
     assert read_all(log) == expected
     assert log.size == len(expected)
     assert bytes_of(reading).startswith(rows[0])
-    assert batches_in(bytes_of(log.read(0, 1, minimum_one=True, up_to=12)))[0][0] == 1
+    bench.delete_scheduled()
+    for offset in (0, 1):
+        assert batches_in(bytes_of(log.read(offset, 1, minimum_one=True, up_to=12)))[0][0] == 1
     log.close()
     bench.delete_scheduled()
     assert read_all(bench.open()) == expected

@@ -412,3 +412,76 @@ def test_batches_of_a_real_cleaner_can_be_recovered() -> None:
     assert (log.log_end_offset, bench.recovery.cuts) == (12, [])
     assert read_all(log) == bytes(sparse + empty)
     assert log.offset_for_timestamp(0) == (START_MS, 4, 0)
+
+
+# A loss of power after a recovery.
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_was_cut_does_not_come_back(seed: int) -> None:
+    """Neither the batches behind the bad one, nor later segments, nor snapshots of what the producers wrote there."""
+    bench = Bench(seed=seed, internal_segment_bytes=400)
+    log = bench.create()
+    for sequence in range(12):
+        log.append(batch((bytes(80),), producer=(7, 0, sequence)), leader_epoch=0)
+    flush(log)
+    bases = [segment.base_offset for segment in log.segments]
+    path = bench.path(f"{bases[1]:020d}.log")
+    size = log.segments[1].size
+    for base in bases:
+        log.snapshots.sync(base)
+    bench.disk.sync_dir(DIRECTORY)
+    file = bench.disk.open(path)
+    file.pwrite(b"x", size - 1)
+    file.fsync()
+    end = bench.recover().log_end_offset
+    assert bases[1] < end < bases[2]
+    bench.disk.crash("power")
+    assert bench.disk.size(path) <= size // 2
+    names = [name for name in bench.disk.listdir(DIRECTORY) if name.endswith((".log", ".snapshot"))]
+    assert all(int(name[:20]) <= end for name in names)
+
+
+def test_segments_below_the_log_start_need_not_be_sound() -> None:
+    """They were deleted before they were flushed, and are there again after a loss of power."""
+    bench = Bench(internal_segment_bytes=400)
+    log = bench.create()
+    rows = fill(log)
+    third = log.segments[2].base_offset
+    overwrite(bench, f"{FIRST}.log", bytes(100), 0)
+    bench.saved_log_start = third
+    log = bench.recover()
+    assert (log.log_start_offset, log.log_end_offset) == (third, 12)
+    assert read_all(log) == b"".join(rows[third:])
+    assert (bench.recovery.cuts, bench.recovery.truncated) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry"),
+    [("timeindex", struct.pack(">qi", START_MS + 99, 0)), ("index", struct.pack(">ii", 10, 200))],
+)
+def test_a_torn_index_entry_that_looks_like_an_earlier_one(kind: str, entry: bytes) -> None:
+    bench = Bench(index_interval_bytes=100_000)
+    log = bench.create()
+    rows = fill(log, 30)
+    flush(log)
+    expected = [list(index.all()) for index in (log.active.offset_index, log.active.time_index)]
+    bench.disk.open(bench.path(f"{FIRST}.{kind}")).append(entry)
+    log = bench.recover(30)
+    assert bench.recovery.checked_bytes == 0
+    assert [list(index.all()) for index in (log.active.offset_index, log.active.time_index)] == expected
+    assert log.max_timestamp() == (START_MS + 29, 29, 0)
+    assert batches_in(log.read(29, 10**6, minimum_one=True, up_to=30).records.read())[0][2] == rows[29]  # type: ignore[union-attr]
+
+
+def test_damaged_snapshots_are_replaced() -> None:
+    bench = Bench(internal_segment_bytes=400)
+    log = bench.create()
+    for sequence in range(12):
+        log.append(batch((bytes(80),), producer=(7, 0, sequence)), leader_epoch=0)
+    held = list(log.snapshots.offsets)
+    for offset in held:
+        overwrite(bench, f"{offset:020d}.snapshot", b"xx", 20)
+    log = bench.recover()
+    for offset in held:
+        assert log.snapshots.read(offset)[0].last_offset == offset - 1
