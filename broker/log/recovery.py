@@ -201,6 +201,9 @@ class PartitionRecovery:
         # The segment that ends at the recovery point got the last entries of its indexes when it was rolled,
         # which may have been after the flush.
         first = max(0, sum(segment.base_offset < self._recovery_point for segment in segments) - 1)
+        while first and not segments[first].size:
+            # A roll that failed may have left it, while its offsets went to the segment before it.
+            first -= 1
         for segment in segments[:first]:
             segment.synced_size = segment.size
             if not found.has_indexes(segment.base_offset):

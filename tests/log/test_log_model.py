@@ -201,7 +201,8 @@ class Model:
 
     def reset_producers(self) -> None:
         """Producers know after a crash only what was answered: begin them anew."""
-        for producer_id in list(self.sequences):
+        for producer_id in (7, 8):
+            self.sent.setdefault(producer_id, [])
             lost = self.lost
             kept = [(sent, base) for sent, base in self.sent[producer_id] if base not in lost]
             entry = self.log.producers.producers.get(producer_id)

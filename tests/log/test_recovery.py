@@ -485,3 +485,16 @@ def test_damaged_snapshots_are_replaced() -> None:
     log = bench.recover()
     for offset in held:
         assert log.snapshots.read(offset)[0].last_offset == offset - 1
+
+
+def test_an_empty_segment_that_a_failed_roll_left() -> None:
+    """Its removal was lost with the power; the segment before it has its offsets."""
+    for point in (0, 10, 12):
+        bench = Bench()
+        log = bench.create()
+        rows = fill(log)
+        flush(log)
+        bench.disk.open(bench.path("00000000000000000010.log"), create=True)
+        log = bench.recover(point)
+        assert (log.log_end_offset, read_all(log)) == (12, b"".join(rows))
+        assert (bench.recovery.cuts, bench.recovery.truncated) == ([], False)
