@@ -125,7 +125,11 @@ class PartitionOffsets:
                 checkpoint.save_now({it: offset for it, offset in checkpoint.known.items() if it != key})
 
     async def save_recovery_points(self) -> None:
-        await self.recovery_points.save(self._recovery_points())
+        # First where logs begin: below a recovery point everything is trusted, and of segments that were deleted but
+        # never flushed some might be there again after a loss of power.
+        points = self._recovery_points()
+        await self.log_starts.save(self._log_starts())
+        await self.recovery_points.save(points)
 
     async def save_high_watermarks(self) -> None:
         await self.high_watermarks.save(self._high_watermarks())
@@ -141,9 +145,9 @@ class PartitionOffsets:
         self.log_starts.save_now(self._log_starts())
 
     def save_all(self) -> None:
+        self.save_log_starts()
         self.recovery_points.save_now(self._recovery_points())
         self.high_watermarks.save_now(self._high_watermarks())
-        self.save_log_starts()
 
     def _recovery_points(self) -> dict[Key, int]:
         return self._current(
