@@ -40,6 +40,17 @@ class Hosted:
         self.log = log
         self.leader_epoch = leader_epoch
 
+    def log_at(self, leader_epoch: int) -> PartitionLog:
+        """The log, for a client that knows this leader epoch (-1: it says none).
+
+        Raises KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        """
+        if leader_epoch not in (-1, self.leader_epoch):
+            if leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return self.log
+
 
 class Cluster:
     """The cluster as this node sees it. Raises KafkaError with Kafka's code where something is not (here)."""
@@ -100,12 +111,7 @@ class Cluster:
 
         Raises also FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH.
         """
-        hosted = self.hosted(topic, partition)
-        if leader_epoch != -1 and leader_epoch != hosted.leader_epoch:
-            if leader_epoch < hosted.leader_epoch:
-                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        return hosted.log
+        return self.hosted(topic, partition).log_at(leader_epoch)
 
     def forget_partition(self, topic: str, partition: int) -> None:
         """The partition changed: ask again."""

@@ -126,15 +126,14 @@ class _Fetch:
 
     def _read_one(self, item: FetchItem, limit: int, *, minimum_one: bool) -> PartitionData:
         asked = item.partition
-        cluster = self.node.cluster
         try:
-            hosted = cluster.hosted(item.topic, asked.partition)
+            hosted = self.node.cluster.hosted(item.topic, asked.partition)
             if self.is_replica:  # nobody replicates this node's partitions
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if item.topic_id != ZERO_UUID and item.topic_id != hosted.log.topic_id:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
             # Any negative epoch means none here (elsewhere only -1 does).
-            log = cluster.log(item.topic, asked.partition, max(-1, asked.current_leader_epoch))
+            log = hosted.log_at(max(-1, asked.current_leader_epoch))
             if asked.last_fetched_epoch >= 0:
                 diverging = self._diverging(log, asked.last_fetched_epoch, asked.fetch_offset)
                 if diverging is not None:

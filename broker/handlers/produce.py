@@ -79,9 +79,7 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Prod
     response = ProduceResponse(topics)
     if not unflushed:
         return _finish(response, request.acks)
-    if request.acks == 0:
-        # Nobody waits for the answer; the high watermark still waits for the disk.
-        return Deferred(_wait_flushed(unflushed, response, 0))
+    # With acks=0 nobody waits for the answer; the high watermark still waits for the disk.
     return Deferred(_wait_flushed(unflushed, response, request.acks))
 
 
