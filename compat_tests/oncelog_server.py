@@ -3,18 +3,17 @@
 import pathlib
 import re
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
+from compat_tests.local_broker import LocalBroker
 from compat_tests.process import Process
 
 START_TIMEOUT_S = 30
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-class Oncelog:
+class Oncelog(LocalBroker):
     """One broker on a free port of 127.0.0.1; a restart keeps data and port.
 
     `properties` go to `-c key=value`. With `data_dir` its logs stay there; else they go with the context.
@@ -26,23 +25,16 @@ class Oncelog:
         data_dir: pathlib.Path | None = None,
         arguments: Sequence[str] = (),
     ) -> None:
-        self._own_dir = None if data_dir else tempfile.TemporaryDirectory(prefix="oncelog-")
-        self.data_dir = data_dir or pathlib.Path(self._own_dir.name) / "data"  # type: ignore[union-attr]
+        super().__init__(data_dir, "oncelog-")
         self._properties = dict(properties or {})
         self._arguments = tuple(arguments)
         self._port = 0
         self.ready_line = ""
-        self.process: Process | None = None
         self._tracebacks_before = 0  # of processes that ended
 
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self._port}"
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None
-        return self.process.pid
 
     @property
     def tracebacks(self) -> int:
@@ -65,44 +57,9 @@ class Oncelog:
         self._port = int(found[1])
         return self
 
-    def stop(self) -> int | None:
-        """A clean stop (SIGTERM); the exit code, None when it did not run."""
-        return self._end(kill=False)
-
-    def kill(self) -> None:
-        """SIGKILL, to this broker's own process."""
-        self._end(kill=True)
-
     def _end(self, *, kill: bool) -> int | None:
-        if self.process is None:
-            return None
-        code = self.process.end(kill=kill)
-        self._tracebacks_before += self.process.stderr.tracebacks
-        self.process = None
+        process = self.process
+        code = super()._end(kill=kill)
+        if process is not None:
+            self._tracebacks_before += process.stderr.tracebacks
         return code
-
-    def restart(self) -> None:
-        """Stop cleanly if it runs, and start again on the same data and port."""
-        self.stop()
-        self.start()
-
-    def output(self) -> str:
-        """The last lines the running broker wrote."""
-        return self.process.output() if self.process is not None else ""
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self._forget_data()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-        self._forget_data()
-
-    def _forget_data(self) -> None:
-        if self._own_dir is not None:
-            self._own_dir.cleanup()

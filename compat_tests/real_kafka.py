@@ -18,10 +18,10 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import NoReturn, Self
 from xml.etree import ElementTree
 
+from compat_tests.local_broker import LocalBroker
 from compat_tests.process import Process
 
 POM = pathlib.Path(__file__).with_name("pom.xml")
@@ -208,7 +208,7 @@ def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
     return len(head) == 10 and struct.unpack(">iih", head)[1:] == (7, 0)
 
 
-class RealKafka:
+class RealKafka(LocalBroker):
     """One Apache Kafka node (broker and controller) in a JVM of its own, on free ports of 127.0.0.1.
 
     `properties` are added to `PROPERTIES`. With `data_dir` its logs stay there (and are formatted if they
@@ -222,21 +222,14 @@ class RealKafka:
         data_dir: pathlib.Path | None = None,
         jvm_options: Sequence[str] = BROKER_JVM_OPTIONS,
     ) -> None:
-        self._own_dir = None if data_dir else tempfile.TemporaryDirectory(prefix="real-kafka-")
-        self.data_dir = data_dir or pathlib.Path(self._own_dir.name) / "data"  # type: ignore[union-attr]
+        super().__init__(data_dir, "real-kafka-")
         self._properties = {**PROPERTIES, **(properties or {}), "log.dirs": str(self.data_dir)}
         self._jvm_options = tuple(jvm_options)
         self._ports: list[int] = []
-        self.process: Process | None = None
 
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self._ports[0]}"
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None
-        return self.process.pid
 
     def start(self) -> Self:
         """Format the data directory where needed, start, and return when ApiVersions is answered."""
@@ -273,42 +266,3 @@ class RealKafka:
             return started and answers_api_versions(broker)
         finally:
             os.unlink(file.name)
-
-    def stop(self) -> None:
-        """A controlled shut-down; the data directory stays until the context is left."""
-        self._end(kill=False)
-
-    def kill(self) -> None:
-        """SIGKILL, to this broker's own process."""
-        self._end(kill=True)
-
-    def _end(self, *, kill: bool) -> None:
-        if self.process is not None:
-            self.process.end(kill=kill)
-            self.process = None
-
-    def restart(self) -> None:
-        """Stop if it runs, and start again on the same data and ports."""
-        self.stop()
-        self.start()
-
-    def output(self) -> str:
-        """The last lines the running broker logged."""
-        return self.process.output() if self.process is not None else ""
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self._forget_data()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-        self._forget_data()
-
-    def _forget_data(self) -> None:
-        if self._own_dir is not None:
-            self._own_dir.cleanup()

@@ -1,0 +1,71 @@
+"""What every broker that a test starts as a process has: its data, its end, its restart."""
+
+import pathlib
+import tempfile
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from compat_tests.process import Process
+
+
+class LocalBroker(ABC):
+    """One broker in a process of its own; a context manager that starts and stops it.
+
+    With `data_dir` its logs stay there; otherwise they go with the context.
+    """
+
+    def __init__(self, data_dir: pathlib.Path | None, prefix: str) -> None:
+        self._own_dir = None if data_dir else tempfile.TemporaryDirectory(prefix=prefix)
+        self.data_dir = data_dir or pathlib.Path(self._own_dir.name) / "data"  # type: ignore[union-attr]
+        self.process: Process | None = None
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Start and return when it serves. Raises AssertionError with the broker's output."""
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def stop(self) -> int | None:
+        """A clean stop (SIGTERM); the exit code, None when it did not run."""
+        return self._end(kill=False)
+
+    def kill(self) -> None:
+        """SIGKILL, to this broker's own process."""
+        self._end(kill=True)
+
+    def _end(self, *, kill: bool) -> int | None:
+        if self.process is None:
+            return None
+        code = self.process.end(kill=kill)
+        self.process = None
+        return code
+
+    def restart(self) -> None:
+        """Stop cleanly if it runs, and start again on the same data and ports."""
+        self.stop()
+        self.start()
+
+    def output(self) -> str:
+        """The last lines the running broker wrote."""
+        return self.process.output() if self.process is not None else ""
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self._forget_data()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._forget_data()
+
+    def _forget_data(self) -> None:
+        if self._own_dir is not None:
+            self._own_dir.cleanup()
