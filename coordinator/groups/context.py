@@ -1,0 +1,107 @@
+"""What group machines are given of the world outside: time, chance, settings, topics. All of it is passed in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Mapping, Sequence
+
+    from coordinator.deadlines import Deadlines
+    from wire.schema import Uuid
+
+
+class Topic(Protocol):
+    """A topic as the cluster metadata has it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topic_id(self) -> Uuid: ...
+
+    @property
+    def partitions(self) -> Sequence[object]:
+        """One entry per partition."""
+
+
+class Topics(Protocol):
+    """The topics of the cluster as they are now (Kafka: ``CoordinatorMetadataImage``)."""
+
+    def by_name(self, name: str) -> Topic | None: ...
+
+    def by_id(self, topic_id: Uuid) -> Topic | None: ...
+
+    def names(self) -> Sequence[str]:
+        """Of all topics, the internal ones too."""
+
+    def racks(self, topic: Topic, partition: int) -> Sequence[str]:
+        """The racks of the partition's replicas that have one."""
+
+
+class GroupSettings(Protocol):
+    """The broker's keys that groups read, by the names that `broker.config` has for them; see there for meaning,
+    units and defaults.
+    """
+
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_size: int
+    group_consumer_session_timeout_ms: int
+    group_consumer_min_session_timeout_ms: int
+    group_consumer_max_session_timeout_ms: int
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_min_assignment_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
+    group_consumer_max_size: int
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_migration_policy: str
+    group_consumer_regex_refresh_interval_ms: int
+    offset_metadata_max_bytes: int
+    offsets_retention_minutes: int
+
+
+class Client(NamedTuple):
+    """Who asks: what a request's header and connection say (Kafka: ``AuthorizableRequestContext``)."""
+
+    client_id: str
+    client_host: str
+    """As Kafka shows it: ``/127.0.0.1``."""
+    api_version: int
+
+
+class GroupContext:
+    """Shared by all shards of a node.
+
+    ``now_ms`` gives wall time in milliseconds, ``settings`` the settings as they are now, ``overrides`` a group's own
+    dynamic configuration (ConfigResource type GROUP), by key.
+    """
+
+    __slots__ = ("deadlines", "now_ms", "overrides", "random", "settings", "topics")
+
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int],
+        rng: random.Random,
+        deadlines: Deadlines,
+        settings: Callable[[], GroupSettings],
+        overrides: Callable[[str], Mapping[str, str]],
+        topics: Topics,
+    ) -> None:
+        self.now_ms = now_ms
+        self.random = rng
+        self.deadlines = deadlines
+        self.settings = settings
+        self.overrides = overrides
+        self.topics = topics
+
+    def new_uuid_text(self) -> str:
+        """A random UUID as text with dashes (Java's ``UUID.randomUUID().toString()``), for member ids."""
+        text = f"{self.random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62:032x}"
+        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

@@ -1,0 +1,19 @@
+"""Which function applies which record of ``__consumer_offsets``: one row per record type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator.groups import offsets
+from wire.stored.groups import LegacyOffsetCommitKey, OffsetCommitKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wire.schema import Message
+
+# Of the shard, the key, the value (None: a tombstone), the record's offset and its producer id (-1: none).
+REPLAYS: dict[type[Message], Callable[[Any, Any, Any, int, int], None]] = {
+    LegacyOffsetCommitKey: offsets.replay_offset,
+    OffsetCommitKey: offsets.replay_offset,
+}
