@@ -215,28 +215,20 @@ class LogManager:
         directory = self._found.pop(key, None)
         if directory is not None and not self._moved_if_stray(key, directory):
             start = self.offsets.log_starts.known.get(key, 0)
-            self.logs[key] = open_partition(
-                self._env, directory, *key, hosting.config, start, hosting.topic_id
-            )
+            log = open_partition(self._env, directory, *key, hosting.config, start, hosting.topic_id)
+            self._tell_of_loss(key, log, truncated=False)
+            self.logs[key] = log
         else:
             self._create(key, hosting.topic_id, hosting.config)
 
-    def create(self, topic: str, partition: int, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
-        """A new partition's log, or the one there is. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-        key = (topic, partition)
-        try:
-            if self._is_waiting(key):
-                return self._open(key)
-            return self.logs.get(key) or self._create(key, topic_id, config)
-        except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-
-    def _create(self, key: Key, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
+    def _create(self, key: Key, topic_id: Uuid, config: TopicConfig) -> None:
         self.offsets.forget(key)
-        log = create_partition(self._env, f"{self.data_dir}/{key[0]}-{key[1]}", *key, topic_id, config)
+        try:
+            log = create_partition(self._env, f"{self.data_dir}/{key[0]}-{key[1]}", *key, topic_id, config)
+        except OSError as error:  # a full disk, perhaps; the next use tries anew
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.flusher.new_names = True
         self.logs[key] = log
-        return log
 
     def size_of(self, topic: str, partition: int) -> int:
         """Bytes of the partition's log files; it is not opened for it. Raises OSError."""
@@ -344,13 +336,17 @@ class LogManager:
 
     def _recovered(self, key: Key, recovery: PartitionRecovery) -> None:
         log = recovery.log
-        was_seen = self.offsets.high_watermarks.known.get(key, 0)
-        if recovery.truncated or was_seen > log.log_end_offset:
-            _log.warning("records were lost", topic=key[0], partition=key[1], from_offset=log.log_end_offset)
-            self._on_truncated(log)
+        self._tell_of_loss(key, log, truncated=recovery.truncated)
         self.logs[key] = log
         if log.unflushed_bytes:
             self.flusher.due(log)
+
+    def _tell_of_loss(self, key: Key, log: PartitionLog, *, truncated: bool) -> None:
+        """A log with fewer records than readers may have seen gets a new leader epoch, after a clean stop too."""
+        was_seen = self.offsets.high_watermarks.known.get(key, 0)
+        if truncated or was_seen > log.log_end_offset:
+            _log.warning("records were lost", topic=key[0], partition=key[1], from_offset=log.log_end_offset)
+            self._on_truncated(log)
 
     def _not_recovered(self, key: Key, error: Exception) -> None:
         self._broken[key] = str(error)

@@ -169,6 +169,28 @@ def test_a_crash_at_every_step_of_a_life(kind: Crash, first: bool) -> None:
         assert next(step for step in count() if not crash_at(step, round * 1000 + step)) > 30
 
 
+def test_a_log_that_lost_its_end_after_a_clean_stop_gets_a_new_epoch() -> None:
+    rig = Rig()
+    rig.add_topic("t")
+    rig.add_topic("whole", topic_id=OTHER_ID)
+
+    async def main() -> None:
+        async with rig.running() as manager:
+            for _ in range(3):
+                append(manager.get("t", 0))
+                append(manager.get("whole", 0))
+        path = f"{DATA}/t-0/{0:020}.log"
+        file = rig.sim.open(path)
+        file.truncate(file.size() - 1)
+        file.close()
+        async with rig.running() as manager:
+            assert manager.get("whole", 0).log_end_offset == 3
+            assert manager.get("t", 0).log_end_offset == 2
+        assert rig.truncated == [("t", 0, 2)]
+
+    run(main)
+
+
 # --- unclean stops
 
 
@@ -232,7 +254,7 @@ def test_a_partition_is_deleted_while_it_is_recovered() -> None:
             del rig.topics["t"]
             manager.delete("t", 0)
             rig.add_topic("t", topic_id=OTHER_ID)
-            assert append(manager.create("t", 0, OTHER_ID, rig.topics["t"].config)) == 1
+            assert append(manager.get("t", 0)) == 1
             await manager.recovered()
             assert manager.get("t", 0).log_end_offset == 1
             await trio.sleep(100)
@@ -399,7 +421,7 @@ def test_a_crash_at_every_step_of_a_deletion(kind: Crash) -> None:
             del rig.topics["t"]
             manager.delete("t", 0)
             rig.add_topic("t", topic_id=OTHER_ID)
-            append(manager.create("t", 0, OTHER_ID, rig.topics["t"].config))
+            append(manager.get("t", 0))
 
     def crash_at(step: int) -> bool:
         rig = Rig(seed=step)
@@ -465,10 +487,10 @@ def test_creation_fails_where_the_disk_is_full() -> None:
     manager = rig.manager()
     rig.sim.faults.append(Fault("write", errno.ENOSPC))
     with pytest.raises(KafkaError) as caught:
-        manager.create("t", 0, TOPIC_ID, rig.topics["t"].config)
+        manager.get("t", 0)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     rig.sim.faults.clear()
-    manager.create("t", 0, TOPIC_ID, rig.topics["t"].config)
+    manager.get("t", 0)
 
 
 # --- checkpoints and disk errors
