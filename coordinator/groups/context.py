@@ -29,6 +29,10 @@ class Topic(Protocol):
 class Topics(Protocol):
     """The topics of the cluster as they are now (Kafka: ``CoordinatorMetadataImage``)."""
 
+    @property
+    def version(self) -> int:
+        """The offset of the last metadata record: later is newer."""
+
     def by_name(self, name: str) -> Topic | None: ...
 
     def by_id(self, topic_id: Uuid) -> Topic | None: ...
