@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.groups import offsets
-from wire.stored.groups import LegacyOffsetCommitKey, OffsetCommitKey
+from coordinator.groups.classic.replay import replay_group_metadata
+from wire.stored.groups import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,4 +17,5 @@ if TYPE_CHECKING:
 REPLAYS: dict[type[Message], Callable[[Any, Any, Any, int, int], None]] = {
     LegacyOffsetCommitKey: offsets.replay_offset,
     OffsetCommitKey: offsets.replay_offset,
+    GroupMetadataKey: replay_group_metadata,
 }

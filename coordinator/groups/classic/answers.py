@@ -1,0 +1,66 @@
+"""Answers to JoinGroup and SyncGroup, as a classic group gives them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from wire.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coordinator.groups.classic.group import ClassicGroup
+    from coordinator.groups.classic.member import Member
+    from wire.errors import ErrorCode
+
+
+def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id)
+
+
+def joined(
+    group: ClassicGroup, member_id: str, members: Sequence[JoinGroupResponseMember] = ()
+) -> JoinGroupResponse:
+    """The member is part of the group's generation. ``members`` is for the leader."""
+    return JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type_or_none,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member_id,
+        members=list(members),
+    )
+
+
+def members_for_leader(group: ClassicGroup) -> list[JoinGroupResponseMember]:
+    """All members with what they say for the group's protocol: what the leader needs to assign."""
+    return [
+        JoinGroupResponseMember(
+            member.member_id, member.group_instance_id, member.metadata(group.protocol_name)
+        )
+        for member in group.members.values()
+    ]
+
+
+def sync_error(code: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code)
+
+
+def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    """What the leader assigned to the member."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type_or_none,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def answer_sync(member: Member, response: SyncGroupResponse) -> bool:
+    """Answer the member's SyncGroup; whether one waited."""
+    answer = member.sync_answer
+    if answer is None:
+        return False
+    member.sync_answer = None
+    answer.resolve(response)
+    return True

@@ -1,0 +1,323 @@
+"""`ClassicGroup`: a classic group's state (Kafka: ``ClassicGroup``).
+
+What the log stores of it is ``stored``, the newest GroupMetadataValue, and changes only by replay. Everything else is
+how the group lives now: Kafka stores a rebalance only when it is through, so members that come, go and wait are soft
+and are lost at a restart. Where the group is Stable, the living part is what a restart would make of ``stored``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic import answers, rebalance, records, timers
+from coordinator.groups.classic.states import LEGAL_MOVES, State
+from coordinator.groups.classic.subscriptions import Subscriptions
+from coordinator.groups.group import CLASSIC, any_partition
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from coordinator.groups.classic.member import Member, Supported
+    from coordinator.groups.shard import GroupShard
+    from coordinator.journal import CoordinatorRecord
+    from coordinator.later import Later
+    from wire.messages.join_group import JoinGroupResponse
+    from wire.schema import Uuid
+    from wire.stored.groups import GroupMetadataValue
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class ClassicGroup:
+    """A group without members, which may be all it ever is: a group that only has offsets ("simple").
+
+    ``leader_id`` is a member's, None without members. ``pending_joins`` were given a member id and have not come back
+    with it; ``pending_syncs`` joined the generation and have not asked for their assignment. ``supporters`` counts,
+    per protocol name, the members that support it.
+    """
+
+    __slots__ = (
+        "awaited_joins",
+        "generation_id",
+        "group_id",
+        "kind",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "pending_joins",
+        "pending_syncs",
+        "previous_state",
+        "protocol_name",
+        "protocol_type_or_none",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "stored",
+        "subscriptions",
+        "supporters",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.kind = CLASSIC
+        self.stored: GroupMetadataValue | None = None
+        self.state = State.EMPTY
+        self.previous_state = State.DEAD
+        self.state_timestamp_ms: int | None = None
+        self.generation_id = 0
+        self.protocol_type_or_none: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_joins: set[str] = set()
+        self.pending_syncs: set[str] = set()
+        self.awaited_joins = 0
+        self.supporters: dict[str, int] = {}
+        self.subscriptions: Subscriptions | None = None
+        self.new_member_added = False
+
+    # What every kind of group can be asked.
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def protocol_type(self) -> str:
+        return self.protocol_type_or_none or ""
+
+    def has_member(self, member_id: str) -> bool:
+        return member_id in self.members
+
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    def check_offset_commit(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_or_epoch: int,
+        *,
+        transactional: bool,
+        api_version: int,
+    ) -> Callable[[str, Uuid, int], None]:
+        if self.state is State.DEAD:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if generation_or_epoch < 0 and self.state is State.EMPTY:
+            return any_partition
+        if generation_or_epoch >= 0 or member_id or group_instance_id is not None:
+            self.check_member(member_id, group_instance_id)
+            if generation_or_epoch != self.generation_id:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        elif not transactional and self.state is not State.EMPTY:
+            # Who commits without being a member may do so only where there are no members; of old transactional
+            # commits nothing is known.
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if not transactional and self.state is State.COMPLETING_REBALANCE:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return any_partition
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        self._check_alive()
+
+    def check_offset_delete(self) -> None:
+        self._check_alive()
+        if self.state is not State.EMPTY and not self.uses_consumer_protocol():
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def check_delete(self) -> None:
+        self._check_alive()
+        if self.state is not State.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Where it cannot be known, a group of consumers is taken to be subscribed, any other not."""
+        topics = self.subscribed_topics()
+        return self.uses_consumer_protocol() if topics is None else topic in topics
+
+    def offset_expires_at(self, commit_timestamp_ms: int, retention_ms: int) -> int | None:
+        if self.protocol_type_or_none is None:
+            return commit_timestamp_ms + retention_ms
+        if self.state is State.EMPTY:
+            since = self.state_timestamp_ms
+            return (commit_timestamp_ms if since is None else since) + retention_ms
+        if (
+            self.state is State.STABLE
+            and self.uses_consumer_protocol()
+            and self.subscribed_topics() is not None
+        ):
+            return commit_timestamp_ms + retention_ms
+        return None
+
+    def tombstones(self) -> Sequence[CoordinatorRecord]:
+        return (records.tombstone(self.group_id),)
+
+    def on_loaded(self, shard: GroupShard) -> None:
+        for member in self.members.values():
+            timers.renew_session(shard, self, member)
+        if len(self.members) > shard.context.settings().group_max_size:
+            rebalance.prepare(shard, self)
+
+    def on_unloaded(self, shard: GroupShard) -> None:
+        timers.cancel_all(shard, self)
+        self.move_to(State.DEAD, shard.context.now_ms())
+        self.answer_all(ErrorCode.NOT_COORDINATOR)
+
+    def on_removed(self, shard: GroupShard) -> None:
+        timers.cancel_all(shard, self)
+        self.answer_all(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
+        """Nothing: here it is the members that watch their topics."""
+
+    # What only classic groups can be asked.
+
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type_or_none == CONSUMER_PROTOCOL_TYPE
+
+    def is_simple(self) -> bool:
+        """Whether it is there only for its offsets."""
+        return self.protocol_type_or_none is None and self.is_empty() and not self.pending_joins
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader_id == member_id
+
+    def all_joined(self) -> bool:
+        return self.awaited_joins == len(self.members) and not self.pending_joins
+
+    def rebalance_timeout_ms(self) -> int:
+        """How long a rebalance may take: what the most patient member allows."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics that its consumers read; None where that is not known."""
+        return None if self.subscriptions is None else self.subscriptions.topics()
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> None:
+        """Raises KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID where the instance is another member's."""
+        if group_instance_id is not None:
+            holder = self.static_members.get(group_instance_id)
+            if holder is not None and holder != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+            if holder is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if member_id not in self.members:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
+        """Whether a member with those protocols can be in the group: one of them is known to all members."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and any(True for _ in protocols)
+        count = len(self.members)
+        return self.protocol_type_or_none == protocol_type and any(
+            self.supporters.get(name, 0) == count for name in protocols
+        )
+
+    def selected_protocol(self) -> str:
+        """The protocol that most members like best among those that all support; the group has members."""
+        count = len(self.members)
+        candidates = {name for name, supporters in self.supporters.items() if supporters == count}
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            name = member.vote(candidates)
+            votes[name] = votes.get(name, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    # The named changes of how it lives.
+
+    def move_to(self, state: State, now_ms: int) -> None:
+        assert state in LEGAL_MOVES[self.state], f"{self.group_id}: {self.state} -> {state}"
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    def add(self, member: Member, join_answer: Later[JoinGroupResponse] | None = None) -> None:
+        """Take in a member whose protocols the group `supports` and whose instance id nobody holds."""
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type_or_none = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count_supporters(member.protocols, 1)
+        self.pending_joins.discard(member.member_id)
+        self.await_join(member, join_answer)
+
+    def update(
+        self, member: Member, protocols: Sequence[Supported], rebalance_ms: int, session_ms: int
+    ) -> None:
+        """What a member says of itself when it joins again."""
+        self._count_supporters(member.protocols, -1)
+        member.protocols = protocols
+        self._count_supporters(protocols, 1)
+        member.rebalance_timeout_ms = rebalance_ms
+        member.session_timeout_ms = session_ms
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member, or one that was to become one. If it led, another one leads."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_supporters(member.protocols, -1)
+            if member.join_answer is not None:
+                self.awaited_joins -= 1
+            if member.group_instance_id is not None:
+                del self.static_members[member.group_instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_joins.discard(member_id)
+        self.pending_syncs.discard(member_id)
+
+    def await_join(self, member: Member, answer: Later[JoinGroupResponse] | None) -> None:
+        """``answer`` is what the member is owed for its JoinGroup now; what it was owed before is forgotten."""
+        self.awaited_joins += (answer is not None) - (member.join_answer is not None)
+        member.join_answer = answer
+
+    def answer_join(self, member: Member, response: JoinGroupResponse) -> None:
+        """Answer the member's JoinGroup, if one waits."""
+        answer = member.join_answer
+        if answer is not None:
+            self.await_join(member, None)
+            answer.resolve(response)
+
+    def answer_all(self, code: ErrorCode) -> None:
+        """Answer whatever waits with an error."""
+        for member in list(self.members.values()):
+            self.answer_join(member, answers.join_error(code, member.member_id))
+            answers.answer_sync(member, answers.sync_error(code))
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that a member leads that has joined; False where there is none."""
+        if self.leader_id is not None and self.members[self.leader_id].join_answer is None:
+            joined = next((m for m in self.members.values() if m.join_answer is not None), None)
+            if joined is None:
+                return False
+            self.leader_id = joined.member_id
+        return self.leader_id is not None
+
+    def begin_generation(self, now_ms: int) -> None:
+        """The members that there are make the next generation; without any the group is empty."""
+        self.generation_id += 1
+        self.protocol_name = self.selected_protocol() if self.members else None
+        self.remember_subscriptions()
+        self.move_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.pending_syncs.clear()
+
+    def remember_subscriptions(self) -> None:
+        """What its consumers read from now on is what its members say now for the group's protocol."""
+        self.subscriptions = None
+        if self.uses_consumer_protocol() and (self.protocol_name is not None or not self.members):
+            self.subscriptions = Subscriptions(
+                member.metadata(self.protocol_name) for member in self.members.values()
+            )
+
+    def _count_supporters(self, protocols: Iterable[Supported], by: int) -> None:
+        for name, _ in protocols:
+            self.supporters[name] = self.supporters.get(name, 0) + by
+
+    def _check_alive(self) -> None:
+        if self.state is State.DEAD:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is in dead state.")

@@ -1,0 +1,88 @@
+"""`Member`: one member of a classic group, as it lives (Kafka: ``ClassicGroupMember``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from coordinator.later import Later
+    from wire.messages.join_group import JoinGroupResponse
+    from wire.messages.sync_group import SyncGroupResponse
+
+
+class Supported(NamedTuple):
+    """A way to assign that a member knows, and what it tells the leader for it."""
+
+    name: str
+    metadata: bytes
+
+
+class Member:
+    """``protocols`` in the order of the member's preference; timeouts in milliseconds.
+
+    ``join_answer`` and ``sync_answer`` are owed while they are there; ``is_new`` until the first rebalance that it
+    takes part in is through.
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "is_new",
+        "join_answer",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_answer",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str,
+        protocols: Sequence[Supported],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+        self.join_answer: Later[JoinGroupResponse] | None = None
+        self.sync_answer: Later[SyncGroupResponse] | None = None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it tells the leader for that protocol, which it supports."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise AssertionError(f"member {self.member_id} does not support protocol {protocol}")
+
+    def vote(self, candidates: Container[str]) -> str:
+        """Of ``candidates``, the one that it likes best; it supports at least one of them."""
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise AssertionError(f"member {self.member_id} supports none of the candidates")
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for an answer, so that its silence is no sign of death. A new member may have gone
+        while its first JoinGroup waits: that one is not held.
+        """
+        return not self.is_new and (self.join_answer is not None or self.sync_answer is not None)

@@ -1,0 +1,119 @@
+"""A rebalance, from the first reason for it until everybody is told the new generation.
+
+Members are asked to join again by their heartbeats; when all have, or the rebalance timeout is over, the generation
+begins. A group that was empty waits a while for more members first (KIP-134). Kafka: ``GroupMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic import answers, records, timers
+from coordinator.groups.classic.states import LEGAL_MOVES, State
+from wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.groups.classic.group import ClassicGroup
+    from coordinator.groups.shard import GroupShard
+
+
+def prepare_or_complete(shard: GroupShard, group: ClassicGroup) -> None:
+    """The membership has changed: begin a rebalance, or end the one under way if now all have joined."""
+    if State.PREPARING_REBALANCE in LEGAL_MOVES[group.state]:
+        prepare(shard, group)
+    else:
+        complete_if_all_joined(shard, group)
+
+
+def prepare(shard: GroupShard, group: ClassicGroup) -> None:
+    """Begin a rebalance: members that wait for an assignment are sent back to join."""
+    if group.state is State.COMPLETING_REBALANCE:
+        drop_assignments(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_syncs.clear()
+    timers.cancel_sync(shard, group)
+    is_initial = group.state is State.EMPTY
+    group.move_to(State.PREPARING_REBALANCE, shard.context.now_ms())
+    if is_initial:
+        delay_ms = shard.context.settings().group_initial_rebalance_delay_ms
+        wait_for_more(shard, group, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
+    elif group.all_joined():
+        complete(shard, group)
+    else:
+        timers.set_join(shard, group, group.rebalance_timeout_ms(), lambda: complete(shard, group))
+
+
+def wait_for_more(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+    """Let the first rebalance wait ``delay_ms``, and again while members come, for ``remaining_ms`` more at most."""
+
+    def when_over() -> None:
+        if group.new_member_added and remaining_ms != 0:
+            group.new_member_added = False
+            initial_ms = shard.context.settings().group_initial_rebalance_delay_ms
+            wait_for_more(shard, group, min(initial_ms, remaining_ms), max(remaining_ms - delay_ms, 0))
+        else:
+            complete(shard, group)
+
+    timers.set_join(shard, group, delay_ms, when_over)
+
+
+def complete_if_all_joined(shard: GroupShard, group: ClassicGroup) -> None:
+    """End the join phase where nobody is missing, unless it is a group's first, which waits for its delay."""
+    if (
+        group.state is State.PREPARING_REBALANCE
+        and group.previous_state is not State.EMPTY
+        and group.all_joined()
+    ):
+        complete(shard, group)
+
+
+def complete(shard: GroupShard, group: ClassicGroup) -> None:
+    """The join phase is over: dynamic members that did not join are dropped, the others get their generation.
+
+    Raises what the journal raises where nobody is left and that could not be stored. The group is empty all the same:
+    the generation before stays stored, and after a restart its members would time out.
+    """
+    timers.cancel_join(shard, group)
+    for member in [
+        m for m in group.members.values() if m.join_answer is None and m.group_instance_id is None
+    ]:
+        group.remove(member.member_id)
+        timers.cancel_session(shard, group, member.member_id)
+    if group.members and not group.elect_joined_leader():
+        # Only static members are left and none of them is here: they may come back until their sessions end.
+        timers.set_join(shard, group, group.rebalance_timeout_ms(), lambda: complete(shard, group))
+        return
+    group.begin_generation(shard.context.now_ms())
+    if group.members:
+        _answer_joins(shard, group)
+        return
+    shard.commit([records.metadata_record(group, {})])
+
+
+def _answer_joins(shard: GroupShard, group: ClassicGroup) -> None:
+    """Tell all members their generation, and the leader all members."""
+    for member in list(group.members.values()):
+        members = answers.members_for_leader(group) if group.is_leader(member.member_id) else ()
+        group.answer_join(member, answers.joined(group, member.member_id, members))
+        timers.renew_session(shard, group, member)
+        member.is_new = False
+        group.pending_syncs.add(member.member_id)
+    timers.set_sync(shard, group, group.rebalance_timeout_ms(), lambda: expire_syncs(shard, group))
+
+
+def expire_syncs(shard: GroupShard, group: ClassicGroup) -> None:
+    """Members that joined but never asked for their assignment are dropped, and the others join again."""
+    late = list(group.pending_syncs)
+    if not late:
+        return
+    for member_id in late:
+        group.remove(member_id)
+        timers.cancel_session(shard, group, member_id)
+    prepare(shard, group)
+
+
+def drop_assignments(shard: GroupShard, group: ClassicGroup, code: ErrorCode) -> None:
+    """The generation gets no assignment: who waits for one is told ``code``."""
+    for member in group.members.values():
+        member.assignment = b""
+        if answers.answer_sync(member, answers.sync_error(code)):
+            timers.renew_session(shard, group, member)

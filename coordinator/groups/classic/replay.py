@@ -1,0 +1,67 @@
+"""Classic groups replayed: the only place where what is stored of them changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import Member, Supported
+from coordinator.groups.classic.states import State
+
+if TYPE_CHECKING:
+    from coordinator.groups.shard import GroupShard
+    from wire.stored.groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+
+
+def replay_group_metadata(
+    shard: GroupShard,
+    key: GroupMetadataKey,
+    value: GroupMetadataValue | None,
+    offset: int,
+    producer_id: int,
+) -> None:
+    """Apply a classic group's record. A living group goes on living: the record says what it has just become."""
+    known = shard.groups.get(key.group)
+    if isinstance(known, ClassicGroup) and value is not None:
+        known.stored = value
+        if not shard.loaded:
+            shard.groups[key.group] = restored(key.group, value)
+        return
+    if known is not None:
+        del shard.groups[key.group]
+        known.on_removed(shard)
+    if value is not None:
+        shard.groups[key.group] = restored(key.group, value)
+
+
+def restored(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """The group that a restart makes of its newest record."""
+    group = ClassicGroup(group_id)
+    group.stored = value
+    group.state = State.STABLE if value.members else State.EMPTY
+    group.generation_id = value.generation
+    group.protocol_type_or_none = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.leader_id = value.leader
+    if value.current_state_timestamp != -1:
+        group.state_timestamp_ms = value.current_state_timestamp
+    for stored in value.members:
+        group.add(_restored_member(stored, value))
+    group.remember_subscriptions()
+    return group
+
+
+def _restored_member(stored: MemberMetadata, value: GroupMetadataValue) -> Member:
+    """A member as its record knows it: only with the protocol that was selected."""
+    timeout = stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout
+    return Member(
+        stored.member_id,
+        stored.group_instance_id,
+        stored.client_id,
+        stored.client_host,
+        timeout,
+        stored.session_timeout,
+        value.protocol_type,
+        (Supported(value.protocol or "", stored.subscription),),
+        stored.assignment,
+    )

@@ -1,0 +1,88 @@
+"""The deadlines of a classic group: sessions of its members, its joins, its syncs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic import leave
+from coordinator.groups.classic.states import State
+from wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from coordinator.groups.classic.group import ClassicGroup
+    from coordinator.groups.classic.member import Member
+    from coordinator.groups.shard import GroupShard
+
+SESSION, JOIN, SYNC = "classic-session", "classic-join", "classic-sync"
+
+
+def session_key(shard: GroupShard, group_id: str, member_id: str) -> Hashable:
+    return (shard.partition, group_id, SESSION, member_id)
+
+
+def join_key(shard: GroupShard, group_id: str) -> Hashable:
+    return (shard.partition, group_id, JOIN)
+
+
+def sync_key(shard: GroupShard, group_id: str) -> Hashable:
+    return (shard.partition, group_id, SYNC)
+
+
+def renew_session(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
+    """The member lives: it may be silent for its session timeout."""
+    set_session(shard, group, member.member_id, member.session_timeout_ms)
+
+
+def set_session(shard: GroupShard, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+    shard.context.deadlines.set(
+        session_key(shard, group.group_id, member_id),
+        timeout_ms,
+        lambda: leave.expire(shard, group, member_id),
+    )
+
+
+def cancel_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
+    shard.context.deadlines.cancel(session_key(shard, group.group_id, member_id))
+
+
+def set_join(shard: GroupShard, group: ClassicGroup, delay_ms: int, action: Callable[[], None]) -> None:
+    _set(shard, join_key(shard, group.group_id), delay_ms, action)
+
+
+def cancel_join(shard: GroupShard, group: ClassicGroup) -> None:
+    shard.context.deadlines.cancel(join_key(shard, group.group_id))
+
+
+def set_sync(shard: GroupShard, group: ClassicGroup, delay_ms: int, action: Callable[[], None]) -> None:
+    _set(shard, sync_key(shard, group.group_id), delay_ms, action)
+
+
+def cancel_sync(shard: GroupShard, group: ClassicGroup) -> None:
+    shard.context.deadlines.cancel(sync_key(shard, group.group_id))
+
+
+def on_offset_commit(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
+    """A commit of its member is a sign of life, too (Kafka: ``OffsetMetadataManager.commitOffset``)."""
+    member = group.members.get(member_id)
+    if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+        renew_session(shard, group, member)
+
+
+def cancel_all(shard: GroupShard, group: ClassicGroup) -> None:
+    """Nothing of the group comes due any more."""
+    cancel_join(shard, group)
+    cancel_sync(shard, group)
+    for member_id in (*group.members, *group.pending_joins):
+        cancel_session(shard, group, member_id)
+
+
+def _set(shard: GroupShard, key: Hashable, delay_ms: int, action: Callable[[], None]) -> None:
+    def when_due() -> None:
+        # Nobody waits for what a deadline does. What could not be stored was an empty group, see `rebalance.complete`.
+        with suppress(KafkaError):
+            action()
+
+    shard.context.deadlines.set(key, delay_ms, when_due)
