@@ -1,0 +1,1 @@
+"""Transactions: pure state machines over the records of ``__transaction_state``."""

@@ -1,0 +1,87 @@
+"""ListTransactions and DescribeTransactions (KIP-664, KIP-994, KIP-1152).
+
+Source: Kafka's ``TransactionStateManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.transactions.state import STATES_BY_LABEL
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.describe_transactions import TopicData
+from wire.messages.describe_transactions import TransactionState as DescribedTransaction
+from wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable
+
+    from coordinator.transactions.shard import TransactionShard
+
+
+def list_transactions(
+    shards: Iterable[TransactionShard], request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """All that pass every filter. Raises KafkaError: INVALID_REGULAR_EXPRESSION."""
+    states = {STATES_BY_LABEL[name] for name in request.state_filters if name in STATES_BY_LABEL}
+    unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATES_BY_LABEL]
+    producer_ids = set(request.producer_id_filters)
+    matches = _pattern(request.transactional_id_pattern)
+    found = []
+    for shard in shards:
+        now = shard.context.now_ms()
+        for name, known in shard.transactions.items():
+            metadata = known.metadata
+            if (
+                (not producer_ids or metadata.producer_id in producer_ids)
+                and (not request.state_filters or metadata.state in states)
+                and (request.duration_filter < 0 or now - metadata.start_ms > request.duration_filter)
+                and (matches is None or matches.fullmatch(name))
+            ):
+                found.append(TransactionState(name, metadata.producer_id, metadata.state.label))
+    return ListTransactionsResponse(0, 0, unknown, found)
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    """The compiled expression; None where there is none."""
+    if not text:
+        return None
+    import re
+
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"Transaction ID pattern `{text}` is not a valid regular expression: {error}.",
+        ) from error
+
+
+def describe_transaction(shard: TransactionShard, transactional_id: str) -> DescribedTransaction:
+    """Raises KafkaError: TRANSACTIONAL_ID_NOT_FOUND."""
+    known = shard.transactions.get(transactional_id)
+    if known is None:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    metadata = known.metadata
+    partitions = metadata.partitions
+    pending = known.soft.pending_end
+    if pending is not None:
+        # Those that have their marker are done with.
+        partitions = {}
+        for topic, partition in pending.partitions:
+            partitions[topic] = (*partitions.get(topic, ()), partition)
+    return DescribedTransaction(
+        0,
+        transactional_id,
+        metadata.state.label,
+        metadata.timeout_ms,
+        metadata.start_ms,
+        metadata.producer_id,
+        metadata.producer_epoch,
+        [TopicData(topic, list(ids)) for topic, ids in partitions.items()],
+    )

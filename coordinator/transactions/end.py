@@ -1,0 +1,212 @@
+"""EndTxn: the decision to commit or abort, and who may take it.
+
+A decision is one record. What follows from it, a marker in every partition and the record that says so, is
+`coordinator.transactions.markers`. With transactions v2 every end raises the producer's epoch, so a repeated request
+is told from the next transaction's by its epoch:
+
+    repeated: epoch + 1 is the stored one      current: epoch is the stored one
+
+                     abort                     commit
+                     repeated    current       repeated    current
+    Empty            fenced      new epoch     fenced      INVALID_TXN_STATE
+    CompleteAbort    as before   new epoch     INVALID..   INVALID_TXN_STATE
+    CompleteCommit   INVALID..   new epoch     as before   INVALID_TXN_STATE
+
+Without it the epoch stays, only the end that was decided may be repeated, and an empty transaction cannot be ended.
+Source: Kafka's ``TransactionCoordinator.endTransaction``; KIP-98, KIP-890.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.transactions.state import (
+    NO_PRODUCER_ID,
+    PREPARED,
+    PRODUCER_EPOCH_MAX,
+    STORED_FLEXIBLE,
+    TRANSACTIONS_V2,
+    PendingEnd,
+    Transaction,
+    TransactionMetadata,
+    TransactionState,
+)
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from coordinator.transactions.shard import TransactionShard
+
+_PREPARE = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
+_COMPLETE = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
+
+
+class Ended(NamedTuple):
+    """What the producer uses from now on; only transactions v2 tells it."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+def end_transaction(
+    shard: TransactionShard,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    commit: bool,
+    client_version: int,
+) -> Ended:
+    """Decide the open transaction, or find that this has been done.
+
+    Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS while
+    one is being ended, UNSUPPORTED_VERSION for v2 where ``transaction.version`` is 0; what the log gives.
+    """
+    known = shard.known(transactional_id)
+    if client_version >= TRANSACTIONS_V2:
+        return _end_v2(shard, transactional_id, known, (producer_id, producer_epoch), commit)
+    metadata = known.metadata
+    if metadata.producer_id != producer_id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if metadata.producer_epoch != producer_epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if known.soft.pending_end is not None:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if metadata.state is TransactionState.ONGOING:
+        _prepare(shard, transactional_id, known, commit=commit)
+    elif metadata.state is _PREPARE[commit]:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    elif metadata.state is not _COMPLETE[commit]:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+    return Ended(NO_PRODUCER_ID, -1)
+
+
+def _prepare(shard: TransactionShard, transactional_id: str, known: Transaction, *, commit: bool) -> None:
+    old = known.metadata
+    shard.move(
+        transactional_id,
+        old._replace(
+            previous_producer_id=old.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            state=_PREPARE[commit],
+            last_update_ms=shard.context.now_ms(),
+            client_version=0,
+        ),
+    )
+    shard.prepared(transactional_id)
+
+
+def _end_v2(
+    shard: TransactionShard, transactional_id: str, known: Transaction, sent: tuple[int, int], commit: bool
+) -> Ended:
+    if known.soft.pending_end is not None:
+        # Before anything else: the end may bring the producer id that this one has been told already.
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    metadata = known.metadata
+    producer_id, producer_epoch = sent
+    repeated_overflow = (
+        known.soft.previous_producer_id == producer_id != metadata.producer_id
+        and producer_epoch == PRODUCER_EPOCH_MAX - 1
+        and metadata.producer_epoch == 0
+    )
+    if producer_id != metadata.producer_id and not repeated_overflow:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    repeated = repeated_overflow or producer_epoch + 1 == metadata.producer_epoch
+    current = producer_epoch == metadata.producer_epoch
+    state = metadata.state
+    if state in PREPARED:
+        allowed = repeated and not repeated_overflow
+    elif state in (TransactionState.ONGOING, TransactionState.EMPTY):
+        allowed = current
+    else:
+        allowed = repeated or current
+    if not allowed:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if state is TransactionState.ONGOING:
+        return prepare_v2(shard, transactional_id, known, commit=commit, empty=False)
+    if state is _PREPARE[commit]:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if repeated and state is _COMPLETE[commit]:
+        return Ended(metadata.producer_id, metadata.producer_epoch)
+    if commit or repeated or state in PREPARED:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+    # A producer that does not know whether anything of its transaction arrived: it did not.
+    return prepare_v2(shard, transactional_id, known, commit=False, empty=True)
+
+
+def prepare_v2(
+    shard: TransactionShard, transactional_id: str, known: Transaction, *, commit: bool, empty: bool
+) -> Ended:
+    """Decide with a new epoch; where that is the last, the producer goes on with a new id.
+
+    ``empty``: no partition was added, so that there is no start yet.
+    """
+    if shard.context.transaction_version() < STORED_FLEXIBLE:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    old = known.metadata
+    next_producer_id = shard.context.next_producer_id() if old.is_epoch_exhausted else NO_PRODUCER_ID
+    now = shard.context.now_ms()
+    shard.move(
+        transactional_id,
+        old._replace(
+            previous_producer_id=old.producer_id,
+            next_producer_id=next_producer_id,
+            # The highest epoch is nobody's; a producer that got it by a fault must still be able to abort.
+            producer_epoch=min(old.producer_epoch + 1, PRODUCER_EPOCH_MAX),
+            state=_PREPARE[commit],
+            start_ms=now if empty else old.start_ms,
+            last_update_ms=now,
+            client_version=TRANSACTIONS_V2,
+        ),
+    )
+    known.soft.last_producer_epoch = old.producer_epoch
+    prepared = shard.prepared(transactional_id).metadata
+    after = completed(prepared, prepared.last_update_ms)
+    return Ended(after.producer_id, after.producer_epoch)
+
+
+def fence(shard: TransactionShard, transactional_id: str, known: Transaction) -> None:
+    """Abort the open transaction with a new epoch, so that its producer can write no more.
+
+    Raises KafkaError: what the log gives; nothing has changed then.
+    """
+    old = known.metadata
+    assert old.state is TransactionState.ONGOING
+    if shard.context.transaction_version() >= TRANSACTIONS_V2:
+        prepare_v2(shard, transactional_id, known, commit=False, empty=False)
+        return
+    shard.move(
+        transactional_id,
+        old._replace(
+            previous_producer_id=old.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            producer_epoch=min(old.producer_epoch + 1, PRODUCER_EPOCH_MAX),
+            state=TransactionState.PREPARE_ABORT,
+            last_update_ms=shard.context.now_ms(),
+            client_version=0,
+        ),
+    )
+    known.soft.last_producer_epoch = -1
+    shard.prepared(transactional_id)
+
+
+def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """What a decided transaction becomes when every partition has its marker."""
+    rotates = prepared.client_version >= TRANSACTIONS_V2 and prepared.next_producer_id != NO_PRODUCER_ID
+    return prepared._replace(
+        producer_id=prepared.next_producer_id if rotates else prepared.producer_id,
+        previous_producer_id=prepared.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        producer_epoch=0 if rotates else prepared.producer_epoch,
+        state=_COMPLETE[prepared.state is TransactionState.PREPARE_COMMIT],
+        partitions={},
+        last_update_ms=now_ms,
+    )
+
+
+def complete(shard: TransactionShard, pending: PendingEnd) -> None:
+    """Every partition has its marker: store that. Raises KafkaError where the log did not take it; try again then."""
+    assert not pending.partitions
+    known = shard.transactions[pending.transactional_id]
+    assert known.soft.pending_end is pending
+    shard.move(pending.transactional_id, completed(known.metadata, shard.context.now_ms()))
+    known.soft.pending_end = None

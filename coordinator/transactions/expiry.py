@@ -1,0 +1,111 @@
+"""What time does to transactions: an open one is aborted past its timeout, an unused id is forgotten.
+
+Kafka looks at all transactions every
+``transaction.abort.timed.out.transaction.cleanup.interval.ms``. Here each has a deadline, at the first of those looks
+that would find it; so nothing is looked at in vain, and the key means what it means in Kafka. Source: Kafka's
+``abortTimedOutTransactions``, ``removeExpiredTransactionalIds``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from coordinator.transactions.end import fence
+from coordinator.transactions.state import ENDED, TIMEOUT_NEVER_MS, TransactionState
+from wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from coordinator.transactions.shard import TransactionShard
+
+EXPIRED_BATCH = 100
+"""Tombstones written in one batch."""
+
+
+def watch(shard: TransactionShard, transactional_id: str) -> None:
+    """Set or cancel the deadline of a transaction whose state has just changed."""
+    if not shard.loaded:
+        return
+    deadlines = shard.context.deadlines
+    key = _key(shard, transactional_id)
+    metadata = shard.transactions[transactional_id].metadata
+    if metadata.state is not TransactionState.ONGOING or metadata.timeout_ms == TIMEOUT_NEVER_MS:
+        deadlines.cancel(key)
+        _watch_ids(shard)
+    elif key not in deadlines:
+        interval = shard.context.settings().transaction_abort_timed_out_transaction_cleanup_interval_ms
+        delay = _to_next_look(shard, metadata.start_ms + metadata.timeout_ms + 1, interval)
+        deadlines.set(key, delay, lambda: _time_out(shard, transactional_id))
+
+
+def _key(shard: TransactionShard, transactional_id: str) -> Hashable:
+    return ("transaction", shard.partition, transactional_id)
+
+
+def _to_next_look(shard: TransactionShard, due_ms: int, interval_ms: int) -> int:
+    """Milliseconds until the first multiple of ``interval_ms`` from ``due_ms`` on, and from now on."""
+    now = shard.context.now_ms()
+    due_ms = max(due_ms, now)
+    return due_ms + -due_ms % interval_ms - now
+
+
+def _time_out(shard: TransactionShard, transactional_id: str) -> None:
+    known = shard.transactions.get(transactional_id)
+    if known is None or known.metadata.state is not TransactionState.ONGOING:
+        return
+    metadata = known.metadata
+    if metadata.start_ms + metadata.timeout_ms < shard.context.now_ms():
+        try:
+            fence(shard, transactional_id, known)
+        except KafkaError:
+            # The log takes nothing now: look again at the next interval, as Kafka does.
+            _again(shard, transactional_id)
+    else:
+        # Wall time was set back.
+        watch(shard, transactional_id)
+
+
+def _again(shard: TransactionShard, transactional_id: str) -> None:
+    interval = shard.context.settings().transaction_abort_timed_out_transaction_cleanup_interval_ms
+    delay = _to_next_look(shard, shard.context.now_ms() + 1, interval)
+    shard.context.deadlines.set(
+        _key(shard, transactional_id), delay, lambda: _time_out(shard, transactional_id)
+    )
+
+
+def _watch_ids(shard: TransactionShard) -> None:
+    """While a shard has ids, it looks now and then for those to forget."""
+    deadlines = shard.context.deadlines
+    key = ("transactional-ids", shard.partition)
+    if key in deadlines or not shard.transactions:
+        return
+    interval = shard.context.settings().transaction_remove_expired_transaction_cleanup_interval_ms
+    delay = _to_next_look(shard, shard.context.now_ms() + 1, interval)
+    deadlines.set(key, delay, lambda: _look_for_expired(shard))
+
+
+def _look_for_expired(shard: TransactionShard) -> None:
+    # Where the log takes nothing now, the next look finds them again.
+    with suppress(KafkaError):
+        forget_expired(shard)
+    _watch_ids(shard)
+
+
+def forget_expired(shard: TransactionShard) -> list[str]:
+    """Forget the ids without a transaction that were not used for ``transactional.id.expiration.ms``.
+
+    Raises KafkaError: what the log gives; those of the batches before it are forgotten.
+    """
+    before = shard.context.now_ms() - shard.context.settings().transactional_id_expiration_ms
+    expired = [
+        name
+        for name, known in shard.transactions.items()
+        if known.metadata.state in ENDED
+        and known.soft.pending_end is None
+        and known.metadata.last_update_ms <= before
+    ]
+    for at in range(0, len(expired), EXPIRED_BATCH):
+        shard.forget(expired[at : at + EXPIRED_BATCH])
+    return expired

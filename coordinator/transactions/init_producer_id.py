@@ -1,0 +1,121 @@
+"""InitProducerId with a transactional id: the id's next producer epoch, and the end of whoever had the last one.
+
+Source: Kafka's ``TransactionCoordinator.handleInitProducerId``, ``TransactionMetadata``; KIP-98, KIP-360.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.transactions.end import fence
+from coordinator.transactions.state import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    PREPARED,
+    TransactionMetadata,
+    TransactionState,
+    is_epoch_exhausted,
+)
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from coordinator.transactions.shard import TransactionShard
+    from coordinator.transactions.state import Transaction
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+def init_producer_id(
+    shard: TransactionShard, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+) -> ProducerIdAndEpoch:
+    """``expected``: what the producer has been using, where it goes on after an error (KIP-360).
+
+    Raises KafkaError: INVALID_TRANSACTION_TIMEOUT; PRODUCER_FENCED where somebody else has taken the id over;
+    CONCURRENT_TRANSACTIONS while a transaction of the id is being ended, which this may have begun itself; what the
+    log or the producer ids give.
+    """
+    if not 0 < timeout_ms <= shard.context.settings().transaction_max_timeout_ms:
+        raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    known = shard.transactions.get(transactional_id)
+    if known is None:
+        return _begin(shard, transactional_id, timeout_ms)
+    old = known.metadata
+    if known.soft.pending_end is not None or old.state in PREPARED:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if expected is not None and not _is_owner(known, expected):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if old.state is TransactionState.ONGOING:
+        fence(shard, transactional_id, known)
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if old.is_epoch_exhausted and (expected is None or expected.producer_epoch == old.producer_epoch):
+        found = ProducerIdAndEpoch(shard.context.next_producer_id(), 0)
+        last_epoch = NO_PRODUCER_EPOCH if expected is None else old.producer_epoch
+    else:
+        epoch, last_epoch = _next_epoch(known, expected)
+        found = ProducerIdAndEpoch(old.producer_id, epoch)
+    shard.move(transactional_id, _initialised(shard, old, found, timeout_ms))
+    known.soft.last_producer_epoch = last_epoch
+    return found
+
+
+def _begin(shard: TransactionShard, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
+    """An id that nobody has used: whatever epoch its producer believes in, it begins anew."""
+    found = ProducerIdAndEpoch(shard.context.next_producer_id(), 0)
+    now = shard.context.now_ms()
+    empty = TransactionMetadata(
+        found.producer_id,
+        found.producer_id,
+        NO_PRODUCER_ID,
+        found.producer_epoch,
+        timeout_ms,
+        TransactionState.EMPTY,
+        {},
+        NO_TIMESTAMP,
+        now,
+        0,
+    )
+    shard.move(transactional_id, empty)
+    return found
+
+
+def _is_owner(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    """Whether that producer may go on; its epoch is looked at later. The former id is one that used up its epochs."""
+    metadata = known.metadata
+    if expected.producer_id == metadata.producer_id:
+        return True
+    previous = known.soft.previous_producer_id
+    if previous == NO_PRODUCER_ID:
+        previous = metadata.previous_producer_id
+    return expected.producer_id == previous and is_epoch_exhausted(expected.producer_epoch)
+
+
+def _next_epoch(known: Transaction, expected: ProducerIdAndEpoch | None) -> tuple[int, int]:
+    """The epoch to answer, and the one whose owner may ask again."""
+    current = known.metadata.producer_epoch
+    if expected is None:
+        return current + 1, NO_PRODUCER_EPOCH
+    if expected.producer_epoch == current:
+        return current + 1, current
+    if expected.producer_epoch == known.soft.last_producer_epoch:
+        # The answer to the same request was lost; whoever came later would have set the last epoch to none.
+        return current, known.soft.last_producer_epoch
+    raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+
+def _initialised(
+    shard: TransactionShard, old: TransactionMetadata, found: ProducerIdAndEpoch, timeout_ms: int
+) -> TransactionMetadata:
+    return old._replace(
+        producer_id=found.producer_id,
+        previous_producer_id=old.producer_id,
+        producer_epoch=found.producer_epoch,
+        timeout_ms=timeout_ms,
+        state=TransactionState.EMPTY,
+        partitions={},
+        start_ms=NO_TIMESTAMP,
+        last_update_ms=shard.context.now_ms(),
+    )

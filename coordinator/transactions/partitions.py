@@ -1,0 +1,91 @@
+"""Which partitions a transaction writes to: adding them, and asking whether they were added.
+
+AddPartitionsToTxn and AddOffsetsToTxn add them for older producers; with transactions v2 the first Produce to a
+partition and the first TxnOffsetCommit do (KIP-890). Source: Kafka's ``TransactionCoordinator``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.transactions.state import (
+    ENDED,
+    PREPARED,
+    STORED_FLEXIBLE,
+    TRANSACTIONS_V2,
+    TransactionState,
+    merged,
+)
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from coordinator.transactions.shard import TransactionShard
+    from coordinator.transactions.state import Transaction
+
+CLASSIC = 0
+"""The client's transaction version where it enrols partitions itself."""
+
+
+def add_partitions(
+    shard: TransactionShard,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Collection[tuple[str, int]],
+    client_version: int,
+) -> None:
+    """Make them part of the transaction, which this may begin; nothing to do where they are.
+
+    Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the last
+    transaction is being ended, UNSUPPORTED_VERSION for v2 where ``transaction.version`` is 0; what the log gives.
+    """
+    known = shard.known(transactional_id)
+    if known.soft.pending_end is not None:
+        # Before anything else: the end may bring the producer id that this one has been told already.
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    _check_owner(known, producer_id, producer_epoch)
+    old = known.metadata
+    if old.state is TransactionState.ONGOING and all(old.has(*partition) for partition in partitions):
+        return
+    if client_version >= TRANSACTIONS_V2 and shard.context.transaction_version() < STORED_FLEXIBLE:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    now = shard.context.now_ms()
+    shard.move(
+        transactional_id,
+        old._replace(
+            previous_producer_id=old.producer_id,
+            state=TransactionState.ONGOING,
+            partitions=merged(old.partitions, partitions),
+            start_ms=now if old.state in ENDED else old.start_ms,
+            last_update_ms=now,
+            client_version=client_version,
+        ),
+    )
+
+
+def verify_partitions(
+    shard: TransactionShard,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Collection[tuple[str, int]],
+) -> list[tuple[str, int]]:
+    """Those that are not part of the producer's open transaction.
+
+    Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    """
+    known = shard.known(transactional_id)
+    _check_owner(known, producer_id, producer_epoch)
+    return [partition for partition in partitions if not known.metadata.has(*partition)]
+
+
+def _check_owner(known: Transaction, producer_id: int, producer_epoch: int) -> None:
+    metadata = known.metadata
+    if metadata.producer_id != producer_id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if metadata.producer_epoch != producer_epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if metadata.state in PREPARED:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -1,0 +1,177 @@
+"""`TransactionShard`: the transactional ids that one partition of ``__transaction_state`` stores.
+
+Everything durable changes only in `replay`; a step computes the next `TransactionMetadata` and calls `move`. Kafka:
+``TransactionStateManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
+from coordinator.transactions.errors import as_told
+from coordinator.transactions.state import (
+    ENDED,
+    LEGAL_PREVIOUS,
+    PREPARED,
+    STORED_FLEXIBLE,
+    PendingEnd,
+    Transaction,
+    TransactionMetadata,
+    TransactionState,
+    from_value,
+)
+from wire.errors import ErrorCode, KafkaError
+from wire.stored.transactions import TransactionLogKey, TransactionLogValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from coordinator.deadlines import Deadlines
+    from coordinator.journal import Journal
+    from wire.schema import Message
+
+
+class TransactionSettings(Protocol):
+    """The broker's keys that transactions read, by the names that `broker.config` has for them."""
+
+    transaction_max_timeout_ms: int
+    transactional_id_expiration_ms: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_two_phase_commit_enable: bool
+
+
+class TransactionContext:
+    """What all shards of a node are given of the world outside.
+
+    ``now_ms`` gives wall time in milliseconds, ``settings`` the settings as they are now, ``transaction_version`` the
+    finalized level of that feature, ``next_producer_id`` an id that nobody has (it may raise KafkaError).
+    ``on_prepared`` is called in the step that decides a transaction: its markers are to be written, `markers` says how.
+    """
+
+    __slots__ = ("deadlines", "next_producer_id", "now_ms", "on_prepared", "settings", "transaction_version")
+
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int],
+        deadlines: Deadlines,
+        settings: Callable[[], TransactionSettings],
+        transaction_version: Callable[[], int],
+        next_producer_id: Callable[[], int],
+        on_prepared: Callable[[TransactionShard, PendingEnd], None],
+    ) -> None:
+        self.now_ms = now_ms
+        self.deadlines = deadlines
+        self.settings = settings
+        self.transaction_version = transaction_version
+        self.next_producer_id = next_producer_id
+        self.on_prepared = on_prepared
+
+
+class TransactionShard:
+    """``partition`` of the topic; ``coordinator_epoch`` is the epoch with which this node leads it."""
+
+    __slots__ = ("context", "coordinator_epoch", "journal", "loaded", "partition", "transactions")
+
+    def __init__(
+        self, partition: int, coordinator_epoch: int, journal: Journal, context: TransactionContext
+    ) -> None:
+        self.partition = partition
+        self.coordinator_epoch = coordinator_epoch
+        self.journal = journal
+        self.context = context
+        self.transactions: dict[str, Transaction] = {}
+        self.loaded = False
+        """Whether the whole log has been replayed: only then do deadlines run and requests get answers."""
+
+    def known(self, transactional_id: str) -> Transaction:
+        """Raises KafkaError: INVALID_REQUEST for an empty id, INVALID_PRODUCER_ID_MAPPING for one not known."""
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        found = self.transactions.get(transactional_id)
+        if found is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return found
+
+    # What is durable.
+
+    def move(self, transactional_id: str, new: TransactionMetadata) -> None:
+        """Store and apply the next state. Raises KafkaError where the log did not take it; nothing changed then."""
+        known = self.transactions.get(transactional_id)
+        old = new if known is None else known.metadata
+        assert old.state in LEGAL_PREVIOUS[new.state], f"{old.state.name} -> {new.state.name}"
+        assert new.producer_id >= 0
+        assert new.producer_epoch >= 0
+        version = 1 if self.context.transaction_version() >= STORED_FLEXIBLE else 0
+        self._commit([CoordinatorRecord(TransactionLogKey(transactional_id), new.to_value(version), version)])
+        self.transactions[transactional_id].soft.previous_producer_id = old.producer_id
+        self._watch(transactional_id)
+
+    def forget(self, transactional_ids: Sequence[str]) -> None:
+        """Store and apply that these have expired. Raises like `move`."""
+        for transactional_id in transactional_ids:
+            assert self.transactions[transactional_id].metadata.state in LEGAL_PREVIOUS[TransactionState.DEAD]
+        self._commit([CoordinatorRecord(TransactionLogKey(name), None) for name in transactional_ids])
+
+    def _commit(self, records: Sequence[CoordinatorRecord]) -> None:
+        try:
+            offset = self.journal.append(records)
+        except KafkaError as error:
+            raise as_told(error) from error
+        for at, record in enumerate(records, offset):
+            self.replay(record.key, record.value, at)
+
+    def replay(
+        self, key: Message, value: Message | None, offset: int, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Apply one record of the log; the only place where durable state changes."""
+        assert isinstance(key, TransactionLogKey)
+        name = key.transactional_id
+        if value is None:
+            self.transactions.pop(name, None)
+            return
+        assert isinstance(value, TransactionLogValue)
+        metadata = from_value(value)
+        known = self.transactions.get(name)
+        if known is None:
+            self.transactions[name] = Transaction(metadata)
+        else:
+            known.metadata = metadata
+
+    # What follows from it, and is not stored.
+
+    def prepared(self, transactional_id: str) -> PendingEnd:
+        """The transaction is decided: from here on its markers are due."""
+        transaction = self.transactions[transactional_id]
+        assert transaction.metadata.state in PREPARED
+        assert transaction.soft.pending_end is None
+        pending = transaction.soft.pending_end = PendingEnd(transactional_id, transaction.metadata)
+        self.context.on_prepared(self, pending)
+        return pending
+
+    def on_loaded(self) -> None:
+        """The log is replayed to its end: what was decided goes on, what is open may time out."""
+        self.loaded = True
+        for transactional_id, transaction in list(self.transactions.items()):
+            self._watch(transactional_id)
+            if transaction.metadata.state in PREPARED:
+                self.prepared(transactional_id)
+
+    def on_unloaded(self) -> None:
+        """The shard is given up: nothing of it comes due any more."""
+        self.loaded = False
+        for transactional_id in self.transactions:
+            self.context.deadlines.cancel(("transaction", self.partition, transactional_id))
+        self.context.deadlines.cancel(("transactional-ids", self.partition))
+
+    def _watch(self, transactional_id: str) -> None:
+        """Set the deadline that follows from a transaction's state (`coordinator.transactions.expiry`)."""
+        from coordinator.transactions import expiry
+
+        expiry.watch(self, transactional_id)
+
+    def has_ended(self, transactional_id: str) -> bool:
+        found = self.transactions.get(transactional_id)
+        return found is None or found.metadata.state in ENDED

@@ -1,0 +1,197 @@
+"""What is durable of a transactional id: its last record, and the states that one can go through.
+
+`TransactionMetadata` never changes: a record replayed puts a new one in its place. What Kafka does not store either
+(`Soft`) stands apart and is lost with the process. Source: Kafka's ``TransactionState``, ``TransactionMetadata``,
+``TransactionLog``; KIP-98, KIP-360, KIP-890.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from wire.stored.transactions import PartitionsSchema, TransactionLogValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_TIMESTAMP = -1
+PRODUCER_EPOCH_MAX = 0x7FFF
+"""Never a client's: a coordinator must always be able to fence."""
+TIMEOUT_NEVER_MS = 0x7FFFFFFF
+"""The timeout of a two-phase commit, which only its producer ends (KIP-939)."""
+TRANSACTIONS_V2 = 2
+"""The transaction version from which on every end raises the producer's epoch."""
+STORED_FLEXIBLE = 1
+"""The transaction version from which on records are written in version 1."""
+
+
+class TransactionState(IntEnum):
+    """The numbers are those of the stored records."""
+
+    EMPTY = 0
+    """No transaction since the producer was initialised."""
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    """Decided: from this record on the outcome is finished, whatever crashes."""
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    """Every partition has its marker."""
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    """Expired; stored as a tombstone."""
+    PREPARE_EPOCH_FENCE = 7
+    """Never stored: fencing a producer and aborting its transaction are one step."""
+
+    @property
+    def label(self) -> str:
+        """As tools show it: ``PrepareCommit``."""
+        return LABELS[self]
+
+
+LABELS = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState}
+STATES_BY_LABEL = {label: state for state, label in LABELS.items()}
+
+_ENDED = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+LEGAL_PREVIOUS: Mapping[TransactionState, tuple[TransactionState, ...]] = {
+    TransactionState.EMPTY: _ENDED,
+    TransactionState.ONGOING: (TransactionState.ONGOING, *_ENDED),
+    TransactionState.PREPARE_COMMIT: (TransactionState.ONGOING,),
+    # From an ended one too: with transactions v2 a producer aborts what the coordinator may never have heard of.
+    TransactionState.PREPARE_ABORT: (TransactionState.ONGOING, *_ENDED),
+    TransactionState.COMPLETE_COMMIT: (TransactionState.PREPARE_COMMIT,),
+    TransactionState.COMPLETE_ABORT: (TransactionState.PREPARE_ABORT,),
+    TransactionState.DEAD: _ENDED,
+    TransactionState.PREPARE_EPOCH_FENCE: (),
+}
+"""The one table of moves: into a state, from these."""
+
+PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+ENDED = _ENDED
+"""No transaction is open: the id may begin one, be initialised again, or expire."""
+
+Partitions = dict[str, tuple[int, ...]]
+"""Topic -> partitions of it; never changed once made."""
+
+
+class TransactionMetadata(NamedTuple):
+    """The last record of a transactional id. Times in ms; ids and epochs of -1 are none."""
+
+    producer_id: int
+    previous_producer_id: int
+    """Before the last move; only a change of the id tells something."""
+    next_producer_id: int
+    """What the id becomes when the transaction is complete, since its epochs are used up."""
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: Partitions
+    """With data or offsets of the transaction."""
+    start_ms: int
+    last_update_ms: int
+    client_version: int
+    """The transaction version that the producer speaks."""
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        return is_epoch_exhausted(self.producer_epoch)
+
+    def has(self, topic: str, partition: int) -> bool:
+        return partition in self.partitions.get(topic, ())
+
+    def to_value(self, version: int) -> TransactionLogValue:
+        """The stored form; version 0 has no room for the former and next producer id, nor the client's version."""
+        flexible = version > 0
+        return TransactionLogValue(
+            self.producer_id,
+            self.previous_producer_id if flexible else NO_PRODUCER_ID,
+            self.next_producer_id if flexible else NO_PRODUCER_ID,
+            self.producer_epoch,
+            NO_PRODUCER_EPOCH,
+            self.timeout_ms,
+            self.state,
+            None
+            if self.state is TransactionState.EMPTY
+            else [PartitionsSchema(topic, list(ids)) for topic, ids in self.partitions.items()],
+            self.last_update_ms,
+            self.start_ms,
+            self.client_version if flexible else 0,
+        )
+
+
+def from_value(value: TransactionLogValue) -> TransactionMetadata:
+    return TransactionMetadata(
+        value.producer_id,
+        value.previous_producer_id,
+        value.next_producer_id,
+        value.producer_epoch,
+        value.transaction_timeout_ms,
+        TransactionState(value.transaction_status),
+        {row.topic: tuple(row.partition_ids) for row in value.transaction_partitions or ()},
+        value.transaction_start_timestamp_ms,
+        value.transaction_last_update_timestamp_ms,
+        value.client_transaction_version,
+    )
+
+
+def is_epoch_exhausted(epoch: int) -> bool:
+    return epoch >= PRODUCER_EPOCH_MAX - 1
+
+
+def merged(partitions: Partitions, added: Iterable[tuple[str, int]]) -> Partitions:
+    """Both, in the order in which they came."""
+    found = {topic: dict.fromkeys(ids) for topic, ids in partitions.items()}
+    for topic, partition in added:
+        found.setdefault(topic, {})[partition] = None
+    return {topic: tuple(ids) for topic, ids in found.items()}
+
+
+def each(partitions: Partitions) -> Iterator[tuple[str, int]]:
+    for topic, ids in partitions.items():
+        for partition in ids:
+            yield topic, partition
+
+
+class Soft:
+    """What a coordinator remembers of a transactional id beside its record; a restart begins without it."""
+
+    __slots__ = ("last_producer_epoch", "pending_end", "previous_producer_id")
+
+    def __init__(self) -> None:
+        self.last_producer_epoch = NO_PRODUCER_EPOCH
+        """The epoch before the last, where its owner raised it: that one may repeat the request (KIP-360)."""
+        self.previous_producer_id = NO_PRODUCER_ID
+        """The same for the id, when the epochs were used up."""
+        self.pending_end: PendingEnd | None = None
+        """Markers that are still to be written: meanwhile everybody is told CONCURRENT_TRANSACTIONS."""
+
+
+class PendingEnd:
+    """A transaction between prepare and complete, and the partitions that wait for their marker."""
+
+    __slots__ = ("metadata", "partitions", "retries", "transactional_id")
+
+    def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
+        assert metadata.state in PREPARED
+        self.transactional_id = transactional_id
+        self.metadata = metadata
+        """As it was prepared."""
+        self.partitions = dict.fromkeys(each(metadata.partitions))
+        self.retries = 0
+
+    @property
+    def committed(self) -> bool:
+        return self.metadata.state is TransactionState.PREPARE_COMMIT
+
+
+class Transaction:
+    """A transactional id: what is durable of it, and what is not."""
+
+    __slots__ = ("metadata", "soft")
+
+    def __init__(self, metadata: TransactionMetadata) -> None:
+        self.metadata = metadata
+        self.soft = Soft()
