@@ -14,6 +14,7 @@ import trio
 from broker.cluster import Cluster, Endpoint
 from broker.config.broker_config import BrokerConfig
 from broker.config.topic_config import TopicConfig
+from broker.coordinators.groups import Groups
 from broker.fetch_sessions import FetchSessions
 from broker.log.manager import Hosting, LogManager
 from broker.logs import get_logger
@@ -70,6 +71,7 @@ class Node:
         self.logs.on_bug = self.note_bug
         self.metadata: MetadataStore
         self.cluster: Cluster
+        self.groups: Groups
         self.server: Server
         self._producer_ids: ProducerIds
 
@@ -86,6 +88,7 @@ class Node:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.logs.run)
                 nursery.start_soon(self._flush_metadata)
+                await nursery.start(self.groups.run)
                 self.server = Server(self, entrances)
                 await nursery.start(self.server.run)
                 task_status.started()
@@ -113,6 +116,7 @@ class Node:
             for row in entrances
         }
         self.cluster = Cluster(self.config.node_id, self.metadata, logs, endpoints)
+        self.groups = Groups(self)
         if not logs.was_clean:
             self._raise_leader_epochs()
         logs.load(self._hosting, self._on_truncated)

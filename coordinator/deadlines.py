@@ -67,8 +67,8 @@ class Deadlines:
         """When to call `run_due` next, in the clock's seconds; never later than a deadline, perhaps sooner."""
         return self._queue[0][0] if self._queue else NEVER
 
-    def run_due(self) -> None:
-        """Call the actions whose time has come, in the order of their times."""
+    def take_due(self) -> tuple[Hashable, Callable[[], None]] | None:
+        """The deadline that has come due first, with its action, which is the caller's to do; None where none has."""
         now = self._now()
         while self._queue and self._queue[0][0] <= now:
             _, _, key, deadline = heappop(self._queue)
@@ -78,7 +78,13 @@ class Deadlines:
                 self._enqueue(key, deadline)
                 continue
             del self._by_key[key]
-            deadline.action()
+            return key, deadline.action
+        return None
+
+    def run_due(self) -> None:
+        """Call the actions whose time has come, in the order of their times."""
+        while (due := self.take_due()) is not None:
+            due[1]()
 
     def _enqueue(self, key: Hashable, deadline: _Deadline) -> None:
         deadline.queued_at = deadline.at

@@ -1,8 +1,8 @@
 """The broker's keys for groups, offsets and transactions (Kafka: ``GroupCoordinatorConfig``,
 ``TransactionLogConfig``, ``TransactionStateManagerConfig``).
 
-What they rule is not built yet (`in_effect=False`): setting one gives a warning. Their values are known all
-the same, for DescribeConfigs and for the internal topics."""
+What some of them rule is not built yet (`in_effect=False`): setting one gives a warning. Their values are known all
+the same, for DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -25,64 +25,75 @@ from broker.config.definitions_log import INT_MAX
 MIGRATION_POLICIES = ("disabled", "downgrade", "upgrade", "bidirectional")
 
 
-class GroupKeys(metaclass=Declared, in_effect=False):
+class GroupKeys(metaclass=Declared):
     """Consumer groups, and the offsets that they commit."""
 
     __slots__ = ()
 
     group_min_session_timeout_ms: int = key(
-        INT, 6_000, "Milliseconds of a classic member's session timeout at least."
+        INT, 6_000, "Milliseconds of a classic member's session timeout at least.", in_effect=False
     )
     group_max_session_timeout_ms: int = key(
-        INT, 1_800_000, "Milliseconds of a classic member's session timeout at most."
+        INT, 1_800_000, "Milliseconds of a classic member's session timeout at most.", in_effect=False
     )
     group_initial_rebalance_delay_ms: int = key(
-        INT, 3_000, "Milliseconds that an empty group waits for more members to join."
+        INT, 3_000, "Milliseconds that an empty group waits for more members to join.", in_effect=False
     )
-    group_max_size: int = key(INT, INT_MAX, "Members of one classic group at most.", at_least=1)
+    group_max_size: int = key(
+        INT, INT_MAX, "Members of one classic group at most.", at_least=1, in_effect=False
+    )
     group_coordinator_rebalance_protocols: tuple[str, ...] = key(
         LIST,
         ("classic", "consumer", "streams"),
         "The group protocols that are served.",
         choices=("consumer", "classic", "share", "streams"),
+        in_effect=False,
     )
 
     group_consumer_session_timeout_ms: int = key(
-        INT, 45_000, "Milliseconds of silence after which a member is dropped.", at_least=1
+        INT, 45_000, "Milliseconds of silence after which a member is dropped.", at_least=1, in_effect=False
     )
     group_consumer_min_session_timeout_ms: int = key(
-        INT, 45_000, "The least that a group may set for it, in milliseconds.", at_least=1
+        INT, 45_000, "The least that a group may set for it, in milliseconds.", at_least=1, in_effect=False
     )
     group_consumer_max_session_timeout_ms: int = key(
-        INT, 60_000, "The most that a group may set for it, in milliseconds.", at_least=1
+        INT, 60_000, "The most that a group may set for it, in milliseconds.", at_least=1, in_effect=False
     )
     group_consumer_heartbeat_interval_ms: int = key(
-        INT, 5_000, "Milliseconds between two heartbeats of a member.", at_least=1
+        INT, 5_000, "Milliseconds between two heartbeats of a member.", at_least=1, in_effect=False
     )
     group_consumer_min_heartbeat_interval_ms: int = key(
-        INT, 5_000, "The least that a group may set for it, in milliseconds.", at_least=1
+        INT, 5_000, "The least that a group may set for it, in milliseconds.", at_least=1, in_effect=False
     )
     group_consumer_max_heartbeat_interval_ms: int = key(
-        INT, 15_000, "The most that a group may set for it, in milliseconds.", at_least=1
+        INT, 15_000, "The most that a group may set for it, in milliseconds.", at_least=1, in_effect=False
     )
     group_consumer_assignment_interval_ms: int = key(
-        INT, 1_000, "Milliseconds between two new assignments of a group.", at_least=0, update=CLUSTER_WIDE
+        INT,
+        1_000,
+        "Milliseconds between two new assignments of a group.",
+        at_least=0,
+        update=CLUSTER_WIDE,
+        in_effect=False,
     )
     group_consumer_min_assignment_interval_ms: int = key(
-        INT, 0, "The least that a group may set for it, in milliseconds.", at_least=0
+        INT, 0, "The least that a group may set for it, in milliseconds.", at_least=0, in_effect=False
     )
     group_consumer_max_assignment_interval_ms: int = key(
-        INT, 15_000, "The most that a group may set for it, in milliseconds.", at_least=0
+        INT, 15_000, "The most that a group may set for it, in milliseconds.", at_least=0, in_effect=False
     )
-    group_consumer_max_size: int = key(INT, INT_MAX, "Members of one consumer group at most.", at_least=1)
+    group_consumer_max_size: int = key(
+        INT, INT_MAX, "Members of one consumer group at most.", at_least=1, in_effect=False
+    )
     group_consumer_assignors: tuple[str, ...] = key(
-        LIST, ("uniform", "range"), "The assignors to choose from; the first is the default."
+        LIST, ("uniform", "range"), "The assignors to choose from; the first is the default.", in_effect=False
     )
     group_consumer_migration_policy: str = key(
         STRING,
         "bidirectional",
         "Which way a group in use may change between the classic and the consumer protocol.",
         check=one_of_any_case(MIGRATION_POLICIES),
+        in_effect=False,
     )
     group_consumer_regex_refresh_interval_ms: int = key(
         INT,
@@ -90,13 +101,19 @@ class GroupKeys(metaclass=Declared, in_effect=False):
         "Milliseconds between two looks for topics that match a subscribed pattern.",
         at_least=10_000,
         internal=True,
+        in_effect=False,
     )
 
     offset_metadata_max_bytes: int = key(
         INT, 4096, "Bytes of the text committed with an offset at most.", importance=HIGH
     )
     offsets_commit_timeout_ms: int = key(
-        INT, 5_000, "Milliseconds that a commit may take to be written.", at_least=1, importance=HIGH
+        INT,
+        5_000,
+        "Milliseconds that a commit may take to be written.",
+        at_least=1,
+        importance=HIGH,
+        in_effect=False,
     )
     offsets_retention_minutes: int = key(
         INT,
@@ -122,7 +139,7 @@ class GroupKeys(metaclass=Declared, in_effect=False):
     )
 
 
-class TransactionKeys(metaclass=Declared, in_effect=False):
+class TransactionKeys(metaclass=Declared):
     """Transactions, and the log of their states."""
 
     __slots__ = ()
@@ -133,6 +150,7 @@ class TransactionKeys(metaclass=Declared, in_effect=False):
         "Milliseconds that a producer may ask for as its transactions' timeout.",
         at_least=1,
         importance=HIGH,
+        in_effect=False,
     )
     transactional_id_expiration_ms: int = key(
         INT,
@@ -140,6 +158,7 @@ class TransactionKeys(metaclass=Declared, in_effect=False):
         "Milliseconds that an unused transactional id is remembered.",
         at_least=1,
         importance=HIGH,
+        in_effect=False,
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(
         INT,
@@ -147,6 +166,7 @@ class TransactionKeys(metaclass=Declared, in_effect=False):
         "Milliseconds between two looks for transactions past their timeout.",
         at_least=1,
         importance=LOW,
+        in_effect=False,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = key(
         INT,
@@ -154,6 +174,7 @@ class TransactionKeys(metaclass=Declared, in_effect=False):
         "Milliseconds between two looks for transactional ids to forget.",
         at_least=1,
         importance=LOW,
+        in_effect=False,
     )
     transaction_partition_verification_enable: bool = key(
         BOOLEAN,
@@ -161,9 +182,14 @@ class TransactionKeys(metaclass=Declared, in_effect=False):
         "Whether a partition must be part of the transaction that writes to it.",
         importance=LOW,
         update=CLUSTER_WIDE,
+        in_effect=False,
     )
     transaction_two_phase_commit_enable: bool = key(
-        BOOLEAN, False, "Whether a producer may prepare a transaction and end it later.", importance=LOW
+        BOOLEAN,
+        False,
+        "Whether a producer may prepare a transaction and end it later.",
+        importance=LOW,
+        in_effect=False,
     )
     transaction_state_log_num_partitions: int = key(
         INT, 50, "Partitions of __transaction_state.", at_least=1, importance=HIGH

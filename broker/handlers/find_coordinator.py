@@ -1,41 +1,63 @@
-"""FindCoordinator (API key 10): which node coordinates a group or a transactional id; so far none does.
+"""FindCoordinator (API key 10): which node coordinates a group or a transactional id.
 
-Groups and transactions are not served yet, so no node coordinates them. For a group the answer is
-COORDINATOR_NOT_AVAILABLE, as from a Kafka whose offsets topic cannot be made: librdkafka asks for the coordinator of
-its `group.id` also when it only reads by assign(), and hands any other error to the application. For transactions it
-is UNSUPPORTED_VERSION, at which clients stop with a clear error. Malformed requests get Kafka's own errors.
+Groups: the node that leads the group's partition of ``__consumer_offsets``. The first request makes that topic; Kafka
+answers it with COORDINATOR_NOT_AVAILABLE while the topic is on its way; here it is there at once.
+
+Transactions are not served yet: UNSUPPORTED_VERSION, at which clients stop with a clear error.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.errors import ErrorCode
+from broker.coordinators.internal_topics import OFFSETS_TOPIC, ensure
+from wire.errors import ErrorCode, KafkaError
 from wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
+    from broker.cluster import Endpoint
     from broker.node import Node
     from broker.request import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_VERSION = 6
 BATCH_VERSION = 4
-NOBODY = ("", -1)
-MESSAGE = "oncelog has no coordinator of that type yet"
+NOBODY = (-1, "", -1)
 
 
 def handle(node: Node, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    code = _error(request.key_type, context.api_version)
-    unknown = f"no coordinator has the type {request.key_type}"
-    message = unknown if code is ErrorCode.INVALID_REQUEST else MESSAGE
-    if context.api_version < BATCH_VERSION:
-        return FindCoordinatorResponse(0, code, message, -1, *NOBODY)
-    return FindCoordinatorResponse(
-        coordinators=[Coordinator(key, -1, *NOBODY, code, message) for key in request.coordinator_keys]
-    )
+    if context.api_version >= BATCH_VERSION:
+        return FindCoordinatorResponse(
+            coordinators=[_row(node, request.key_type, key, context) for key in request.coordinator_keys]
+        )
+    try:
+        found = _coordinator(node, request.key_type, request.key, context)
+    except KafkaError as error:
+        return FindCoordinatorResponse(0, error.code, error.message, *NOBODY)
+    return FindCoordinatorResponse(0, 0, "NONE", *found[:3])
 
 
-def _error(key_type: int, version: int) -> ErrorCode:
-    if key_type not in (GROUP, TRANSACTION, SHARE) or (key_type == SHARE and version < SHARE_VERSION):
-        return ErrorCode.INVALID_REQUEST
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if key_type == GROUP else ErrorCode.UNSUPPORTED_VERSION
+def _row(node: Node, key_type: int, key: str, context: RequestContext) -> Coordinator:
+    try:
+        found = _coordinator(node, key_type, key, context)
+    except KafkaError as error:
+        return Coordinator(key, *NOBODY, error.code, error.message or "")
+    return Coordinator(key, *found[:3])
+
+
+def _coordinator(node: Node, key_type: int, key: str, context: RequestContext) -> Endpoint:
+    """Raises KafkaError: INVALID_REQUEST, COORDINATOR_NOT_AVAILABLE."""
+    if key_type not in (GROUP, TRANSACTION, SHARE) or (
+        key_type == SHARE and context.api_version < SHARE_VERSION
+    ):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"no coordinator has the type {key_type}")
+    if key_type != GROUP:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "oncelog has no coordinator of that type yet")
+    topic = ensure(node, OFFSETS_TOPIC)
+    partition = node.groups.partition_for(key)
+    if partition < len(topic.partitions):
+        leader = topic.partitions[partition].leader
+        for endpoint in node.cluster.nodes(context.connection.listener_name):
+            if endpoint.node_id == leader:
+                return endpoint
+    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")

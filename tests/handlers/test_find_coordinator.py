@@ -1,4 +1,4 @@
-"""FindCoordinator: honest about what is not there."""
+"""FindCoordinator: the node, the topic that it needs, and honest about what is not there."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
 from wire.errors import ErrorCode
 from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
 @pytest.mark.parametrize(
     ("key_type", "version", "code"),
-    [(0, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (1, 6, ErrorCode.UNSUPPORTED_VERSION),
+    [(0, 1, ErrorCode.NONE), (0, 6, ErrorCode.NONE), (1, 6, ErrorCode.UNSUPPORTED_VERSION),
      (2, 5, ErrorCode.INVALID_REQUEST), (9, 6, ErrorCode.INVALID_REQUEST)],
 )  # fmt: skip
 def test_every_key_is_answered(key_type: int, version: int, code: ErrorCode) -> None:
@@ -20,15 +21,38 @@ def test_every_key_is_answered(key_type: int, version: int, code: ErrorCode) -> 
     async def run() -> None:
         async with SimBroker() as broker:
             client = broker.connect()
+            address = broker.listener.address if code is ErrorCode.NONE else ("", -1)
+            node = broker.node.config.node_id if code is ErrorCode.NONE else -1
             if version < 4:
                 answer = await client.ask(
                     FindCoordinatorRequest("k", key_type), version, FindCoordinatorResponse
                 )
-                assert (answer.error_code, answer.node_id) == (code, -1)
+                assert (answer.error_code, answer.node_id, answer.host, answer.port) == (code, node, *address)
             else:
-                request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["k", "l"])
+                request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["k", ""])
                 answer = await client.ask(request, version, FindCoordinatorResponse)
-                got = [(row.key, row.error_code, row.node_id) for row in answer.coordinators]
-                assert got == [("k", code, -1), ("l", code, -1)]
+                got = [
+                    (row.key, row.error_code, row.node_id, row.host, row.port) for row in answer.coordinators
+                ]
+                assert got == [(key, code, node, *address) for key in ("k", "")]
 
     run()
+
+
+@simulated
+async def test_the_first_one_makes_the_topic_as_kafka_has_it() -> None:
+    async with SimBroker(config={"offsets.topic.num.partitions": "7"}) as broker:
+        client = broker.connect()
+        await client.ask(FindCoordinatorRequest("k", 0), 1, FindCoordinatorResponse)
+        asked = [MetadataRequestTopic(name="__consumer_offsets")]
+        answer = await client.ask(MetadataRequest(asked), 12, MetadataResponse)
+        [topic] = answer.topics
+        assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, 7)
+        assert {len(row.replica_nodes) for row in topic.partitions} == {1}
+        config = broker.node.topic_config("__consumer_offsets")
+        assert (config.compact, config.compression_type, config.segment_bytes) == (
+            True,
+            "producer",
+            100 << 20,
+        )
+        assert not [name for name in broker.files.listdir("/data") if name.startswith("__consumer")]

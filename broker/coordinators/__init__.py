@@ -1,0 +1,1 @@
+"""The broker's side of coordinators: their internal topics, logs, loading and timers."""

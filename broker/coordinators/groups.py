@@ -1,0 +1,209 @@
+"""`Groups`: the broker's side of consumer groups and their offsets (``node.groups``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.internal_topics import OFFSETS_TOPIC
+from broker.coordinators.shards import Shards
+from broker.metadata.image import GROUP
+from wire.errors import ErrorCode, KafkaError
+from wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import ModuleType
+
+    from broker.coordinators.shard_log import ShardLog
+    from broker.metadata.image import Topic
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.groups.context import Client, GroupContext
+    from coordinator.groups.context import Topic as _AnyTopic
+    from coordinator.groups.shard import GroupShard
+    from wire.schema import Message, Uuid
+
+LONGEST_INTERVAL_MS = 365 * 24 * 3600 * 1000
+"""Kafka's "never" is 2**63-1 milliseconds, which no timer takes."""
+
+_EXPIRY = "expiry of offsets"
+
+# The modules of groups are imported with the first shard: a node that serves no group shall not wait for them.
+
+
+def client_of(context: RequestContext) -> Client:
+    """Who asks, as groups want to know it."""
+    from coordinator.groups.context import Client
+
+    host = context.connection.transport.peer.rpartition(":")[0]
+    return Client(context.client_id or "", f"/{_java_address(host)}", context.api_version)
+
+
+def _java_address(host: str) -> str:
+    """As Java writes an address: IPv6 in eight groups, none left out."""
+    host = host.strip("[]")
+    if ":" not in host or "." in host:
+        return host
+    head, gap, tail = host.partition("::")
+    first = head.split(":") if head else []
+    last = tail.split(":") if tail else []
+    left_out = ["0"] * (8 - len(first) - len(last)) if gap else []
+    return ":".join(part.lstrip("0") or "0" for part in first + left_out + last)
+
+
+class _Topics:
+    """The cluster's topics as groups see them."""
+
+    __slots__ = ("_metadata",)
+
+    def __init__(self, node: Node) -> None:
+        self._metadata = node.metadata
+
+    @property
+    def version(self) -> int:
+        return self._metadata.image.offset
+
+    def by_name(self, name: str) -> Topic | None:
+        return self._metadata.image.topics.get(name)
+
+    def by_id(self, topic_id: Uuid) -> Topic | None:
+        return self._metadata.image.topics_by_id.get(topic_id)
+
+    def names(self) -> Sequence[str]:
+        return list(self._metadata.image.topics)
+
+    def racks(self, topic: _AnyTopic, partition: int) -> Sequence[str]:
+        image = self._metadata.image
+        state = image.topics[topic.name].partitions[partition]
+        found = (image.brokers.get(replica) for replica in state.replicas)
+        return [broker.rack for broker in found if broker is not None and broker.rack is not None]
+
+
+class Groups(Shards["GroupShard"]):
+    """The shards of ``__consumer_offsets``."""
+
+    def __init__(self, node: Node) -> None:
+        self._context: GroupContext | None = None
+        self._changed: dict[str, None] = {}
+        self._deleted: list[tuple[str, Uuid]] = []
+        super().__init__(node, OFFSETS_TOPIC)
+
+    @property
+    def context(self) -> GroupContext:
+        if self._context is None:
+            from coordinator.groups.context import GroupContext
+
+            self._context = GroupContext(
+                now_ms=self.node.clock.now_ms,
+                rng=self.node.random,
+                deadlines=self.deadlines,
+                settings=lambda: self.node.config,
+                overrides=self._overrides,
+                topics=_Topics(self.node),
+            )
+        return self._context
+
+    def _overrides(self, group_id: str) -> Mapping[str, str]:
+        return self.node.metadata.image.configs.get((GROUP, group_id), {})
+
+    def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
+        """The shard that stores the group. Only OffsetCommit and OffsetFetch know a group with an empty name.
+
+        Raises KafkaError: INVALID_GROUP_ID, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.
+        """
+        if not group_id and not empty_allowed:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        return self.shard_of(group_id)
+
+    # -- what a shard is
+
+    def make(self, partition: int, journal: ShardLog) -> GroupShard:
+        from coordinator.groups.shard import GroupShard
+
+        return GroupShard(partition, journal, self.context)
+
+    def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
+        from coordinator.groups.replay import REPLAYS
+        from wire.stored.groups import KEY_TYPES, VALUE_TYPES
+
+        return {kind: key for kind, key in KEY_TYPES.items() if key in REPLAYS}, VALUE_TYPES
+
+    def codec(self) -> int:
+        return self.node.config.offsets_topic_compression_codec
+
+    # -- what comes from outside of requests
+
+    def began(self, shard: GroupShard) -> None:
+        if _EXPIRY not in self.deadlines:
+            self._set_expiry()
+
+    def _set_expiry(self) -> None:
+        interval_ms = self.node.config.offsets_retention_check_interval_ms
+        self.deadlines.set(_EXPIRY, min(interval_ms, LONGEST_INTERVAL_MS), self._expire)
+
+    def _expire(self) -> None:
+        """Forget offsets that nobody has used for offsets.retention.minutes, and groups that have nothing else."""
+        self.do_in_slices(self._each_group(lambda shard, group_id: _offsets().expire_group(shard, group_id)))
+        self._set_expiry()
+
+    def _each_group(self, do: Callable[[GroupShard, str], object]) -> Iterator[None]:
+        """A step for every group there is now; one that a step before has removed is left out."""
+        for served in list(self._loaded.values()):
+            shard = served.shard
+            for group_id in list(shard.groups):
+                if group_id in shard.groups and not served.is_lost():
+                    do(shard, group_id)
+                yield
+
+    def on_record(self, record: Message, topic: Topic | None) -> None:
+        super().on_record(record, topic)
+        if topic is None or not self._loaded:
+            return
+        if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
+            if not self._changed:
+                self.do_in_slices(self._tell_of_topics())
+            self._changed[topic.name] = None
+            if isinstance(record, RemoveTopicRecord):
+                self._deleted.append((topic.name, topic.topic_id))
+
+    def _tell_of_topics(self) -> Iterator[None]:
+        changed, self._changed = list(self._changed), {}
+        deleted, self._deleted = self._deleted, []
+        if deleted:
+            yield from self._each_group(
+                lambda shard, group_id: _offsets().forget_topics(shard, group_id, deleted)
+            )
+        yield from self._each_group(
+            lambda shard, group_id: shard.groups[group_id].on_topics_changed(shard, changed)
+        )
+
+    def complete_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        transaction_version: int,
+        *,
+        committed: bool,
+    ) -> GroupShard:
+        """Write the marker that ends a transaction in a partition, upon which the offsets that it committed count.
+
+        Raises KafkaError as `at` and as the log gives it; `answer` waits for its flush.
+        """
+        shard = self.at(partition)
+        self.journal_of(shard).append_marker(
+            committed=committed,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+        shard.replay_end_transaction(producer_id, committed=committed)
+        return shard
+
+
+def _offsets() -> ModuleType:
+    from coordinator.groups import offsets
+
+    return offsets

@@ -1,0 +1,80 @@
+"""The coordinators' topics: made when first needed, with the configuration that Kafka gives them.
+
+Source: ``AutoTopicCreationManager``, ``GroupCoordinatorService.groupMetadataTopicConfigs``,
+``TransactionStateManager.transactionTopicConfigs``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.logs import get_logger
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.metadata.image import Topic
+    from broker.node import Node
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+
+_log = get_logger("broker.coordinators.internal_topics")
+
+
+class InternalTopic(NamedTuple):
+    """What an internal topic is made with."""
+
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str]
+
+
+def described(name: str, config: BrokerConfig, nodes: int) -> InternalTopic:
+    """The topic as the broker's keys have it, on a cluster of ``nodes`` nodes.
+
+    Kafka's defaults ask for three replicas and two in sync, which a single node cannot have; Kafka makes no topic then,
+    and no group works until somebody changes the keys. Here it is as many as there are nodes (docs/differences.md).
+    """
+    if name == OFFSETS_TOPIC:
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+        factor = config.offsets_topic_replication_factor
+        return InternalTopic(config.offsets_topic_num_partitions, min(factor, nodes), configs)
+    assert name == TRANSACTIONS_TOPIC, name
+    configs = {
+        "unclean.leader.election.enable": "false",
+        "compression.type": "uncompressed",
+        "cleanup.policy": "compact",
+        "min.insync.replicas": str(min(config.transaction_state_log_min_isr, nodes)),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+    }
+    factor = config.transaction_state_log_replication_factor
+    return InternalTopic(config.transaction_state_log_num_partitions, min(factor, nodes), configs)
+
+
+def ensure(node: Node, name: str) -> Topic:
+    """The topic, made if it is not there. Raises KafkaError (COORDINATOR_NOT_AVAILABLE) where it cannot be made.
+
+    Partitions get their directories with their first use, so that fifty of them cost nothing.
+    """
+    found = node.cluster.topic(name)
+    if found is not None:
+        return found
+    from broker.metadata.topics import create
+    from wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+    wanted = described(name, node.config, len(node.metadata.image.brokers))
+    rows = [CreatableTopicConfig(key, value) for key, value in wanted.configs.items()]
+    [row] = create(node, [CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)])
+    found = node.cluster.topic(name)
+    if found is None:
+        _log.error("internal topic not made", topic=name, error=row.error_message)
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be made: {row.error_message}"
+        )
+    _log.info("made an internal topic", topic=name, partitions=wanted.partitions)
+    return found

@@ -1,0 +1,216 @@
+"""`ShardLog`: one partition of an internal topic, as the coordinator whose state it stores writes and reads it.
+
+Source: ``CoordinatorPartitionWriter``, ``CoordinatorLoaderImpl``.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from broker.log.producer_state import Origin
+from broker.log.reads import FileRange
+from broker.logs import get_logger
+from coordinator.journal import NO_PRODUCER_ID
+from wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header
+from wire.control import ABORT_MARKER, COMMIT_MARKER, end_transaction_marker, read_control_type
+from wire.errors import DecodeError
+from wire.records import iterate_records
+from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from broker.cluster import Cluster, Hosted
+    from broker.log.partition_log import PartitionLog
+    from broker.seams.clock import Clock
+    from coordinator.journal import CoordinatorRecord
+    from wire.batch import BatchHeader
+    from wire.schema import Message
+
+READ_BYTES = 64 * 1024
+"""Bytes of log that a load reads at once; more where one batch has more."""
+
+_log = get_logger("broker.coordinators.shard_log")
+
+
+class ShardLog:
+    """The `Journal` of the shard that ``topic``'s ``partition`` stores. ``codec`` gives the codec of new batches."""
+
+    __slots__ = ("_clock", "_cluster", "_codec", "partition", "topic")
+
+    def __init__(
+        self, cluster: Cluster, clock: Clock, topic: str, partition: int, codec: Callable[[], int]
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._codec = codec
+        self.topic = topic
+        self.partition = partition
+
+    def hosted(self) -> Hosted:
+        """The partition's log. Raises KafkaError as `Cluster.hosted`."""
+        return self._cluster.hosted(self.topic, self.partition)
+
+    def append(
+        self,
+        records: Sequence[CoordinatorRecord],
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+    ) -> int:
+        """Write ``records`` as one batch; the offset of the first. Raises KafkaError as the log gives it."""
+        now_ms = self._clock.now_ms()
+        batch = BatchBuilder(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer_id != NO_PRODUCER_ID,
+            codec=self._codec(),
+        )
+        for key, value, version in records:
+            batch.append(now_ms, encode_key(key), None if value is None else encode_value(value, version))
+        hosted = self.hosted()
+        return hosted.log.append(
+            batch.build(), leader_epoch=hosted.leader_epoch, origin=Origin.COORDINATOR
+        ).base_offset
+
+    def append_marker(
+        self,
+        *,
+        committed: bool,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> int:
+        """Write the marker that ends a producer's transaction in this partition; its offset. Raises KafkaError."""
+        marker = end_transaction_marker(
+            commit=committed,
+            coordinator_epoch=coordinator_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp=self._clock.now_ms(),
+        )
+        hosted = self.hosted()
+        return hosted.log.append(
+            marker,
+            leader_epoch=hosted.leader_epoch,
+            origin=Origin.COORDINATOR,
+            transaction_version=transaction_version,
+        ).base_offset
+
+    def is_durable(self) -> bool:
+        """Whether what was appended is as durable as the log's settings promise. Raises KafkaError."""
+        log = self.hosted().log
+        return log.high_watermark >= log.log_end_offset
+
+    async def wait_durable(self) -> None:
+        """Return when what is appended so far is on the disk. Raises KafkaError (KAFKA_STORAGE_ERROR)."""
+        log = self.hosted().log
+        await log.flush(log.log_end_offset)
+
+
+class Replayable(Protocol):
+    """The state that a log makes."""
+
+    def replay(self, key: Message, value: Message | None, offset: int, producer_id: int = -1) -> None: ...
+
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None: ...
+
+
+class LogReplay:
+    """Replays a log from its start to its end into ``target``. Iterate over `steps`, a record each.
+
+    Records of a type not known are left out, as Kafka does (KIP-915).
+    """
+
+    __slots__ = ("_key_types", "_log", "_skipped", "_target", "_value_types", "records")
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        key_types: Mapping[int, type[Message]],
+        value_types: Mapping[int, type[Message]],
+        target: Replayable,
+    ) -> None:
+        self._log = log
+        self._key_types = key_types
+        self._value_types = value_types
+        self._target = target
+        self._skipped: set[int] = set()
+        self.records = 0
+        """Replayed so far."""
+
+    def steps(self) -> Iterator[FileRange | None]:
+        """A step that would read from a cold disk gives the range first: it may be read ahead in a thread.
+
+        Raises KafkaError where the log cannot be read, DecodeError where what is in it is no such record.
+        """
+        log = self._log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            offset = max(offset, log.log_start_offset)
+            found = log.read(offset, READ_BYTES, minimum_one=True, up_to=log.log_end_offset)
+            data = b""
+            if isinstance(found.records, FileRange):
+                with closing_range(found.records) as bytes_there:
+                    if not bytes_there.file.is_cached(bytes_there.position, bytes_there.size):
+                        yield bytes_there
+                    data = self._read(bytes_there)
+            position = 0
+            while position + HEADER_SIZE <= len(data):
+                header = read_header(data, position)
+                if position + header.size > len(data):
+                    break
+                for _ in self._replay_batch(data, position, header):
+                    yield None
+                position += header.size
+                offset = header.next_offset
+            if not position:
+                offset = max(offset, found.next_offset)  # nothing is left up to there: compaction took it
+                yield None
+
+    def _read(self, found: FileRange) -> bytes:
+        try:
+            return found.read()
+        except OSError as error:
+            raise self._log.storage_error(error) from error
+
+    def _replay_batch(self, data: bytes, position: int, header: BatchHeader) -> Iterator[None]:
+        log, producer_id = self._log, header.producer_id
+        if not crc_matches(data, position, header):
+            raise DecodeError(
+                f"{log.topic}-{log.partition} has a damaged batch at offset {header.base_offset}"
+            )
+        for record in iterate_records(data, header, offset=position):
+            if record.key is None:
+                raise DecodeError(f"{log.topic}-{log.partition} has no key at offset {record.offset}")
+            if header.is_control:
+                kind = read_control_type(record.key)
+                if kind in (COMMIT_MARKER, ABORT_MARKER):
+                    self._target.replay_end_transaction(producer_id, committed=kind == COMMIT_MARKER)
+            else:
+                self._replay(record.key, record.value, record.offset, producer_id)
+            self.records += 1
+            yield
+
+    def _replay(self, key_data: bytes, value_data: bytes | None, offset: int, producer_id: int) -> None:
+        key = decode_key(key_data, self._key_types)
+        if key is None:
+            kind = int.from_bytes(key_data[:2], "big", signed=True)
+            if kind not in self._skipped:
+                self._skipped.add(kind)
+                log = self._log
+                _log.warning(
+                    "records of an unknown type", topic=log.topic, partition=log.partition, type=kind
+                )
+            return
+        value = None if value_data is None else decode_value(value_data, self._value_types[key.API_KEY])
+        self._target.replay(key, value, offset, producer_id)
+
+
+@contextmanager
+def closing_range(found: FileRange) -> Iterator[FileRange]:
+    try:
+        yield found
+    finally:
+        found.release()

@@ -1,0 +1,432 @@
+"""`Shards`: the shards of one internal topic, their loading and unloading, and the tasks that serve them.
+
+A shard is the state that one partition of the topic stores. It is loaded when somebody asks for it, and after a start
+all those that have records are, in the background: sessions time out from then on, and a list of groups is whole. The
+tasks sleep until there is something to do. Source: ``CoordinatorRuntime``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import trio
+
+from broker.coordinators.internal_topics import described
+from broker.coordinators.shard_log import LogReplay, Replayable, ShardLog
+from broker.log.slices import Slices, in_slices
+from broker.logs import get_logger
+from coordinator.deadlines import Deadlines
+from coordinator.groups.errors import as_told
+from coordinator.later import Later
+from wire.compression import NONE
+from wire.errors import DecodeError, ErrorCode, KafkaError
+from wire.stored.metadata import RemoveTopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+
+    from broker.log.partition_log import PartitionLog
+    from broker.log.reads import FileRange
+    from broker.metadata.image import Topic
+    from broker.node import Node
+    from wire.schema import Message
+
+LOAD_AT_ONCE_BYTES = 32 * 1024
+"""A shard whose log has no more than this is loaded by the request that asks for it: a few hundred records, about
+two milliseconds. A larger one is loaded a slice at a time, and requests get COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
+
+KNOWN_KEYS_MAX = 10_000
+"""Keys whose partition is remembered."""
+
+RETRY_BACKOFF_MS = 500
+"""Milliseconds after which a deadline whose records could not be written is tried again (``CoordinatorTimer``)."""
+
+
+_log = get_logger("broker.coordinators.shards")
+
+
+class Shard(Replayable, Protocol):
+    partition: int
+
+    def on_loaded(self) -> None: ...
+
+    def on_unloaded(self) -> None: ...
+
+
+S = TypeVar("S", bound=Shard)
+M = TypeVar("M", bound="Message")
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode``, over UTF-16 code units."""
+    value = 0
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    for unit in units:
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """Which of so many partitions stores a group or transactional id (``Utils.abs(hash) % partitions``)."""
+    value = java_hash(key)
+    return (0 if value == -(1 << 31) else abs(value)) % partitions
+
+
+class _Served(Generic[S]):
+    """A shard that is loaded or being loaded; as a waiter on its log it learns when that cannot be used any more."""
+
+    __slots__ = ("_on_lost", "journal", "log", "shard", "steps")
+
+    def __init__(
+        self,
+        shard: S,
+        journal: ShardLog,
+        log: PartitionLog,
+        steps: Iterator[FileRange | None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.shard = shard
+        self.journal = journal
+        self.log = log
+        self.steps = steps
+        """Each replays a record."""
+        self._on_lost = on_lost
+        log.waiters.add(self)
+
+    def is_lost(self) -> bool:
+        return self.log.offline or self.log.deleted
+
+    def notify(self, log: PartitionLog) -> None:
+        if log.offline or log.deleted:
+            self._on_lost()
+
+    def close(self) -> None:
+        self.log.waiters.discard(self)
+
+
+class Shards(Generic[S]):
+    """The shards of ``topic`` by partition. Subclasses say what a shard is: `make`, `record_types`, `codec`."""
+
+    def __init__(self, node: Node, topic: str) -> None:
+        self.node = node
+        self.topic = topic
+        self.deadlines = Deadlines(trio.current_time, self._wake)
+        self._loaded: dict[int, _Served[S]] = {}
+        self._loading: dict[int, _Served[S]] = {}
+        self._unread: dict[int, None] = {}
+        """Partitions that had records when the node started, and that nobody has asked for since."""
+        self._failed: set[int] = set()
+        """Partitions whose records make no state: a restart may try again."""
+        self._partitions = 0
+        self._partition_by_key: dict[str, int] = {}
+        self._wake_event = trio.Event()
+        self._load_event = trio.Event()
+        self._chore_event = trio.Event()
+        self._chores: deque[Iterator[object]] = deque()
+        self._has_lost = False
+        node.metadata.subscribe(self.on_record)
+
+    # -- what subclasses say
+
+    def make(self, partition: int, journal: ShardLog) -> S:
+        """An empty shard."""
+        raise NotImplementedError
+
+    def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
+        """Record type -> class of the key, and of the value."""
+        raise NotImplementedError
+
+    def codec(self) -> int:
+        """The codec of the batches that are written."""
+        return NONE
+
+    def began(self, shard: S) -> None:
+        """The shard is loaded and serves from now on."""
+
+    # -- which shard
+
+    def partition_for(self, key: str) -> int:
+        """The partition that stores the key, whether it is there or not. The number of partitions is that which the
+        topic had at first: as in Kafka, one that grows changes nothing until a restart.
+        """
+        found = self._partition_by_key.get(key)
+        if found is not None:
+            return found
+        if not self._partitions:
+            topic = self.node.cluster.topic(self.topic)
+            if topic is None:
+                return partition_of(key, described(self.topic, self.node.config, 1).partitions)
+            self._partitions = len(topic.partitions)
+        if len(self._partition_by_key) >= KNOWN_KEYS_MAX:
+            self._partition_by_key.clear()
+        found = self._partition_by_key[key] = partition_of(key, self._partitions)
+        return found
+
+    def shard_of(self, key: str) -> S:
+        """The shard that stores the key. Raises KafkaError as `at`."""
+        return self.at(self.partition_for(key))
+
+    def at(self, partition: int) -> S:
+        """The shard of a partition, loaded. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
+        served = self._loaded.get(partition)
+        if served is not None:
+            if not served.is_lost():
+                return served.shard
+            self._unload(partition)
+        if partition not in self._loading:
+            served = self._start_loading(partition)
+            if served.log.size <= LOAD_AT_ONCE_BYTES and self._load_at_once(partition, served):
+                return served.shard
+            self._load_event.set()
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def shards(self) -> list[S]:
+        """All that hold anything, by partition. Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while not all that
+        the last run left are loaded.
+        """
+        if self._loading or self._unread:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return [served.shard for _, served in sorted(self._loaded.items()) if not served.is_lost()]
+
+    # -- loading and unloading
+
+    def _start_loading(self, partition: int) -> _Served[S]:
+        """Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS while the log is being recovered, NOT_COORDINATOR."""
+        topic = self.node.cluster.topic(self.topic)
+        if partition in self._failed or topic is None or partition >= len(topic.partitions):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        journal = ShardLog(self.node.cluster, self.node.clock, self.topic, partition, self.codec)
+        try:
+            log = journal.hosted().log
+            log.check_alive()
+        except KafkaError as error:
+            waits = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._is_led_here(topic, partition)
+            told = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if waits else ErrorCode.NOT_COORDINATOR
+            raise KafkaError(told) from error
+        shard = self.make(partition, journal)
+        steps = LogReplay(log, *self.record_types(), shard).steps()
+        self._unread.pop(partition, None)
+        served = self._loading[partition] = _Served(shard, journal, log, steps, self._on_lost)
+        return served
+
+    def _is_led_here(self, topic: Topic, partition: int) -> bool:
+        return topic.partitions[partition].leader == self.node.cluster.node_id
+
+    def _load_at_once(self, partition: int, served: _Served[S]) -> bool:
+        try:
+            for _ in served.steps:
+                pass
+        except Exception as error:
+            self._load_failed(partition, error)
+            raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
+        self._finish_loading(partition)
+        return True
+
+    async def _load_in_slices(self, partition: int, served: _Served[S]) -> None:
+        slices = Slices()
+        began = trio.current_time()
+        try:
+            for cold in served.steps:
+                if cold is not None:
+                    await self.node.files.offload(cold.read)
+                if slices.is_over():
+                    await slices.pause()
+                    if self._loading.get(partition) is not served:
+                        return  # the topic is gone
+        except Exception as error:
+            self._load_failed(partition, error)
+            return
+        self._finish_loading(partition)
+        seconds = round(trio.current_time() - began, 3)
+        _log.info("loaded", topic=self.topic, partition=partition, bytes=served.log.size, seconds=seconds)
+
+    def _finish_loading(self, partition: int) -> None:
+        served = self._loaded[partition] = self._loading.pop(partition)
+        served.shard.on_loaded()
+        self.began(served.shard)
+
+    def _load_failed(self, partition: int, error: Exception) -> None:
+        served = self._loading.pop(partition, None)
+        if served is not None:
+            served.close()
+            if served.log.deleted:
+                return
+        self._failed.add(partition)
+        _log.exception("shard not loaded", topic=self.topic, partition=partition, error=str(error))
+        if not isinstance(error, KafkaError | DecodeError | OSError):
+            self.node.note_bug()
+
+    def _on_lost(self) -> None:
+        # Perhaps in the middle of a step: the task does it.
+        self._has_lost = True
+        self._wake()
+
+    def _unload_lost(self) -> None:
+        self._has_lost = False
+        for partition in [key for key, served in self._loaded.items() if served.is_lost()]:
+            self._unload(partition)
+
+    def _unload(self, partition: int) -> None:
+        served = self._loaded.pop(partition)
+        served.close()
+        _log.warning("shard given up", topic=self.topic, partition=partition)
+        served.shard.on_unloaded()
+
+    def on_record(self, record: Message, topic: Topic | None) -> None:
+        """A record of the metadata was committed."""
+        if isinstance(record, RemoveTopicRecord) and topic is not None and topic.name == self.topic:
+            for served in self._loading.values():
+                served.close()
+            self._loading.clear()
+            self._unread.clear()
+            self._failed.clear()
+            self._partition_by_key.clear()
+            self._partitions = 0
+            self._on_lost()
+
+    # -- answers
+
+    def journal_of(self, shard: S) -> ShardLog:
+        """The log of a loaded shard. Raises KafkaError (NOT_COORDINATOR) where it was given up meanwhile."""
+        served = self._loaded.get(shard.partition)
+        if served is None or served.shard is not shard:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return served.journal
+
+    def answer(
+        self, shard: S, result: M | Later[M], refused: Callable[[KafkaError], M]
+    ) -> M | Coroutine[Any, Any, M]:
+        """What a handler returns for a step's ``result``: the response, or a coroutine that waits for it, and for the
+        flush of what it rests on where flush.messages asks for it. ``refused`` makes the response that tells of an
+        error, should the flush fail.
+        """
+        return self.answer_of([shard], result, refused)
+
+    def answer_of(
+        self, shards: Sequence[S], result: M | Later[M], refused: Callable[[KafkaError], M]
+    ) -> M | Coroutine[Any, Any, M]:
+        """The same, for an answer that rests on several shards."""
+        if isinstance(result, Later):
+            if not result.done:
+                return self._answer_later(shards, result, refused)
+            result = result.value
+        try:
+            for shard in shards:
+                if not self.journal_of(shard).is_durable():
+                    return self._answer_durable(shards, result, refused)
+        except KafkaError as error:
+            return refused(as_told(error))
+        return result
+
+    async def _answer_later(
+        self, shards: Sequence[S], later: Later[M], refused: Callable[[KafkaError], M]
+    ) -> M:
+        resolved = trio.Event()
+        later.listen(resolved.set)
+        await resolved.wait()
+        return await self._answer_durable(shards, later.value, refused)
+
+    async def _answer_durable(
+        self, shards: Sequence[S], response: M, refused: Callable[[KafkaError], M]
+    ) -> M:
+        try:
+            for shard in shards:
+                journal = self.journal_of(shard)
+                if not journal.is_durable():
+                    await journal.wait_durable()
+        except KafkaError as error:
+            return refused(as_told(error))
+        return response
+
+    # -- the tasks
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load what the last run left, and keep the deadlines, until cancelled."""
+        topic = self.node.cluster.topic(self.topic)
+        if topic is not None:
+            self._partitions = len(topic.partitions)
+            self._unread = dict.fromkeys(self._with_records(self._partitions))
+        async with trio.open_nursery() as nursery:
+            for task in (self._keep_time, self._keep_loading, self._keep_chores):
+                nursery.start_soon(task)
+            if self._unread:
+                nursery.start_soon(self._when_recovered)
+            task_status.started()
+
+    def _with_records(self, partitions: int) -> Iterator[int]:
+        for partition in range(partitions):
+            try:
+                if self.node.logs.size_of(self.topic, partition):
+                    yield partition
+            except OSError as error:
+                _log.error("partition not looked at", topic=self.topic, partition=partition, error=str(error))
+
+    def _wake(self) -> None:
+        self._wake_event.set()
+
+    async def _keep_time(self) -> None:
+        while True:
+            if self._has_lost:
+                self._unload_lost()
+            self._wake_event = trio.Event()
+            with trio.move_on_at(self.deadlines.next_at()):
+                await self._wake_event.wait()
+            slices = Slices()
+            while (due := self.deadlines.take_due()) is not None:
+                self._act(*due)
+                if slices.is_over():
+                    await slices.pause()
+
+    def _act(self, key: Hashable, action: Callable[[], None]) -> None:
+        """What is due; once more some time later where its shard's log could not be written (as Kafka's timer does)."""
+        try:
+            action()
+        except KafkaError as error:
+            _log.warning("could not be done in time", topic=self.topic, deadline=key, error=str(error))
+            if key not in self.deadlines:
+                self.deadlines.set(key, RETRY_BACKOFF_MS, action)
+        except Exception:
+            _log.exception("a deadline failed by our own fault", topic=self.topic, deadline=key)
+            self.node.note_bug()
+
+    async def _keep_loading(self) -> None:
+        while True:
+            self._load_event = trio.Event()
+            if self._loading:
+                await self._load_in_slices(*next(iter(self._loading.items())))
+            elif not self._start_unread():
+                await self._load_event.wait()
+
+    def _start_unread(self) -> bool:
+        """Whether another shard is being loaded now."""
+        for partition in list(self._unread):
+            try:
+                self._start_loading(partition)
+                return True
+            except KafkaError as error:
+                if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    del self._unread[partition]
+        return False
+
+    async def _when_recovered(self) -> None:
+        await self.node.logs.recovered()
+        self._load_event.set()
+
+    def do_in_slices(self, work: Iterator[object]) -> None:
+        """Do the work beside requests, after that which was given before. Each step should take less than a slice."""
+        self._chores.append(work)
+        self._chore_event.set()
+
+    async def _keep_chores(self) -> None:
+        while True:
+            self._chore_event = trio.Event()
+            while self._chores:
+                try:
+                    await in_slices(self._chores.popleft())
+                except KafkaError as error:
+                    _log.warning("work on shards not finished", topic=self.topic, error=str(error))
+                except Exception:
+                    _log.exception("work on shards failed by our own fault", topic=self.topic)
+                    self.node.note_bug()
+            await self._chore_event.wait()
