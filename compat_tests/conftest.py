@@ -19,7 +19,8 @@ _names = itertools.count()
 class Brokers:
     """One broker per target for the whole session, started when first asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        self._properties = properties
         self._running: dict[str, Broker] = {}
         self._missing = ""
         self._stack = contextlib.ExitStack()
@@ -33,7 +34,7 @@ class Brokers:
         if target.startswith("kafka") and self._missing:
             require(self._missing)
         try:
-            return self._stack.enter_context(make_broker(target))
+            return self._stack.enter_context(make_broker(target, self._properties))
         except RealPartMissing as missing:
             self._missing = str(missing)
             require(self._missing)

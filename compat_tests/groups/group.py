@@ -1,0 +1,192 @@
+"""A consumer group of a test: its members, in whatever processes, and what must be true of them together."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from compat_tests.batches import batch
+from compat_tests.differential import Session
+from compat_tests.groups.settings import Settings, client_config
+from compat_tests.groups.workers import Member, Worker, changed
+
+DEADLINE_S = 30.0
+_member_numbers = itertools.count()
+
+
+class Group:
+    """A group and its one topic. `workers` gives the shared process of a kind of client."""
+
+    def __init__(self, bootstrap: str, topic: str, workers: Mapping[str, Worker]) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.group_id = f"group-of-{topic}"
+        self.members: list[Member] = []
+        self.ends: list[int] = []  # of each partition, in records
+        self._workers = workers
+
+    def make_topic(self, partitions: int) -> None:
+        session = Session(self.bootstrap)
+        session.topic(self.topic, partitions)
+        session.close()
+        self.ends = [0] * partitions
+
+    def fill(self, count: int = 20) -> None:
+        """`count` more records in every partition."""
+        session = Session(self.bootstrap)
+        session.wait_for_leaders(self.topic, len(self.ends))
+        for partition, end in enumerate(self.ends):
+            row = session.produce(self.topic, batch(count), partition=partition)
+            assert (row["error_code"], row["base_offset"]) == (0, end), row
+            self.ends[partition] += count
+        session.close()
+
+    def join(
+        self,
+        kind: str,
+        settings: Settings | None = None,
+        *,
+        worker: Worker | None = None,
+        extra: Mapping[str, Any] | None = None,
+        **subscription: Any,
+    ) -> Member:
+        """A new member, subscribed to the topic unless `subscription` says another thing."""
+        name = f"{kind}-{next(_member_numbers)}"
+        config = client_config(kind, self.bootstrap, self.group_id, name, settings or Settings())
+        process = self._workers[kind] if worker is None else worker
+        wanted = subscription or {"topics": [self.topic]}
+        member = process.start_member(name, {**config, **(extra or {})}, **wanted)
+        self.members.append(member)
+        return member
+
+    @property
+    def live(self) -> list[Member]:
+        return [member for member in self.members if not member.closed and not member.error]
+
+    def wait(self, done: Callable[[], bool], what: str, may_fail: Iterable[Member] = ()) -> None:
+        """Wait until `done`, asked again whenever a member told something; a member's error ends the wait."""
+        tolerated = set(may_fail)
+
+        def failed() -> bool:
+            return any(member.error and member not in tolerated for member in self.members)
+
+        with changed:
+            changed.wait_for(lambda: done() or failed(), DEADLINE_S)
+            assert not failed(), f"a member failed while waiting for {what}\n{self.story()}"
+            assert done(), f"waited in vain for {what}\n{self.story()}"
+
+    def owners(self) -> dict[int, list[str]]:
+        """Who thinks to own each partition of the topic."""
+        found: dict[int, list[str]] = {partition: [] for partition in range(len(self.ends))}
+        for member in self.members:
+            for topic, partition in member.assignment:
+                if topic == self.topic:
+                    found[partition].append(member.name)
+        return found
+
+    def is_shared(self, by: Iterable[Member] | None = None) -> bool:
+        """Every partition has one owner, and exactly `by` (default: all that live) own some."""
+        owners = self.owners()
+        wanted = {member.name for member in (self.live if by is None else by)}
+        return all(len(names) == 1 for names in owners.values()) and wanted == {
+            name for names in owners.values() for name in names
+        }
+
+    def wait_shared(self, by: Iterable[Member] | None = None, may_fail: Iterable[Member] = ()) -> None:
+        """Wait until the partitions are shared by these members."""
+        members = None if by is None else list(by)
+        self.wait(lambda: self.is_shared(members), "one owner of every partition", may_fail)
+
+    def times_read(self) -> Counter[tuple[int, int]]:
+        """How often each (partition, offset) of the topic was read, by whomever."""
+        rows = itertools.chain.from_iterable(member.records for member in self.members)
+        return Counter((partition, offset) for topic, partition, offset in rows if topic == self.topic)
+
+    def wait_read(self, may_fail: Iterable[Member] = ()) -> Counter[tuple[int, int]]:
+        """Wait until every record was read by someone, and all progress committed; then compare with the broker's.
+
+        Returns how often each record was read.
+        """
+        wanted = [(partition, offset) for partition, end in enumerate(self.ends) for offset in range(end)]
+
+        def done() -> bool:
+            told = self.told_committed()
+            return [told.get(at, 0) for at in range(len(self.ends))] == self.ends and all(
+                map(self.times_read().__contains__, wanted)
+            )
+
+        self.wait(done, "every record", may_fail)
+        assert self.committed() == self.ends
+        return self.times_read()
+
+    def read_exactly_once(self, members: Iterable[Member] | None = None, count: int = 20) -> None:
+        """Fill, and see each new record read by its partition's owner and by nobody else."""
+        before = self.times_read()
+        starts = list(self.ends)
+        self.fill(count)
+        news = self.wait_read() - before
+        assert set(news.values()) == {1}, f"records were read twice\n{self.story()}"
+        assert len(news) == count * len(starts)
+        owners = {partition: names[0] for partition, names in self.owners().items()}
+        for member in self.members if members is None else members:
+            for topic, partition, offset in member.records:
+                if topic == self.topic and offset >= starts[partition]:
+                    assert owners[partition] == member.name
+
+    def told_committed(self) -> dict[int, int]:
+        """The highest offset per partition that a member was told to be committed."""
+        found: dict[int, int] = {}
+        for member in self.members:
+            for (topic, partition), offset in member.committed.items():
+                if topic == self.topic:
+                    found[partition] = max(found.get(partition, 0), offset)
+        return found
+
+    def committed(self) -> list[int]:
+        """The broker's committed offset of each partition; 0 where it has none."""
+        rows = {"name": self.topic, "partition_indexes": list(range(len(self.ends)))}
+        request = {"groups": [{"group_id": self.group_id, "topics": [rows]}], "require_stable": False}
+        session = Session(self.bootstrap)
+        (found,) = session.quiet("OffsetFetch", 8, request)["groups"]
+        session.close()
+        assert found["error_code"] == 0, found
+        (topic,) = found["topics"]
+        assert all(row["error_code"] == 0 for row in topic["partitions"]), topic
+        offsets = {row["partition_index"]: max(0, row["committed_offset"]) for row in topic["partitions"]}
+        return [offsets[partition] for partition in range(len(self.ends))]
+
+    def describe(self) -> dict[str, Any]:
+        """The broker's DescribeGroups row (classic groups)."""
+        session = Session(self.bootstrap)
+        (found,) = session.quiet("DescribeGroups", 5, {"groups": [self.group_id]})["groups"]
+        session.close()
+        return dict(found)
+
+    def listed(self) -> tuple[str, str]:
+        """The group's type and state, as ListGroups tells; ("", "") where it lists none."""
+        session = Session(self.bootstrap)
+        rows = session.quiet("ListGroups", 5, {"states_filter": [], "types_filter": []})["groups"]
+        session.close()
+        for row in rows:
+            if row["group_id"] == self.group_id:
+                return row["group_type"].lower(), row["group_state"].lower()
+        return "", ""
+
+    def leave(self, *members: Member, may_fail: Iterable[Member] = ()) -> None:
+        """These members (default: all) leave as their clients do; returns when they have ended."""
+        leaving = list(members) or self.live
+        for member in leaving:
+            if not member.closed:
+                member.worker.send("close", member.name)
+        self.wait(lambda: all(member.closed for member in leaving), "members to leave", may_fail)
+
+    def story(self) -> str:
+        """What the members told, for a failed test."""
+        lines = []
+        for member in self.members:
+            lines.append(
+                f"--- {member.name}: {sorted(member.assignment)} {'closed' if member.closed else ''}"
+            )
+            lines += [f"    {str(event)[:300]}" for event in member.events[-15:]]
+            lines += [f"    stderr: {line}" for line in member.worker.output().splitlines()[-5:]]
+        return "\n".join(lines)

@@ -1,0 +1,270 @@
+"""Members of consumer groups in a Python process of their own, as `GroupWorker.java` has them in a JVM.
+
+Each line of standard input is a command, each line of standard output tells what happened to a member; both are JSON.
+`workers.py` says which commands and events there are.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import queue
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+POLL_MS = 50
+Progress = dict[tuple[str, int], list[int]]  # offsets read, by topic and partition
+
+_output = threading.Lock()
+
+
+def tell(member: str, event: str, **fields: Any) -> None:
+    """One event: a line of JSON."""
+    line = json.dumps({"member": member, "event": event, **fields})
+    with _output:
+        print(line, flush=True)
+
+
+class Member(threading.Thread):
+    """One member: polls, tells what it read, commits it, tells that. A subclass per client."""
+
+    def __init__(self, name: str, settings: dict[str, Any]) -> None:
+        super().__init__(name=name, daemon=True)
+        self.settings = settings
+        self.commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self.closing = False
+
+    def tell(self, event: str, **fields: Any) -> None:
+        tell(self.name, event, **fields)
+
+    def tell_partitions(self, event: str, partitions: Iterable[Any]) -> None:
+        self.tell(event, partitions=[[one.topic, one.partition] for one in partitions])
+
+    def tell_records(self, found: Progress) -> None:
+        for (topic, partition), offsets in found.items():
+            self.tell("records", topic=topic, partition=partition, offsets=offsets)
+
+    def tell_committed(self, found: Progress) -> None:
+        self.tell("committed", offsets=[[*where, offsets[-1] + 1] for where, offsets in found.items()])
+
+    def obey(self) -> None:
+        """Commands that came meanwhile."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                command = self.commands.get_nowait()
+                assert command["do"] == "close", command
+                self.closing = True
+
+    def run(self) -> None:
+        try:
+            self.live()
+        except Exception as error:
+            self.tell("error", name=name_of(error), text=str(error))
+        self.tell("closed")
+
+    def live(self) -> None:
+        """Join, consume until told to close, leave."""
+        raise NotImplementedError
+
+
+def name_of(error: Exception) -> str:
+    """The error's name: Kafka's where the client only carries that, else the exception's class."""
+    inner = error.args[0] if error.args else None
+    name = getattr(inner, "name", None)
+    return str(name()) if callable(name) else type(error).__name__
+
+
+def grouped(records: Iterable[Any]) -> Progress:
+    """confluent-kafka's messages by topic and partition."""
+    found: Progress = {}
+    for record in records:
+        found.setdefault((record.topic(), record.partition()), []).append(record.offset())
+    return found
+
+
+class Confluent(Member):
+    """confluent-kafka, on librdkafka."""
+
+    def live(self) -> None:
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+        def failed(error: Any) -> None:
+            self.tell("warning", name=error.name(), text=error.str())
+
+        consumer = Consumer({**self.settings["config"], "error_cb": failed})
+        try:
+            consumer.subscribe(
+                self.settings["topics"],
+                on_assign=lambda _, partitions: self.tell_partitions("assigned", partitions),
+                on_revoke=lambda _, partitions: self.tell_partitions("revoked", partitions),
+                on_lost=lambda _, partitions: self.tell_partitions("lost", partitions),
+            )
+            while not self.closing:
+                self.obey()
+                messages = consumer.consume(500, POLL_MS / 1000)
+                self._raise_fatal(messages)
+                found = grouped(one for one in messages if one.error() is None)
+                if not found:
+                    continue
+                self.tell_records(found)
+                try:
+                    offsets = [TopicPartition(*where, read[-1] + 1) for where, read in found.items()]
+                    for one in consumer.commit(offsets=offsets, asynchronous=False) or ():
+                        if one.error is not None:
+                            raise KafkaException(one.error)
+                    self.tell_committed(found)
+                except KafkaException as error:
+                    self.tell("commit_failed", name=name_of(error))
+        finally:
+            consumer.close()
+
+    def _raise_fatal(self, messages: Sequence[Any]) -> None:
+        from confluent_kafka import KafkaException
+
+        for error in (one.error() for one in messages if one.error() is not None):
+            if error.fatal():
+                raise KafkaException(error)
+            self.tell("warning", name=error.name(), text=error.str())
+
+
+def python_assignors(package: str, names: Sequence[str]) -> list[Any]:
+    """kafka-python's or aiokafka's assignor classes by Kafka's names."""
+    import importlib
+
+    places = {
+        "range": ("range", "RangePartitionAssignor"),
+        "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
+        "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
+        "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
+    }
+    found = []
+    for name in names:
+        module, attribute = places[name]
+        found.append(getattr(importlib.import_module(f"{package}.coordinator.assignors.{module}"), attribute))
+    return found
+
+
+def python_config(package: str, settings: dict[str, Any]) -> dict[str, Any]:
+    config = dict(settings["config"])
+    config["partition_assignment_strategy"] = python_assignors(
+        package, config["partition_assignment_strategy"]
+    )
+    return config
+
+
+class KafkaPython(Member):
+    """kafka-python."""
+
+    def live(self) -> None:
+        from kafka import (  # type: ignore[import-untyped,unused-ignore]
+            ConsumerRebalanceListener,
+            KafkaConsumer,
+            OffsetAndMetadata,
+            TopicPartition,
+        )
+        from kafka.errors import KafkaError  # type: ignore[import-untyped,unused-ignore]
+
+        member = self
+
+        class Listener(ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]
+            def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+                member.tell_partitions("assigned", assigned)
+
+            def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+                member.tell_partitions("revoked", revoked)
+
+            def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+                member.tell_partitions("lost", lost)
+
+        consumer = KafkaConsumer(**python_config("kafka", self.settings))
+        try:
+            consumer.subscribe(topics=self.settings["topics"], listener=Listener())
+            while not self.closing:
+                self.obey()
+                polled = consumer.poll(timeout_ms=POLL_MS)
+                found = {tuple(where): [one.offset for one in records] for where, records in polled.items()}
+                if not found:
+                    continue
+                self.tell_records(found)
+                offsets = {
+                    TopicPartition(*where): OffsetAndMetadata(read[-1] + 1, "", -1)
+                    for where, read in found.items()
+                }
+                try:
+                    consumer.commit(offsets)
+                    self.tell_committed(found)
+                except KafkaError as error:
+                    self.tell("commit_failed", name=name_of(error))
+        finally:
+            consumer.close(autocommit=False)
+
+
+class Aiokafka(Member):
+    """aiokafka."""
+
+    def live(self) -> None:
+        asyncio.run(self._live())
+
+    async def _live(self) -> None:
+        from aiokafka import (  # type: ignore[import-untyped,unused-ignore]
+            AIOKafkaConsumer,
+            ConsumerRebalanceListener,
+            TopicPartition,
+        )
+        from aiokafka.errors import KafkaError  # type: ignore[import-untyped,unused-ignore]
+
+        member = self
+
+        class Listener(ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]
+            def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+                member.tell_partitions("assigned", assigned)
+
+            def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+                member.tell_partitions("revoked", revoked)
+
+        consumer = AIOKafkaConsumer(**python_config("aiokafka", self.settings))
+        consumer.subscribe(topics=self.settings["topics"], listener=Listener())
+        await consumer.start()
+        try:
+            while not self.closing:
+                self.obey()
+                polled = await consumer.getmany(timeout_ms=POLL_MS)
+                found = {tuple(where): [one.offset for one in records] for where, records in polled.items()}
+                if not found:
+                    continue
+                self.tell_records(found)
+                offsets = {TopicPartition(*where): read[-1] + 1 for where, read in found.items()}
+                try:
+                    await consumer.commit(offsets)
+                    self.tell_committed(found)
+                except KafkaError as error:
+                    self.tell("commit_failed", name=name_of(error))
+        finally:
+            await consumer.stop()
+
+
+KINDS: dict[str, type[Member]] = {
+    "confluent-kafka": Confluent,
+    "kafka-python": KafkaPython,
+    "aiokafka": Aiokafka,
+}
+
+
+def main() -> None:
+    """Obey until standard input ends."""
+    members: dict[str, Member] = {}
+    for line in sys.stdin:
+        command = json.loads(line)
+        name = command["member"]
+        if command["do"] == "start":
+            members[name] = KINDS[command["kind"]](name, command)
+            members[name].start()
+        else:
+            members[name].commands.put(command)
+    os._exit(0)  # whoever started this process is done with its members
+
+
+if __name__ == "__main__":
+    main()
