@@ -104,7 +104,7 @@ def _end_v2(
     metadata = known.metadata
     producer_id, producer_epoch = sent
     repeated_overflow = (
-        known.soft.previous_producer_id == producer_id != metadata.producer_id
+        known.previous_producer_id == producer_id != metadata.producer_id
         and producer_epoch == PRODUCER_EPOCH_MAX - 1
         and metadata.producer_epoch == 0
     )

@@ -87,10 +87,7 @@ def _is_owner(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
     metadata = known.metadata
     if expected.producer_id == metadata.producer_id:
         return True
-    previous = known.soft.previous_producer_id
-    if previous == NO_PRODUCER_ID:
-        previous = metadata.previous_producer_id
-    return expected.producer_id == previous and is_epoch_exhausted(expected.producer_epoch)
+    return expected.producer_id == known.previous_producer_id and is_epoch_exhausted(expected.producer_epoch)
 
 
 def _next_epoch(known: Transaction, expected: ProducerIdAndEpoch | None) -> tuple[int, int]:

@@ -164,7 +164,7 @@ class Soft:
         self.last_producer_epoch = NO_PRODUCER_EPOCH
         """The epoch before the last, where its owner raised it: that one may repeat the request (KIP-360)."""
         self.previous_producer_id = NO_PRODUCER_ID
-        """The same for the id, when the epochs were used up."""
+        """The id before the last move (`Transaction.previous_producer_id`)."""
         self.pending_end: PendingEnd | None = None
         """Markers that are still to be written: meanwhile everybody is told CONCURRENT_TRANSACTIONS."""
 
@@ -195,3 +195,9 @@ class Transaction:
     def __init__(self, metadata: TransactionMetadata) -> None:
         self.metadata = metadata
         self.soft = Soft()
+
+    @property
+    def previous_producer_id(self) -> int:
+        """The id before the last move. Records of version 0 do not hold it."""
+        known = self.soft.previous_producer_id
+        return self.metadata.previous_producer_id if known == NO_PRODUCER_ID else known

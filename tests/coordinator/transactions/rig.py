@@ -1,0 +1,112 @@
+"""A shard over a journal in memory, with a clock that the test moves and partitions that take markers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.deadlines import Deadlines
+from coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
+from coordinator.transactions import markers
+from coordinator.transactions.shard import TransactionContext, TransactionShard
+from coordinator.transactions.state import PendingEnd, TransactionMetadata
+from wire.errors import ErrorCode, KafkaError
+from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from wire.stored.transactions import KEY_TYPES, VALUE_TYPES
+
+NOW_MS = 1_900_000_000_000
+
+
+class Settings:
+    transaction_max_timeout_ms = 900_000
+    transactional_id_expiration_ms = 7 * 24 * 3_600_000
+    transaction_abort_timed_out_transaction_cleanup_interval_ms = 10_000
+    transaction_remove_expired_transaction_cleanup_interval_ms = 3_600_000
+    transaction_two_phase_commit_enable = False
+
+
+class MemoryJournal:
+    """Records as their stored bytes; ``fails_with`` refuses the next appends."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes, bytes | None]] = []
+        self.fails_with: ErrorCode | None = None
+
+    def append(
+        self,
+        records: Sequence[CoordinatorRecord],
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+    ) -> int:
+        if self.fails_with is not None:
+            raise KafkaError(self.fails_with)
+        offset = len(self.records)
+        for key, value, version in records:
+            self.records.append((encode_key(key), None if value is None else encode_value(value, version)))
+        return offset
+
+
+class Rig:
+    """One partition of ``__transaction_state``, and what outlives a crash of its coordinator."""
+
+    def __init__(self, transaction_version: int = 2) -> None:
+        self.now_ms = NOW_MS
+        self.transaction_version = transaction_version
+        self.journal = MemoryJournal()
+        self.settings = Settings()
+        self.next_producer_id = 1000
+        self.prepared: list[PendingEnd] = []
+        self.coordinator_epoch = 0
+        self.shard = self._load()
+
+    def _load(self) -> TransactionShard:
+        self.prepared = []
+        self.deadlines = Deadlines(lambda: self.now_ms / 1000)
+        context = TransactionContext(
+            now_ms=lambda: self.now_ms,
+            deadlines=self.deadlines,
+            settings=lambda: self.settings,
+            transaction_version=lambda: self.transaction_version,
+            next_producer_id=self._take_producer_id,
+            on_prepared=lambda shard, pending: self.prepared.append(pending),
+        )
+        shard = TransactionShard(0, self.coordinator_epoch, self.journal, context)
+        for offset, (key, value) in enumerate(self.journal.records):
+            decoded = decode_key(key, KEY_TYPES)
+            assert decoded is not None
+            shard.replay(
+                decoded, None if value is None else decode_value(value, VALUE_TYPES[decoded.API_KEY]), offset
+            )
+        shard.on_loaded()
+        return shard
+
+    def _take_producer_id(self) -> int:
+        self.next_producer_id += 1
+        return self.next_producer_id
+
+    def crash(self) -> None:
+        """Only the journal is left; another coordinator loads it."""
+        self.coordinator_epoch += 1
+        self.shard = self._load()
+
+    def pass_time(self, ms: int) -> None:
+        self.now_ms += ms
+        self.deadlines.run_due()
+
+    def finish(self) -> list[tuple[PendingEnd, tuple[str, int]]]:
+        """Write every marker that is due, and complete; what was written."""
+        written = []
+        while self.prepared:
+            pending = self.prepared.pop(0)
+            for partition in list(pending.partitions):
+                written.append((pending, partition))
+                assert (
+                    markers.settle(pending, *partition, ErrorCode.NONE, exists=True) is markers.Outcome.DONE
+                )
+            markers.complete(self.shard, pending)
+        return written
+
+    def metadata(self, transactional_id: str = "t") -> TransactionMetadata:
+        return self.shard.transactions[transactional_id].metadata
+
+    def durable(self) -> dict[str, TransactionMetadata]:
+        return {name: known.metadata for name, known in self.shard.transactions.items()}

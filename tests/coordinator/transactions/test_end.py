@@ -1,0 +1,241 @@
+"""EndTxn in both protocols, and the partitions that a transaction has."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.transactions.end import Ended, end_transaction
+from coordinator.transactions.init_producer_id import init_producer_id
+from coordinator.transactions.partitions import add_partitions, verify_partitions
+from coordinator.transactions.state import PRODUCER_EPOCH_MAX, TransactionState
+from tests.coordinator.transactions.rig import Rig
+from wire.errors import ErrorCode, KafkaError
+
+P, Q = ("topic", 0), ("topic", 1)
+ID = 1001
+
+
+def begun(transaction_version: int = 2) -> Rig:
+    rig = Rig(transaction_version)
+    init_producer_id(rig.shard, "t", 60_000, None)
+    return rig
+
+
+def end(rig: Rig, epoch: int, *, commit: bool, version: int, producer_id: int = ID) -> Ended:
+    return end_transaction(rig.shard, "t", producer_id, epoch, commit=commit, client_version=version)
+
+
+def end_refused(rig: Rig, epoch: int, *, commit: bool, version: int, producer_id: int = ID) -> ErrorCode:
+    before = (rig.durable(), len(rig.journal.records))
+    with pytest.raises(KafkaError) as caught:
+        end(rig, epoch, commit=commit, version=version, producer_id=producer_id)
+    assert (rig.durable(), len(rig.journal.records)) == before
+    return caught.value.code
+
+
+def add(rig: Rig, epoch: int, *partitions: tuple[str, int], version: int, producer_id: int = ID) -> None:
+    add_partitions(rig.shard, "t", producer_id, epoch, partitions, version)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_classic(commit: bool) -> None:
+    rig = begun()
+    add(rig, 0, P, version=0)
+    add(rig, 0, Q, version=0)
+    assert rig.metadata().partitions == {"topic": (0, 1)}
+    assert end(rig, 0, commit=commit, version=0) == (-1, -1)
+    written = rig.finish()
+    assert [partition for _, partition in written] == [P, Q]
+    assert written[0][0].committed is commit
+    assert written[0][0].metadata.producer_epoch == 0
+    # A repeated request finds it done; the other end is a mistake.
+    end(rig, 0, commit=commit, version=0)
+    assert end_refused(rig, 0, commit=not commit, version=0) is ErrorCode.INVALID_TXN_STATE
+    add(rig, 0, Q, version=0)
+    assert rig.metadata().partitions == {"topic": (1,)}
+
+
+def test_classic_without_a_transaction() -> None:
+    rig = begun()
+    for commit in (True, False):
+        assert end_refused(rig, 0, commit=commit, version=0) is ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_v2_raises_the_epoch_with_every_end(commit: bool) -> None:
+    rig = begun()
+    for epoch in range(3):
+        add(rig, epoch, P, version=2)
+        assert end(rig, epoch, commit=commit, version=2) == (ID, epoch + 1)
+        [(pending, _)] = rig.finish()
+        assert pending.metadata.producer_epoch == epoch + 1
+        # Its answer was lost: the same again.
+        assert end(rig, epoch, commit=commit, version=2) == (ID, epoch + 1)
+        assert end_refused(rig, epoch, commit=not commit, version=2) is ErrorCode.INVALID_TXN_STATE
+    assert end_refused(rig, 1, commit=commit, version=2) is ErrorCode.PRODUCER_FENCED
+
+
+E, A, C = TransactionState.EMPTY, TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_COMMIT
+FENCED, INVALID = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("state", "commit", "repeated", "expected"),
+    [
+        (E, False, True, FENCED),
+        (E, False, False, "new epoch"),
+        (E, True, True, FENCED),
+        (E, True, False, INVALID),
+        (A, False, True, "as before"),
+        (A, False, False, "new epoch"),
+        (A, True, True, INVALID),
+        (A, True, False, INVALID),
+        (C, False, True, INVALID),
+        (C, False, False, "new epoch"),
+        (C, True, True, "as before"),
+        (C, True, False, INVALID),
+    ],
+)
+def test_v2_ends_of_what_is_not_open(
+    state: TransactionState, commit: bool, repeated: bool, expected: ErrorCode | str
+) -> None:
+    """The table above Kafka's ``TransactionCoordinator.endTransaction``."""
+    rig = begun()
+    init_producer_id(rig.shard, "t", 60_000, None)
+    epoch = 1
+    if state is not E:
+        add(rig, epoch, P, version=2)
+        end(rig, epoch, commit=state is C, version=2)
+        rig.finish()
+        epoch = 2
+    assert rig.metadata().state is state
+    sent = epoch - 1 if repeated else epoch
+    if isinstance(expected, ErrorCode):
+        assert end_refused(rig, sent, commit=commit, version=2) is expected
+    elif expected == "as before":
+        assert end(rig, sent, commit=commit, version=2) == (ID, epoch)
+        assert not rig.prepared
+    else:
+        assert end(rig, sent, commit=commit, version=2) == (ID, epoch + 1)
+        [pending] = rig.prepared
+        assert not pending.partitions
+        rig.finish()
+        assert rig.metadata().state is A
+        assert rig.metadata().producer_epoch == epoch + 1
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_while_markers_are_due_everybody_waits(version: int) -> None:
+    rig = begun()
+    add(rig, 0, P, version=version)
+    end(rig, 0, commit=True, version=version)
+    after = rig.metadata().producer_epoch
+    for epoch in {0, after}:
+        with pytest.raises(KafkaError) as caught:
+            add(rig, epoch, P, version=version)
+        assert caught.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        for commit in (True, False):
+            found = end_refused(rig, epoch, commit=commit, version=version)
+            assert found is ErrorCode.CONCURRENT_TRANSACTIONS
+    with pytest.raises(KafkaError) as caught:
+        verify_partitions(rig.shard, "t", ID, after, [P])
+    assert caught.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_crash_after_the_decision_ends_it_once(commit: bool, version: int) -> None:
+    rig = begun()
+    add(rig, 0, P, Q, version=version)
+    end(rig, 0, commit=commit, version=version)
+    decided = rig.metadata()
+    for _ in range(2):
+        rig.crash()
+        [pending] = rig.prepared
+        assert pending.committed is commit
+        assert pending.metadata == decided
+        assert list(pending.partitions) == [P, Q]
+    rig.finish()
+    rig.crash()
+    assert not rig.prepared
+    assert rig.metadata().state is (C if commit else A)
+
+
+def test_v2_used_up_epochs_bring_a_new_producer_id() -> None:
+    rig = begun()
+    last = PRODUCER_EPOCH_MAX - 1
+    rig.shard.move("t", rig.metadata()._replace(producer_epoch=last))
+    add(rig, last, P, version=2)
+    assert end(rig, last, commit=True, version=2) == (ID + 1, 0)
+    assert rig.prepared[0].metadata.producer_id == ID
+    assert rig.prepared[0].metadata.producer_epoch == PRODUCER_EPOCH_MAX
+    rig.crash()
+    rig.finish()
+    assert (rig.metadata().producer_id, rig.metadata().producer_epoch) == (ID + 1, 0)
+    # Its answer was lost, also over a restart.
+    rig.crash()
+    assert end(rig, last, commit=True, version=2) == (ID + 1, 0)
+    assert end_refused(rig, last, commit=False, version=2) is ErrorCode.INVALID_TXN_STATE
+    add(rig, 0, P, version=2, producer_id=ID + 1)
+    assert end_refused(rig, last, commit=True, version=2) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_who_is_told_what() -> None:
+    rig = begun()
+    add(rig, 0, P, version=0)
+    for version in (0, 2):
+        assert end_refused(rig, 0, commit=True, version=version, producer_id=7) is (
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        )
+        assert end_refused(rig, 1, commit=True, version=version) is ErrorCode.PRODUCER_FENCED
+        for name, code in (("", ErrorCode.INVALID_REQUEST), ("x", ErrorCode.INVALID_PRODUCER_ID_MAPPING)):
+            with pytest.raises(KafkaError) as caught:
+                end_transaction(rig.shard, name, ID, 0, commit=True, client_version=version)
+            assert caught.value.code is code
+    for producer_id, epoch, code in (
+        (7, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ID, 1, ErrorCode.PRODUCER_FENCED),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            add(rig, epoch, P, version=0, producer_id=producer_id)
+        assert caught.value.code is code
+        with pytest.raises(KafkaError) as caught:
+            verify_partitions(rig.shard, "t", producer_id, epoch, [P])
+        assert caught.value.code is code
+
+
+def test_asking_which_partitions_were_added_adds_none() -> None:
+    rig = begun()
+    add(rig, 0, P, version=0)
+    before = len(rig.journal.records)
+    assert verify_partitions(rig.shard, "t", ID, 0, [P, Q]) == [Q]
+    add(rig, 0, P, version=0)
+    assert len(rig.journal.records) == before
+
+
+def test_v2_needs_records_that_can_hold_it() -> None:
+    rig = begun(transaction_version=0)
+    with pytest.raises(KafkaError) as caught:
+        add(rig, 0, P, version=2)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+    add(rig, 0, P, version=0)
+    assert end_refused(rig, 0, commit=True, version=2) is ErrorCode.UNSUPPORTED_VERSION
+    end(rig, 0, commit=True, version=0)
+    rig.finish()
+
+
+def test_a_transaction_of_v2_outlives_the_downgrade() -> None:
+    rig = begun()
+    last = PRODUCER_EPOCH_MAX - 1
+    rig.shard.move("t", rig.metadata()._replace(producer_epoch=last))
+    add(rig, last, P, version=2)
+    end(rig, last, commit=True, version=2)
+    rig.transaction_version = 0
+    rig.crash()
+    rig.finish()
+    assert (rig.metadata().producer_id, rig.metadata().producer_epoch) == (ID + 1, 0)
+    assert rig.journal.records[-1][1] is not None
+    assert rig.journal.records[-1][1][:2] == b"\0\0"
+    before = rig.durable()
+    rig.crash()
+    assert rig.durable() == before
