@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+SPARK  := .venv-spark
+NEXT   := .venv-spark-next
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast lint bench docs lock clean
+.PHONY: help serve test test-fast test-spark lint bench docs lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -18,12 +20,26 @@ $(VENV)/.synced: pyproject.toml requirements.lock
 	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install -q --no-deps -e .
 	@touch $@
 
+# Spark's are venvs of their own (PySpark alone is 400 MB), installed by the first one's uv.
+$(SPARK)/.synced: requirements-spark.lock $(VENV)/.synced
+$(NEXT)/.synced: requirements-spark-next.lock $(VENV)/.synced
+$(SPARK)/.synced $(NEXT)/.synced:
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@VIRTUAL_ENV=$(abspath $(@D)) $(BIN)/uv pip install -q --require-hashes -r $<
+	@VIRTUAL_ENV=$(abspath $(@D)) $(BIN)/uv pip install -q --no-deps -e .
+	@touch $@
+
 serve: $(VENV)/.synced  ## a broker on 127.0.0.1:9092 (ARGS="--ephemeral ..." for more)
 	@exec $(BIN)/oncelog serve $(ARGS)
 
 test: $(VENV)/.synced lint  ## every check and test, with stock clients and a real Kafka where Java is
 	$(BIN)/pytest tests -n auto $(ARGS)
 	$(BIN)/pytest compat_tests $(ARGS)
+	@$(MAKE) --no-print-directory test-spark
+
+test-spark: $(SPARK)/.synced $(NEXT)/.synced  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
+	$(SPARK)/bin/mypy --strict spark_it
+	$(SPARK)/bin/pytest spark_it $(ARGS)
 
 test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
 	$(BIN)/pytest tests -m "not slow" -n auto $(ARGS)
@@ -45,6 +61,8 @@ lock: $(VENV)/.synced  ## remake the lock files from pyproject.toml
 	    --python-version 3.11 pyproject.toml --group dev -o requirements.lock
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
 	    --python-version 3.11 pyproject.toml --group dev --group spark -o requirements-spark.lock
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
+	    --python-version 3.11 pyproject.toml --group dev --group spark-next -o requirements-spark-next.lock
 
 clean:  ## forget the venv and the caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPARK) $(NEXT) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -112,33 +112,38 @@ def java() -> str:
 
 
 def kafka_libs() -> pathlib.Path:
-    """The folder with the jars of pom.xml. Maven fetches it once, whole; two processes may ask at once.
+    """The folder with the jars of pom.xml. Raises RealPartMissing as `maven_jars` does."""
+    return maven_jars(POM, f"kafka-{kafka_version()}")
 
-    Raises RealPartMissing where it is not cached and Java or Maven is missing, or Maven could not get it.
+
+def maven_jars(pom: pathlib.Path, name: str) -> pathlib.Path:
+    """The folder with the jars of a pom, `name` and a digest of the pom under the user's cache directory.
+
+    Maven fetches it once, whole; two processes may ask at once. Raises RealPartMissing where it is not cached and
+    Java or Maven is missing, or Maven could not get it.
     """
     caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "oncelog"
-    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
-    libs = caches / f"kafka-{kafka_version()}-{digest}"
+    libs = caches / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if libs.is_dir():
         return libs
     java_home = pathlib.Path(java()).resolve().parent.parent
     mvn = shutil.which("mvn")
     if mvn is None:
-        raise RealPartMissing("no mvn on the PATH to fetch Kafka's jars with")
+        raise RealPartMissing(f"no mvn on the PATH to fetch the jars of {name} with")
     caches.mkdir(parents=True, exist_ok=True)
     with open(caches / "resolve.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's own repository does not bear two writers either
         if not libs.is_dir():
-            _resolve(mvn, java_home, libs)
+            _resolve(mvn, java_home, pom, libs)
     return libs
 
 
-def _resolve(mvn: str, java_home: pathlib.Path, libs: pathlib.Path) -> None:
+def _resolve(mvn: str, java_home: pathlib.Path, pom: pathlib.Path, libs: pathlib.Path) -> None:
     fetched = pathlib.Path(tempfile.mkdtemp(prefix="fetching-", dir=libs.parent))
     try:
         # The pom is copied because Maven makes a target folder beside it.
-        pom = shutil.copy(POM, fetched / "pom.xml")
-        command = [mvn, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
+        copied = shutil.copy(pom, fetched / "pom.xml")
+        command = [mvn, "-B", "-q", "-f", str(copied), "dependency:copy-dependencies"]
         command += [f"-DoutputDirectory={fetched / 'jars'}", "-DincludeScope=runtime"]
         run = subprocess.run(
             command,
@@ -150,7 +155,7 @@ def _resolve(mvn: str, java_home: pathlib.Path, libs: pathlib.Path) -> None:
             check=False,
         )
         if run.returncode != 0:
-            raise RealPartMissing(f"Maven could not fetch Kafka's jars:\n{run.stdout[-2000:]}")
+            raise RealPartMissing(f"Maven could not fetch the jars of {libs.name}:\n{run.stdout[-2000:]}")
         os.rename(fetched / "jars", libs)
     finally:
         shutil.rmtree(fetched, ignore_errors=True)

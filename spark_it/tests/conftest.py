@@ -1,0 +1,137 @@
+"""One Spark session and one broker per target for all tests of a run. Missing parts skip, and fail with CI=true."""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from compat_tests.brokers import TARGETS, Broker, make_broker
+from compat_tests.oncelog_server import Oncelog
+from compat_tests.real_kafka import RealPartMissing, require
+from spark_it.session import spark_java_home, spark_session
+from spark_it.tests.topics import Topics
+
+# What retention and compaction need to be seen in a test, and transactions to end that nobody ends.
+PROPERTIES = {
+    "log.retention.check.interval.ms": "200",
+    "log.cleaner.backoff.ms": "200",
+    "log.segment.delete.delay.ms": "200",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+_names = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.slow)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What PySpark and clients warn of is theirs; everything else stays an error."""
+    for line in (
+        "ignore:.*:ResourceWarning:pyspark",
+        "ignore:.*:DeprecationWarning:pyspark",
+        "ignore:.*:FutureWarning",
+    ):
+        config.addinivalue_line("filterwarnings", line)
+    config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")  # py4j's sockets
+    config.addinivalue_line(
+        "filterwarnings", "ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning"
+    )
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The session of this run."""
+    try:
+        spark_java_home()
+        with tempfile.TemporaryDirectory(prefix="spark-it-") as folder:
+            session = spark_session(
+                "tests",
+                conf={
+                    "spark.local.dir": folder,
+                    "spark.sql.warehouse.dir": f"{folder}/warehouse",
+                    "spark.sql.shuffle.partitions": "2",
+                    "spark.driver.memory": "768m",
+                    "spark.sql.streaming.stopTimeout": "60s",
+                    "spark.sql.streaming.noDataProgressEventInterval": "200ms",
+                },
+            )
+            session.sparkContext.setLogLevel(os.environ.get("SPARK_LOG", "OFF"))
+            yield session
+            session.stop()
+    except RealPartMissing as missing:
+        require(str(missing))
+
+
+@pytest.fixture(scope="session")
+def brokers() -> Iterator[dict[str, Broker]]:
+    """One broker per target, started when first asked for by `broker`."""
+    running: dict[str, Broker] = {}
+    yield running
+    for one in running.values():
+        one.__exit__(None, None, None)
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> str:
+    """The name of the target: "oncelog" or "kafka"."""
+    return str(request.param)
+
+
+@pytest.fixture
+def broker(brokers: dict[str, Broker], target: str) -> Iterator[Broker]:
+    """The session's broker of this target; afterwards it must run, and oncelog have logged no traceback."""
+    if target not in brokers:
+        try:
+            brokers[target] = make_broker(target, PROPERTIES).__enter__()
+        except RealPartMissing as missing:
+            require(str(missing))
+    running = brokers[target]
+    before = running.tracebacks if isinstance(running, Oncelog) else 0
+    yield running
+    if isinstance(running, Oncelog):
+        assert running.tracebacks == before, f"oncelog logged a traceback:\n{running.output()[-3000:]}"
+
+
+@pytest.fixture
+def bootstrap(broker: Broker) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture
+def own_broker(target: str) -> Iterator[Callable[..., Broker]]:
+    """Make (and start) brokers of this target for this test alone: `own_broker(properties)`."""
+    with contextlib.ExitStack() as stack:
+
+        def make(properties: Mapping[str, str] | None = None) -> Broker:
+            try:
+                return stack.enter_context(make_broker(target, {**PROPERTIES, **(properties or {})}))
+            except RealPartMissing as missing:
+                require(str(missing))
+
+        yield make
+
+
+@pytest.fixture
+def topics(bootstrap: str) -> Iterator[Topics]:
+    """Topics of the target: made, filled, cut."""
+    made = Topics(bootstrap)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def name() -> str:
+    """A topic name that no other test of the session uses, and no prefix of another."""
+    return f"topic-{next(_names)}-"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: pathlib.Path) -> str:
+    return str(tmp_path / "checkpoint")

@@ -1,0 +1,185 @@
+"""Topics of a broker as tests need them, through confluent-kafka: made, filled, cut, and read back without Spark."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+from compat_tests.differential import Session
+from compat_tests.frames import CLOSED
+
+DEADLINE_S = 60.0
+END_TXN = 26
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """A record as a client sees it; `timestamp` in ms, None where the client shall take its own."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp: int | None = None
+
+
+def numbered(count: int, start: int = 0) -> list[Record]:
+    """Records k0/v0, k1/v1, …"""
+    return [Record(b"k%d" % one, b"v%d" % one) for one in range(start, start + count)]
+
+
+def until(what: Any, reason: str, deadline_s: float = DEADLINE_S) -> Any:
+    """The first true answer of `what()`, asked again and again."""
+    deadline = time.monotonic() + deadline_s
+    while not (answer := what()):
+        assert time.monotonic() < deadline, f"not in {deadline_s:.0f} s: {reason}"
+        time.sleep(0.02)
+    return answer
+
+
+class Topics:
+    """What a test does to its broker's topics."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.settings = {"bootstrap.servers": bootstrap}
+        self.admin = AdminClient({**self.settings, "log_level": 0})
+        self._session = Session(bootstrap)
+        self._producer: Producer | None = None
+
+    def close(self) -> None:
+        self._session.close()
+
+    def make(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        """Create the topic and wait until it can be used; its name."""
+        self._session.topic(name, partitions, dict(configs or {}))
+        return name
+
+    def delete(self, name: str) -> None:
+        """Delete the topic, and wait until the broker no longer knows it."""
+        self.admin.delete_topics([name])[name].result(DEADLINE_S)
+        until(lambda: name not in self.admin.list_topics(timeout=DEADLINE_S).topics, f"{name} is gone")
+
+    def add_partitions(self, name: str, total: int) -> None:
+        self.admin.create_partitions([NewPartitions(name, total)])[name].result(DEADLINE_S)
+        self._session.wait_for_leaders(name, total)
+
+    def delete_records(self, name: str, partition: int, before: int) -> None:
+        where = TopicPartition(name, partition, before)
+        for future in self.admin.delete_records([where]).values():
+            future.result(DEADLINE_S)
+
+    def produce(self, name: str, records: Sequence[Record], partition: int = 0) -> list[int]:
+        """The offsets they got."""
+        if self._producer is None:
+            self._producer = Producer({**self.settings, "enable.idempotence": True, "linger.ms": 1})
+        return _produce(self._producer, name, records, partition)
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether the broker says that it serves EndTxn."""
+        answer = self._session.quiet(
+            "ApiVersions", 3, {"client_software_name": "x", "client_software_version": "1"}
+        )
+        assert answer != CLOSED
+        return any(row["api_key"] == END_TXN for row in answer["api_keys"])
+
+    @contextlib.contextmanager
+    def transactional(self, transactional_id: str, **settings: Any) -> Iterator[Producer]:
+        """A producer that has initialised; what it has open stays open at the end."""
+        # The first InitProducerId creates the internal topic, which takes a moment.
+        producer = Producer(
+            {**self.settings, "transactional.id": transactional_id, "log_level": 0, **settings}
+        )
+        producer.init_transactions(DEADLINE_S)
+        yield producer
+
+    def transaction(
+        self, name: str, records: Sequence[Record], *, commit: bool, partition: int = 0
+    ) -> list[int]:
+        """Records of a transaction of their own, which ends; their offsets. A marker follows them."""
+        with self.transactional(f"{name}-{partition}-{commit}") as producer:
+            producer.begin_transaction()
+            offsets = _produce(producer, name, records, partition)
+            if commit:
+                producer.commit_transaction(DEADLINE_S)
+            else:
+                producer.abort_transaction(DEADLINE_S)
+            return offsets
+
+    def ends(self, name: str, partition: int = 0) -> tuple[int, int]:
+        """The log start offset and the high watermark."""
+        consumer = Consumer({**self.settings, "group.id": "unused", "log_level": 0})
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(name, partition), DEADLINE_S)
+            return int(low), int(high)
+        finally:
+            consumer.close()
+
+    def read(self, name: str, partition: int = 0, *, committed: bool = True) -> list[Message]:
+        """Every record that is there now."""
+        start, end = self.ends(name, partition)
+        isolation = "read_committed" if committed else "read_uncommitted"
+        consumer = Consumer(
+            {
+                **self.settings,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "log_level": 0,
+            }
+        )
+        found: list[Message] = []
+        try:
+            if start == end:
+                return found
+            consumer.assign([TopicPartition(name, partition, start)])
+            while True:
+                message = consumer.poll(DEADLINE_S)
+                assert message is not None, f"{len(found)} records of {start}..{end}"
+                if (error := message.error()) is None:
+                    found.append(message)
+                elif error.name() == "_PARTITION_EOF":
+                    return found
+                elif not error.retriable() and error.name() not in (
+                    "COORDINATOR_NOT_AVAILABLE",
+                    "_TRANSPORT",
+                ):
+                    raise KafkaException(error)
+        finally:
+            consumer.close()
+
+    def values(self, name: str, partitions: int = 1) -> list[bytes | None]:
+        """The values of every committed record, partition by partition."""
+        return [one.value() for partition in range(partitions) for one in self.read(name, partition)]
+
+
+def _produce(producer: Producer, name: str, records: Sequence[Record], partition: int) -> list[int]:
+    offsets: list[int] = []
+    errors: list[Any] = []
+
+    def delivered(error: Any, message: Message) -> None:
+        if error is not None:
+            errors.append(error)
+        else:
+            offsets.append(int(message.offset() or 0))
+
+    for record in records:
+        fields: dict[str, Any] = {} if record.timestamp is None else {"timestamp": record.timestamp}
+        producer.produce(
+            name,
+            record.value,
+            record.key,
+            partition,
+            on_delivery=delivered,
+            headers=list(record.headers),
+            **fields,
+        )
+    left = producer.flush(DEADLINE_S)
+    assert not errors, errors[0]
+    assert left == 0, f"{left} records were not delivered"
+    return offsets
