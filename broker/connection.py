@@ -22,7 +22,7 @@ import trio
 
 from broker.handlers.table import API_VERSIONS, Api, api, loaded
 from broker.logs import get_logger
-from broker.request import CloseConnection, Deferred, RequestContext
+from broker.request import CloseConnection, Deferred, Parked, RequestContext
 from broker.seams.transport import WOULD_BLOCK, Transport
 from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.header import REQUEST_PREFIX_SIZE, read_request_header
@@ -45,6 +45,8 @@ OTHER_FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of a request that is no Produce: record bytes are not copied, other fields become many times their size."""
 PENDING_REPLIES_MAX = 1024
 """Produce answers that may wait for an fsync on one connection before its reading stops."""
+WOKEN_FIRST_MAX = 4
+"""Fetches that are answered before the Produce that ended their wait; their own tasks answer any others after it."""
 
 _SIZE = struct.Struct(">i")
 _PREFIX = struct.Struct(">hhi")
@@ -60,7 +62,7 @@ log = get_logger("broker.connection")
 class _Reply:
     """An answer that is owed: to which request, and how to come by it."""
 
-    __slots__ = ("answer", "api", "correlation_id", "version")
+    __slots__ = ("answer", "api", "correlation_id", "parked", "version")
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class _Reply:
         self.version = version
         self.correlation_id = correlation_id
         self.answer = answer
+        self.parked: Parked | None = None
 
 
 class Connection:
@@ -150,6 +153,7 @@ class Connection:
     async def _serve(self) -> None:
         receive_into = self.transport.receive_into
         shared = self._server.receive_buffer
+        woken = self._node.woken
         since_yield = 0
         while True:
             count = receive_into(shared)
@@ -164,6 +168,10 @@ class Connection:
             rest = await self._handle_frames(shared[:count])
             if rest:
                 await self._finish_frame(rest)
+            if woken:
+                for parked in woken[:WOKEN_FIRST_MAX]:
+                    parked.try_send()
+                woken.clear()
             if self._out and not self._pending:
                 await self._flush()
             since_yield += count
@@ -311,6 +319,8 @@ class Connection:
         await self._wait_drained()
         context = RequestContext(version, correlation_id, client_id, self)
         answer = self._handle(served, request, context)
+        if isinstance(answer, Parked):
+            answer = answer.reply
         if isinstance(answer, CoroutineType):
             answer = await answer
         return answer  # type: ignore[no-any-return]
@@ -323,6 +333,10 @@ class Connection:
             return None
         if isinstance(answer, CoroutineType):
             return _Reply(served, version, correlation_id, answer)
+        if isinstance(answer, Parked):
+            reply = _Reply(served, version, correlation_id, answer.reply)
+            reply.parked = answer
+            return reply
         if isinstance(answer, Deferred):
             return self._defer(_Reply(served, version, correlation_id, answer.reply))
         return self._defer(_Reply(served, version, correlation_id, answer))
@@ -331,6 +345,8 @@ class Connection:
         if self._out and not self._pending:
             await self._flush()
         self.in_handler = True
+        if owed.parked is not None and not self._pending:
+            owed.parked.send = partial(self._send_parked, owed)
         try:
             await self._resolve(owed)
         finally:
@@ -354,6 +370,22 @@ class Connection:
                 )
         if answer is not None:
             self._encode(owed.api, owed.version, owed.correlation_id, answer)
+
+    def _send_parked(self, owed: _Reply, answer: Message) -> None:
+        """See `Parked.send`. Nothing is owed or unsent here; ranges of files are left to the task."""
+        try:
+            self._encode(owed.api, owed.version, owed.correlation_id, answer)
+        except Exception:
+            self._out.clear()
+            self._ranges.clear()
+            raise
+        if not self._ranges:
+            try:
+                sent = self.transport.send(self._out)
+            except (OSError, trio.ClosedResourceError):  # the task's next send meets it again
+                return
+            if sent > 0:
+                del self._out[:sent]
 
     # -- answers that wait for the disk while reading goes on
 

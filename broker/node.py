@@ -35,6 +35,7 @@ from wire.stored.metadata import (
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
     from broker.metadata.image import Topic
+    from broker.request import Parked
     from broker.seams.clock import Clock
     from broker.seams.files import FileSystem
     from wire.schema import Message
@@ -66,6 +67,8 @@ class Node:
         self.random = rng
         self.fail_on_bugs = False
         """Whether an error of our own ends the process (tests) instead of one request (service)."""
+        self.woken: list[Parked] = []
+        """What an append has just brought an end to: it may be answered at once; else its own task, woken too, does."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, rng)
         self.logs = LogManager(config.data_dir, files, clock, rng, config)
         self.logs.on_bug = self.note_bug

@@ -1,8 +1,8 @@
-"""What a handler is told of a request beside its body, and the two ways of answering that are not an answer."""
+"""What a handler is told of a request beside its body, and the three ways of answering that are not an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +34,25 @@ class Deferred:
 
     def __init__(self, reply: Coroutine[Any, Any, Message | None]) -> None:
         self.reply = reply
+
+
+class Parked:
+    """An answer that is waited for, but that another task may send as soon as what it waits for is there.
+
+    ``reply`` is awaited and gives the response, or None where it was handed to ``send`` meanwhile.
+    """
+
+    __slots__ = ("reply", "send")
+
+    def __init__(self, reply: Coroutine[Any, Any, Message | None]) -> None:
+        self.reply = reply
+        self.send: Callable[[Any], None] | None = None
+        """Takes the response: it is encoded, and what can be sent at once is; the connection's task sends the
+        rest. The connection sets it where nothing stands before this answer. To be called once; never waits."""
+
+    def try_send(self) -> None:
+        """Answer now if that is possible. Called for those in `Node.woken`, from any task; raises nothing."""
+        raise NotImplementedError
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error

@@ -9,13 +9,11 @@ there, when the last stable offset moved, on an error, or at its deadline (Kafka
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
-
-import trio
+from typing import TYPE_CHECKING
 
 from broker.fetch_sessions import FetchContext, FetchItem, Key, len_of
 from broker.log.reads import FileRange
+from broker.parked_fetch import ParkedFetch
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.fetch import (
     AbortedTransaction,
@@ -46,7 +44,7 @@ EMPTY = b""
 Row = tuple[Key, FetchItem, PartitionData]
 
 
-class _Fetch:
+class Fetch:
     """One request being answered: its limits, its partitions, and the rows of the last try."""
 
     __slots__ = (
@@ -258,39 +256,17 @@ def _in_memory_if_small(records: FileRange | bytes) -> FileRange | bytes:
     return data
 
 
-class _Waiter:
-    """Counts the bytes that arrive at the watched logs (see `PartitionLog.waiters`)."""
-
-    __slots__ = ("_missing", "_seen", "event")
-
-    def __init__(self, logs: list[PartitionLog], missing: int) -> None:
-        self.event = trio.Event()
-        self._seen = {log: log.size for log in logs}
-        self._missing = missing
-
-    def notify(self, log: PartitionLog) -> None:
-        """`log` grew, or is no longer what it was."""
-        size = log.size
-        grown = size - self._seen[log]
-        self._seen[log] = size
-        self._missing -= grown
-        if self._missing <= 0 or grown <= 0:
-            self.event.set()
-
-
-def handle(
-    node: Node, request: FetchRequest, context: RequestContext
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchResponse | ParkedFetch:
     version = context.api_version
     items = _items(node, request, version)
     try:
         opened = node.fetch_sessions.open(request, version, items)
     except KafkaError as error:
         return FetchResponse(0, error.code, 0)
-    fetch = _Fetch(node, request, version, opened)
+    fetch = Fetch(node, request, version, opened)
     if fetch.read() or request.max_wait_ms <= 0 or not opened.items:
         return fetch.respond()
-    return _wait(fetch, request.max_wait_ms)
+    return ParkedFetch(fetch, request.max_wait_ms)
 
 
 def _items(node: Node, request: FetchRequest, version: int) -> dict[Key, FetchItem]:
@@ -306,34 +282,6 @@ def _items(node: Node, request: FetchRequest, version: int) -> dict[Key, FetchIt
         for partition in topic.partitions:
             items[(topic_id if by_id else name, partition.partition)] = FetchItem(name, topic_id, partition)
     return items
-
-
-async def _wait(fetch: _Fetch, max_wait_ms: int) -> FetchResponse:
-    try:
-        with trio.move_on_after(max_wait_ms / 1000):
-            while not fetch.ready:
-                await _wait_for_bytes(fetch)
-                fetch.read()
-        if not fetch.rows:
-            fetch.read()
-        return fetch.respond()
-    except BaseException:
-        fetch.release()
-        raise
-
-
-async def _wait_for_bytes(fetch: _Fetch) -> None:
-    logs = fetch.logs()
-    if fetch.ready:
-        return
-    waiter = _Waiter(logs, fetch.min_bytes - fetch.size)
-    for log in logs:
-        log.waiters.add(waiter)
-    try:
-        await waiter.event.wait()
-    finally:
-        for log in logs:
-            log.waiters.discard(waiter)
 
 
 def _by_topic(rows: list[Row]) -> list[FetchableTopicResponse]:
