@@ -252,3 +252,24 @@ def test_help_imports_little() -> None:
     loaded = set(run.stdout.split())
     assert "broker.cli" in loaded
     assert not loaded & {"trio", "asyncio", "logging", "json", "importlib.metadata", "broker.node", "wire"}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how Linux's C library keeps memory")
+def test_memory_of_a_batch_is_kept_and_not_mapped_anew_each_time() -> None:
+    if "CS_GNU_LIBC_VERSION" not in os.confstr_names:
+        pytest.skip("not the GNU C library")
+    program = f"""
+import resource
+from broker import cli
+async def count_faults(*arguments):
+    before = 0
+    for turn in range(101):
+        blocks = [b"x" * {1024 * 1024} for _ in range(4)]
+        del blocks
+        before = before or resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+cli._serve_until_signal = count_faults
+cli._run(None, [], durable=False)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 1000, "400 blocks of 256 pages each"
