@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wire.errors import ErrorCode
 from wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from wire.messages.sync_group import SyncGroupResponse
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from coordinator.groups.classic.group import ClassicGroup
     from coordinator.groups.classic.member import Member
-    from wire.errors import ErrorCode
+    from coordinator.later import Later
 
 
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
@@ -54,6 +55,12 @@ def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
         protocol_name=group.protocol_name,
         assignment=member.assignment,
     )
+
+
+def await_sync(member: Member, answer: Later[SyncGroupResponse]) -> None:
+    """``answer`` is what the member is owed for its SyncGroup now. One before has been given up by its client."""
+    answer_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+    member.sync_answer = answer
 
 
 def answer_sync(member: Member, response: SyncGroupResponse) -> bool:

@@ -233,7 +233,7 @@ class ClassicGroup:
         self.state = state
         self.state_timestamp_ms = now_ms
 
-    def add(self, member: Member, join_answer: Later[JoinGroupResponse] | None = None) -> None:
+    def add(self, member: Member) -> None:
         """Take in a member whose protocols the group `supports` and whose instance id nobody holds."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
@@ -245,11 +245,8 @@ class ClassicGroup:
         self.members[member.member_id] = member
         self._count_supporters(member.protocols, 1)
         self.pending_joins.discard(member.member_id)
-        self.await_join(member, join_answer)
 
-    def update(
-        self, member: Member, protocols: Sequence[Supported], rebalance_ms: int, session_ms: int
-    ) -> None:
+    def update(self, member: Member, protocols: list[Supported], rebalance_ms: int, session_ms: int) -> None:
         """What a member says of itself when it joins again."""
         self._count_supporters(member.protocols, -1)
         member.protocols = protocols
@@ -262,8 +259,8 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_supporters(member.protocols, -1)
-            if member.join_answer is not None:
-                self.awaited_joins -= 1
+            assert member.join_answer is None, "who goes has its answers"
+            assert member.sync_answer is None, "who goes has its answers"
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
@@ -271,16 +268,36 @@ class ClassicGroup:
         self.pending_joins.discard(member_id)
         self.pending_syncs.discard(member_id)
 
-    def await_join(self, member: Member, answer: Later[JoinGroupResponse] | None) -> None:
-        """``answer`` is what the member is owed for its JoinGroup now; what it was owed before is forgotten."""
-        self.awaited_joins += (answer is not None) - (member.join_answer is not None)
+    def replace(self, old: Member, new: Member) -> None:
+        """Put a member into the place of another with the same instance id, as its leader too where it was."""
+        assert old.group_instance_id is not None
+        assert old.join_answer is None
+        del self.members[old.member_id]
+        self._count_supporters(old.protocols, -1)
+        self.members[new.member_id] = new
+        self._count_supporters(new.protocols, 1)
+        self.static_members[old.group_instance_id] = new.member_id
+        if self.leader_id == old.member_id:
+            self.leader_id = new.member_id
+
+    def assignments(self) -> dict[str, bytes]:
+        """What each member was assigned, by member id."""
+        return {member.member_id: member.assignment for member in self.members.values()}
+
+    def await_join(self, member: Member, answer: Later[JoinGroupResponse]) -> None:
+        """``answer`` is what the member is owed for its JoinGroup now. One before has been given up by its client;
+        Kafka leaves it without an answer, and its connection waiting for ever.
+        """
+        self.answer_join(member, answers.join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.join_answer = answer
+        self.awaited_joins += 1
 
     def answer_join(self, member: Member, response: JoinGroupResponse) -> None:
         """Answer the member's JoinGroup, if one waits."""
         answer = member.join_answer
         if answer is not None:
-            self.await_join(member, None)
+            member.join_answer = None
+            self.awaited_joins -= 1
             answer.resolve(response)
 
     def answer_all(self, code: ErrorCode) -> None:

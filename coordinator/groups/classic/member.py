@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container
 
     from coordinator.later import Later
     from wire.messages.join_group import JoinGroupResponse
@@ -50,7 +50,7 @@ class Member:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
         protocol_type: str,
-        protocols: Sequence[Supported],
+        protocols: list[Supported],
         assignment: bytes = b"",
     ) -> None:
         self.member_id = member_id
@@ -86,3 +86,23 @@ class Member:
         while its first JoinGroup waits: that one is not held.
         """
         return not self.is_new and (self.join_answer is not None or self.sync_answer is not None)
+
+    def succeeded_by(
+        self,
+        member_id: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: list[Supported],
+    ) -> Member:
+        """A member with another id that has what this one has been assigned."""
+        return Member(
+            member_id,
+            self.group_instance_id,
+            self.client_id,
+            self.client_host,
+            rebalance_timeout_ms,
+            session_timeout_ms,
+            self.protocol_type,
+            protocols,
+            self.assignment,
+        )

@@ -62,6 +62,6 @@ def _restored_member(stored: MemberMetadata, value: GroupMetadataValue) -> Membe
         timeout,
         stored.session_timeout,
         value.protocol_type,
-        (Supported(value.protocol or "", stored.subscription),),
+        [Supported(value.protocol or "", stored.subscription)],
         stored.assignment,
     )

@@ -1,0 +1,88 @@
+"""Listing, describing and deleting groups: what administrators ask of them (Kafka: ``GroupCoordinatorShard``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups import offsets
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.states import State
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.delete_groups import DeletableGroupResult
+from wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from wire.messages.list_groups import ListedGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from coordinator.groups.classic.member import Member
+    from coordinator.groups.context import Client
+    from coordinator.groups.shard import GroupShard
+    from coordinator.journal import CoordinatorRecord
+    from wire.messages.list_groups import ListGroupsRequest
+
+NOT_FOUND_VERSION = 6
+"""From this version on DescribeGroups says that a group is not there; before, that it is dead (KIP-1043)."""
+
+
+def list_groups(shard: GroupShard, request: ListGroupsRequest) -> list[ListedGroup]:
+    """The shard's groups in one of the states and of one of the types; no filter means all."""
+    states = {state.lower().strip() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    return [
+        ListedGroup(group.group_id, group.protocol_type, group.state_name, group.kind)
+        for group in shard.groups.values()
+        if (not states or group.state_name.lower() in states) and (not types or group.kind in types)
+    ]
+
+
+def describe_groups(shard: GroupShard, group_ids: Sequence[str], client: Client) -> list[DescribedGroup]:
+    """Classic groups with their members. Of another kind of group this API knows nothing."""
+    return [_described(shard, group_id, client.api_version) for group_id in group_ids]
+
+
+def _described(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
+    group = shard.groups.get(group_id)
+    if isinstance(group, ClassicGroup):
+        # What members said, and for which protocol, is settled only where the group is stable.
+        protocol = group.protocol_name if group.state is State.STABLE else None
+        members = [_described_member(member, protocol) for member in group.members.values()]
+        return DescribedGroup(
+            ErrorCode.NONE, None, group_id, group.state_name, group.protocol_type, protocol or "", members
+        )
+    if version < NOT_FOUND_VERSION:
+        return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+    problem = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
+    return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, problem, group_id, State.DEAD.value)
+
+
+def _described_member(member: Member, protocol: str | None) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        b"" if protocol is None else member.metadata(protocol),
+        member.assignment,
+    )
+
+
+def delete_groups(shard: GroupShard, group_ids: Collection[str]) -> list[DeletableGroupResult]:
+    """Delete those that are empty, with their offsets, as one batch of tombstones.
+
+    Raises what the journal raises; then none is deleted.
+    """
+    tombstones: list[CoordinatorRecord] = []
+    results = []
+    for group_id in group_ids:
+        code = ErrorCode.NONE
+        try:
+            group = shard.group(group_id)
+            group.check_delete()
+            tombstones += offsets.tombstones_of(shard, group_id)
+            tombstones += group.tombstones()
+        except KafkaError as error:
+            code = error.code
+        results.append(DeletableGroupResult(group_id, code))
+    shard.commit(tombstones)
+    return results

@@ -1,0 +1,33 @@
+"""Heartbeat: a member lives, and learns whether it must join again (``GroupMetadataManager.classicGroupHeartbeat``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic import handover, timers
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.states import State
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.heartbeat import HeartbeatResponse
+
+if TYPE_CHECKING:
+    from coordinator.groups.context import Client
+    from coordinator.groups.shard import GroupShard
+    from wire.messages.heartbeat import HeartbeatRequest
+
+
+def heartbeat(shard: GroupShard, request: HeartbeatRequest, client: Client) -> HeartbeatResponse:
+    """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, COORDINATOR_NOT_AVAILABLE."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {request.group_id} not found.")
+    if not isinstance(group, ClassicGroup):
+        return handover.heartbeat(shard, group, request, client)
+    if group.state is State.DEAD:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    group.check_member(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation_id:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    timers.renew_session(shard, group, group.members[request.member_id])
+    rebalances = group.state is State.PREPARING_REBALANCE
+    return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE)

@@ -1,0 +1,164 @@
+"""JoinGroup: a member comes, or comes again (Kafka: ``GroupMetadataManager.classicGroupJoin``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic import answers, handover, rebalance, records, static, timers
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import Member, Supported
+from coordinator.groups.classic.states import State
+from coordinator.groups.errors import as_told
+from coordinator.later import Later
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from coordinator.groups.context import Client, GroupSettings
+    from coordinator.groups.shard import GroupShard
+    from wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+    Answer = JoinGroupResponse | Later[JoinGroupResponse]
+
+UNKNOWN_MEMBER_ID = ""
+MEMBER_ID_REQUIRED_VERSION = 4
+"""From this version on a new member comes twice: the first time only for its id (KIP-394)."""
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""Milliseconds that a new member's first JoinGroup may wait: whether its client still lives cannot be known. Kafka
+has no key for it (``CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS``).
+"""
+
+
+def check(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
+    """What is wrong with the request whatever the group is; NONE: nothing."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    least, most = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    return (
+        ErrorCode.NONE if least <= request.session_timeout_ms <= most else ErrorCode.INVALID_SESSION_TIMEOUT
+    )
+
+
+def join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> Answer:
+    """Let a member in, back in, or say why not; later where the answer waits for other members."""
+    code = check(request, shard.context.settings())
+    if code:
+        return answers.join_error(code, request.member_id)
+    group = shard.groups.get(request.group_id)
+    if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty():
+        return handover.join(shard, group, request, client)
+    if not isinstance(group, ClassicGroup):
+        if request.member_id != UNKNOWN_MEMBER_ID:
+            return answers.join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        # A group begins with a record, whether or not its first member is let in; of another kind, it ends with one.
+        ended = () if group is None else group.tombstones()
+        try:
+            shard.commit([*ended, records.new_group_record(request.group_id, shard.context.now_ms())])
+        except KafkaError as error:
+            return answers.join_error(as_told(error).code)
+        group = shard.groups[request.group_id]
+        assert isinstance(group, ClassicGroup)
+    return _join_classic(shard, group, request, client)
+
+
+def _join_classic(
+    shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client
+) -> Answer:
+    member_id = request.member_id
+    if not _has_room(group, member_id, shard.context.settings().group_max_size):
+        group.remove(member_id)
+        timers.cancel_session(shard, group, member_id)
+        return answers.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if group.state is State.DEAD:
+        return answers.join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
+    if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
+        return answers.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    if member_id == UNKNOWN_MEMBER_ID:
+        return _join_new(shard, group, request, client)
+    if member_id in group.pending_joins:
+        if request.group_instance_id is not None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a static member is never pending")
+        return add_member(shard, group, request, client, member_id)
+    try:
+        group.check_member(member_id, request.group_instance_id)
+    except KafkaError as error:
+        return answers.join_error(error.code, member_id)
+    return _join_again(shard, group, request, client, group.members[member_id])
+
+
+def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
+    """Whether the group takes the member in. Where a group is larger than it may be, those that join last go."""
+    member = group.members.get(member_id)
+    if group.state is State.PREPARING_REBALANCE:
+        return (member is not None and member.join_answer is not None) or group.awaited_joins < max_size
+    if group.state in (State.COMPLETING_REBALANCE, State.STABLE):
+        return member is not None or len(group.members) < max_size
+    return True
+
+
+def _join_new(shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client) -> Answer:
+    instance_id = request.group_instance_id
+    stem = client.client_id if instance_id is None else instance_id
+    member_id = f"{stem}-{shard.context.new_uuid_text()}"
+    if instance_id is not None and instance_id in group.static_members:
+        return static.replace(shard, group, request, client, member_id)
+    if instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
+        group.pending_joins.add(member_id)
+        timers.set_session(shard, group, member_id, request.session_timeout_ms)
+        return answers.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    return add_member(shard, group, request, client, member_id)
+
+
+def _join_again(
+    shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client, member: Member
+) -> Answer:
+    """A member joins again: because it was asked to, because it has something new to say, or to be sure."""
+    if group.state is State.EMPTY:
+        return answers.join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
+    protocols = protocols_of(request)
+    leads = group.is_leader(member.member_id)
+    # It may not have got the answer to its JoinGroup: it is told again. The leader of a stable group comes because of
+    # something that others do not see, such as new partitions.
+    if member.protocols == protocols and (
+        group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)
+    ):
+        members = answers.members_for_leader(group) if leads else ()
+        return answers.joined(group, member.member_id, members)
+    answer: Later[JoinGroupResponse] = Later()
+    group.update(member, protocols, rebalance_timeout_ms(request, client), request.session_timeout_ms)
+    group.await_join(member, answer)
+    rebalance.prepare_or_complete(shard, group)
+    return answer
+
+
+def add_member(
+    shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client, member_id: str
+) -> Answer:
+    """A new member, and with it a rebalance."""
+    member = Member(
+        member_id,
+        request.group_instance_id,
+        client.client_id,
+        client.client_host,
+        rebalance_timeout_ms(request, client),
+        request.session_timeout_ms,
+        request.protocol_type,
+        protocols_of(request),
+    )
+    member.is_new = True
+    if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+        group.new_member_added = True
+    answer: Later[JoinGroupResponse] = Later()
+    group.add(member)
+    group.await_join(member, answer)
+    timers.set_session(shard, group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance.prepare_or_complete(shard, group)
+    return answer
+
+
+def protocols_of(request: JoinGroupRequest) -> list[Supported]:
+    return [Supported(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
+
+
+def rebalance_timeout_ms(request: JoinGroupRequest, client: Client) -> int:
+    """Version 0 has none: there the session timeout is both."""
+    return request.session_timeout_ms if client.api_version == 0 else request.rebalance_timeout_ms

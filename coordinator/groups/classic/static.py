@@ -1,0 +1,94 @@
+"""Static members (KIP-345): who comes back with the instance id of a member takes that member's place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic import answers, join, rebalance, records, timers
+from coordinator.groups.classic.states import State
+from coordinator.groups.errors import as_told
+from coordinator.later import Later
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from coordinator.groups.classic.group import ClassicGroup
+    from coordinator.groups.classic.member import Member
+    from coordinator.groups.context import Client
+    from coordinator.groups.shard import GroupShard
+    from wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+SKIP_ASSIGNMENT_VERSION = 9
+"""From this version on a leader that came back is told that it leads, and not to assign (KIP-814)."""
+
+
+def replace(
+    shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client, member_id: str
+) -> JoinGroupResponse | Later[JoinGroupResponse]:
+    """Let ``member_id`` take the place of the member with its instance id.
+
+    A stable group goes on without a rebalance, unless it would now choose another protocol: the assignment stays, and
+    is stored under the new member id.
+    """
+    assert request.group_instance_id is not None
+    old = group.members[group.static_members[request.group_instance_id]]
+    new = old.succeeded_by(
+        member_id,
+        join.rebalance_timeout_ms(request, client),
+        request.session_timeout_ms,
+        join.protocols_of(request),
+    )
+    old_leader = group.leader_id
+    if group.state is not State.STABLE:
+        _fence(group, old)
+    group.replace(old, new)
+    if group.state is State.STABLE and group.selected_protocol() == group.protocol_name:
+        try:
+            shard.commit([records.metadata_record(group, group.assignments())])
+        except KafkaError as error:
+            group.replace(new, old)
+            timers.renew_session(shard, group, old)
+            return _not_replaced(group, as_told(error).code)
+        _hand_over_session(shard, group, old, new)
+        return _resumed(group, new, old_leader, client)
+    _hand_over_session(shard, group, old, new)
+    answer: Later[JoinGroupResponse] = Later()
+    group.await_join(new, answer)
+    if group.state is State.PREPARING_REBALANCE:
+        rebalance.complete_if_all_joined(shard, group)
+    else:
+        rebalance.prepare(shard, group)
+    return answer
+
+
+def _fence(group: ClassicGroup, old: Member) -> None:
+    """Whoever still waits as the old member has lost its place."""
+    group.answer_join(old, answers.join_error(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
+    answers.answer_sync(old, answers.sync_error(ErrorCode.FENCED_INSTANCE_ID))
+
+
+def _hand_over_session(shard: GroupShard, group: ClassicGroup, old: Member, new: Member) -> None:
+    """The new member's first session is as long as the old one's was."""
+    timers.cancel_session(shard, group, old.member_id)
+    timers.set_session(shard, group, new.member_id, old.session_timeout_ms)
+
+
+def _resumed(
+    group: ClassicGroup, member: Member, old_leader: str | None, client: Client
+) -> JoinGroupResponse:
+    """The generation goes on. An old client that led is given the old leader's id, lest it assigns: a stable group
+    would not pass that on.
+    """
+    if client.api_version < SKIP_ASSIGNMENT_VERSION:
+        response = answers.joined(group, member.member_id)
+        response.leader = old_leader or ""
+        return response
+    leads = group.is_leader(member.member_id)
+    response = answers.joined(group, member.member_id, answers.members_for_leader(group) if leads else ())
+    response.skip_assignment = leads
+    return response
+
+
+def _not_replaced(group: ClassicGroup, code: ErrorCode) -> JoinGroupResponse:
+    response = answers.joined(group, "")
+    response.error_code = code
+    return response

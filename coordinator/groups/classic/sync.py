@@ -1,0 +1,88 @@
+"""SyncGroup: the leader says who gets what, and everybody asks for it (``GroupMetadataManager.classicGroupSync``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic import answers, handover, rebalance, records, timers
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.states import State
+from coordinator.groups.errors import as_told
+from coordinator.later import Later
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coordinator.groups.classic.member import Member
+    from coordinator.groups.context import Client
+    from coordinator.groups.shard import GroupShard
+    from wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+    Answer = SyncGroupResponse | Later[SyncGroupResponse]
+
+
+def sync(shard: GroupShard, request: SyncGroupRequest, client: Client) -> Answer:
+    """The member's assignment; later where the leader has not given it yet."""
+    group = shard.groups.get(request.group_id)
+    if group is None or group.is_empty():
+        return answers.sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
+    if not isinstance(group, ClassicGroup):
+        return handover.sync(shard, group, request, client)
+    code = _refusal(group, request)
+    if code:
+        return answers.sync_error(code)
+    member = group.members[request.member_id]
+    _has_come(shard, group, member)
+    if group.state is State.STABLE:
+        return answers.synced(group, member)
+    answer: Later[SyncGroupResponse] = Later()
+    answers.await_sync(member, answer)
+    if group.is_leader(member.member_id):
+        _assign(shard, group, {row.member_id: bytes(row.assignment) for row in request.assignments})
+    return answer
+
+
+def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    try:
+        group.check_member(request.member_id, request.group_instance_id)
+    except KafkaError as error:
+        return error.code
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(request.protocol_type, group.protocol_type_or_none) or _differs(
+        request.protocol_name, group.protocol_name
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is State.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _differs(said: str | None, is_: str | None) -> bool:
+    """Whether what the member says is not what the group knows; where one of them says nothing, it is not."""
+    return said is not None and is_ is not None and said != is_
+
+
+def _has_come(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
+    group.pending_syncs.discard(member.member_id)
+    if not group.pending_syncs:
+        timers.cancel_sync(shard, group)
+
+
+def _assign(shard: GroupShard, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
+    """Store what the leader assigned (nothing, for members that it left out), then tell who has asked already."""
+    try:
+        shard.commit([records.metadata_record(group, assignments)])
+    except KafkaError as error:
+        rebalance.drop_assignments(shard, group, as_told(error).code)
+        rebalance.prepare_or_complete(shard, group)
+        return
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+        if answers.answer_sync(member, answers.synced(group, member)):
+            # It could not be heard of while it waited.
+            timers.renew_session(shard, group, member)
+    group.move_to(State.STABLE, shard.context.now_ms())
