@@ -1,0 +1,162 @@
+"""A shard of groups without a broker: a journal in memory, a clock that moves when told to, topics made by hand.
+
+The journal keeps bytes, as a log does, so that `Lab.reloaded` is a restart.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from broker.config.broker_config import BrokerConfig
+from coordinator.deadlines import NEVER, Deadlines
+from coordinator.groups.context import Client, GroupContext
+from coordinator.groups.shard import GroupShard
+from coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
+from wire.errors import ErrorCode, KafkaError
+from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from wire.stored.groups import KEY_TYPES, VALUE_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wire.schema import Uuid
+
+PARTITION = 7
+EPOCH_MS = 1_900_000_000_000
+
+
+class FakeTopic:
+    def __init__(self, name: str, topic_id: Uuid, partitions: int) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = list(range(partitions))
+
+
+class FakeTopics:
+    """``version`` goes up with every change."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._by_name: dict[str, FakeTopic] = {}
+        self.racks_of: dict[tuple[str, int], Sequence[str]] = {}
+
+    def create(self, name: str, partitions: int) -> FakeTopic:
+        """Also with more partitions than it had; the id stays."""
+        self.version += 1
+        known = self._by_name.get(name)
+        topic_id = self.version.to_bytes(16, "big") if known is None else known.topic_id
+        topic = self._by_name[name] = FakeTopic(name, topic_id, partitions)
+        return topic
+
+    def delete(self, name: str) -> None:
+        self.version += 1
+        del self._by_name[name]
+
+    def by_name(self, name: str) -> FakeTopic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: Uuid) -> FakeTopic | None:
+        return next((topic for topic in self._by_name.values() if topic.topic_id == topic_id), None)
+
+    def names(self) -> Sequence[str]:
+        return list(self._by_name)
+
+    def racks(self, topic: object, partition: int) -> Sequence[str]:
+        assert isinstance(topic, FakeTopic)
+        return self.racks_of.get((topic.name, partition), ())
+
+
+class MemoryJournal:
+    """Records as the bytes of their keys and values. ``failure``: what the next append raises, once; ``fails``: how
+    likely each append is to fail, by ``rng``.
+    """
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self.entries: list[tuple[bytes, bytes | None, int]] = []
+        self.failure: ErrorCode | None = None
+        self.fails = 0.0
+        self._rng = rng or random.Random(0)
+
+    def append(
+        self,
+        records: Sequence[CoordinatorRecord],
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+    ) -> int:
+        failure, self.failure = self.failure, None
+        if failure is None and self._rng.random() < self.fails:
+            failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        if failure is not None:
+            raise KafkaError(failure)
+        first = len(self.entries)
+        for key, value, version in records:
+            stored = None if value is None else encode_value(value, version)
+            self.entries.append((encode_key(key), stored, producer_id))
+        return first
+
+    def replay_into(self, shard: GroupShard) -> None:
+        for offset, (key_bytes, value_bytes, producer_id) in enumerate(self.entries):
+            key = decode_key(key_bytes, KEY_TYPES)
+            assert key is not None
+            value = None if value_bytes is None else decode_value(value_bytes, VALUE_TYPES[key.API_KEY])
+            shard.replay(key, value, offset, producer_id)
+        shard.on_loaded()
+
+
+class Lab:
+    """``settings`` are Kafka's keys as text; ``overrides`` a group's own configuration, by group id."""
+
+    def __init__(self, settings: dict[str, str] | None = None, seed: int = 0) -> None:
+        self.now = 0.0
+        self.settings = BrokerConfig({"log.dirs": "/data", **(settings or {})})
+        self.overrides: dict[str, dict[str, str]] = {}
+        self.topics = FakeTopics()
+        self.rng = random.Random(seed)
+        self.journal = MemoryJournal(random.Random(seed + 1))
+        self.deadlines = Deadlines(lambda: self.now)
+        self.shard = GroupShard(PARTITION, self.journal, self.context(self.deadlines))
+        self.shard.on_loaded()
+
+    def context(self, deadlines: Deadlines) -> GroupContext:
+        return GroupContext(
+            now_ms=self.now_ms,
+            rng=self.rng,
+            deadlines=deadlines,
+            settings=lambda: self.settings,
+            overrides=lambda group_id: self.overrides.get(group_id, {}),
+            topics=self.topics,
+        )
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + round(self.now * 1000)
+
+    def advance(self, delay_ms: float) -> None:
+        """Let time pass, and what comes due happen at its time."""
+        end = self.now + delay_ms / 1000
+        while self.deadlines.next_at() <= end:
+            self.now = max(self.now, self.deadlines.next_at())
+            self.deadlines.run_due()
+        self.now = end
+
+    def settle(self, limit_ms: float = 86_400_000) -> None:
+        """Let time pass until nothing is due any more."""
+        end = self.now + limit_ms / 1000
+        while self.deadlines.next_at() < NEVER:
+            assert self.now < end, "deadlines without end"
+            self.advance((self.deadlines.next_at() - self.now) * 1000)
+
+    def client(self, api_version: int, client_id: str = "client") -> Client:
+        return Client(client_id, "/127.0.0.1", api_version)
+
+    def reloaded(self) -> GroupShard:
+        """A shard that has only read what the journal has, with deadlines of its own, which never come due."""
+        shard = GroupShard(PARTITION, self.journal, self.context(Deadlines(lambda: self.now)))
+        self.journal.replay_into(shard)
+        return shard
+
+    def restart(self) -> None:
+        """Go on as a process that has just started does: soft state is gone."""
+        self.deadlines = Deadlines(lambda: self.now)
+        self.shard = GroupShard(PARTITION, self.journal, self.context(self.deadlines))
+        self.journal.replay_into(self.shard)
