@@ -325,6 +325,12 @@ class Connection:
             answer = await answer
         return answer  # type: ignore[no-any-return]
 
+    async def _after_pending(self, answer: Coroutine[Any, Any, Message | None]) -> Message | None:
+        """A Produce that waits before it appends: the answers to those before it leave first."""
+        found = await answer
+        await self._wait_drained()
+        return found
+
     def _answer(self, served: Api, version: int, correlation_id: int, answer: Any) -> _Reply | None:
         if type(answer) is served.response and not self._pending:
             self._encode(served, version, correlation_id, answer)
@@ -332,6 +338,8 @@ class Connection:
         if answer is None:
             return None
         if isinstance(answer, CoroutineType):
+            if self._pending:
+                answer = self._after_pending(answer)
             return _Reply(served, version, correlation_id, answer)
         if isinstance(answer, Parked):
             reply = _Reply(served, version, correlation_id, answer.reply)

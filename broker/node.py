@@ -15,6 +15,7 @@ from broker.cluster import Cluster, Endpoint
 from broker.config.broker_config import BrokerConfig
 from broker.config.topic_config import TopicConfig
 from broker.coordinators.groups import Groups
+from broker.coordinators.transactions import Transactions
 from broker.fetch_sessions import FetchSessions
 from broker.log.manager import Hosting, LogManager
 from broker.logs import get_logger
@@ -75,6 +76,7 @@ class Node:
         self.metadata: MetadataStore
         self.cluster: Cluster
         self.groups: Groups
+        self.transactions: Transactions
         self.server: Server
         self._producer_ids: ProducerIds
 
@@ -92,6 +94,7 @@ class Node:
                 await nursery.start(self.logs.run)
                 nursery.start_soon(self._flush_metadata)
                 await nursery.start(self.groups.run)
+                await nursery.start(self.transactions.run)
                 self.server = Server(self, entrances)
                 await nursery.start(self.server.run)
                 task_status.started()
@@ -120,6 +123,7 @@ class Node:
         }
         self.cluster = Cluster(self.config.node_id, self.metadata, logs, endpoints)
         self.groups = Groups(self)
+        self.transactions = Transactions(self)
         if not logs.was_clean:
             self._raise_leader_epochs()
         logs.load(self._hosting, self._on_truncated)

@@ -103,6 +103,10 @@ class ShardLog:
         log = self.hosted().log
         return log.high_watermark >= log.log_end_offset
 
+    def is_durable_to(self, offset: int) -> bool:
+        """The same for the record at ``offset``. Raises KafkaError."""
+        return self.hosted().log.high_watermark > offset
+
     async def wait_durable(self) -> None:
         """Return when what is appended so far is on the disk. Raises KafkaError (KAFKA_STORAGE_ERROR)."""
         log = self.hosted().log

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker.log.batches import batch_size
 from broker.log.indexes import AbortedTransaction
-from broker.log.producer_state import Origin
+from broker.log.producer_state import NO_SEQUENCE, Origin
 from broker.log.reads import FileRange, LogRead, TimestampOffset, first_at_or_after, latest_timestamp
 from broker.log.replay import read_marker, restore_earlier_batches
 from broker.log.results import AppendResult
@@ -228,6 +228,18 @@ class PartitionLog(SegmentedLog):
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, self.log_end_offset)
             self._touched = True
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int = NO_SEQUENCE, *, raises_epochs: bool
+    ) -> bool:
+        """Whether the transaction coordinator must be asked before a producer's transactional batch is appended,
+        since no transaction of it is open here (Kafka: ``maybeStartTransactionVerification``).
+
+        ``raises_epochs``: it speaks transactions v2. Raises KafkaError: INVALID_PRODUCER_EPOCH.
+        """
+        return self.producers.start_verification(
+            producer_id, epoch, sequence, self.env.clock.now_ms(), raises_epochs=raises_epochs
+        )
 
     def remove_expired_producers(self, now_ms: int) -> None:
         """Forget producers that wrote nothing for ``producer.id.expiration.ms``."""

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log.producer_snapshot import SnapshotEntry
+from broker.log.verification import Verification
 from wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def first_sequence_of(last_sequence: int, offset_delta: int) -> int:
 class ProducerState:
     """All producers of one partition, and its transactions."""
 
-    __slots__ = ("_completed", "_ongoing", "producers")
+    __slots__ = ("_completed", "_ongoing", "_verifications", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
@@ -130,6 +131,7 @@ class ProducerState:
         """Open transactions, as (first offset, producer id), rising."""
         self._completed: list[tuple[int, int]] = []
         """Transactions whose marker is not below the high watermark yet, as (first, last offset), rising."""
+        self._verifications: dict[int, Verification] = {}
 
     @property
     def has_transactions(self) -> bool:
@@ -153,7 +155,7 @@ class ProducerState:
             entry is not None
             and header.base_sequence == entry.next_sequence
             and header.producer_epoch == entry.producer_epoch
-            and entry.txn_first_offset < 0
+            and (entry.txn_first_offset < 0 or header.is_transactional)
         )
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
@@ -175,6 +177,8 @@ class ProducerState:
         transaction that its producer has open. A producer that is not known may begin anywhere.
         """
         entry = self.producers.get(header.producer_id)
+        if origin is Origin.CLIENT and header.producer_id in self._verifications:
+            self._check_verified_sequence(entry, header)
         if entry is None:
             return
         self._check_epoch(entry, header.producer_epoch, origin, 0)
@@ -184,6 +188,35 @@ class ProducerState:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"Producer {header.producer_id} has a transaction open: it may only write to that",
+            )
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, raises_epochs: bool
+    ) -> bool:
+        """Whether the coordinator must be asked before this producer's transactional batch is written: it has no
+        transaction open here in that epoch. Raises KafkaError: INVALID_PRODUCER_EPOCH.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None:
+            self._check_epoch(entry, epoch, Origin.CLIENT, 0)
+            if entry.txn_first_offset >= 0 and entry.producer_epoch == epoch:
+                return False
+        known = self._verifications.get(producer_id)
+        if known is None:
+            self._verifications[producer_id] = Verification(sequence, epoch, raises_epochs, now_ms)
+        else:
+            known.note(sequence, epoch)
+        return True
+
+    def _check_verified_sequence(self, entry: ProducerEntry | None, header: BatchHeader) -> None:
+        verification = self._verifications[header.producer_id]
+        first = header.base_sequence
+        begins = verification.raises_epochs and first != 0 and (entry is None or not entry.batches)
+        if begins or first > verification.lowest_sequence:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Producer {header.producer_id} begins its transaction with sequence {first}, not "
+                f"{0 if begins else verification.lowest_sequence}",
             )
 
     def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
@@ -234,6 +267,7 @@ class ProducerState:
         if entry.txn_first_offset < 0 and header.is_transactional:
             entry.txn_first_offset = base_offset
             insort(self._ongoing, (base_offset, producer_id))
+            self._verifications.pop(producer_id, None)
 
     # Markers.
 
@@ -262,6 +296,12 @@ class ProducerState:
         the high watermark is past it; None where the producer had none open.
         """
         producer_id = header.producer_id
+        verification = self._verifications.get(producer_id)
+        # With transactions v2 a marker of the same epoch ended the one before that which is being verified.
+        if verification is not None and not (
+            verification.raises_epochs and header.producer_epoch == verification.producer_epoch
+        ):
+            del self._verifications[producer_id]
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)
@@ -293,6 +333,9 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
+        for producer_id, verification in list(self._verifications.items()):
+            if now_ms - verification.timestamp >= expiration_ms:
+                del self._verifications[producer_id]
 
     def clear(self) -> None:
         self.producers.clear()

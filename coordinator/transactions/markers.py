@@ -37,12 +37,15 @@ class Outcome(Enum):
 def is_current(shard: TransactionShard, pending: PendingEnd) -> bool:
     """Whether it is still this one that is to be finished: the shard has not been given up or loaded anew."""
     known = shard.transactions.get(pending.transactional_id)
-    return shard.loaded and known is not None and known.soft.pending_end is pending
+    return (
+        shard.loaded and known is not None and known.soft.pending_end is pending and not pending.given_up
+    )
 
 
 def settle(pending: PendingEnd, topic: str, partition: int, code: ErrorCode, *, exists: bool) -> Outcome:
     """Take note of what appending a marker gave (NONE: it is in the log). ``exists``: so does the partition."""
     if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+        pending.given_up = True
         return Outcome.GIVE_UP
     # A later epoch in the partition means that this transaction has its end there. Kafka gives up on the whole
     # transaction then, and its id can never be used again; the other partitions would stay open for ever.

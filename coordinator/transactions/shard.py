@@ -136,9 +136,13 @@ class TransactionShard:
         metadata = from_value(value)
         known = self.transactions.get(name)
         if known is None:
-            self.transactions[name] = Transaction(metadata)
+            self.transactions[name] = Transaction(metadata, offset)
         else:
             known.metadata = metadata
+            known.offset = offset
+
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """No transaction has records of this topic."""
 
     # What follows from it, and is not stored.
 

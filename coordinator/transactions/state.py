@@ -172,7 +172,7 @@ class Soft:
 class PendingEnd:
     """A transaction between prepare and complete, and the partitions that wait for their marker."""
 
-    __slots__ = ("metadata", "partitions", "retries", "transactional_id")
+    __slots__ = ("given_up", "metadata", "partitions", "retries", "transactional_id")
 
     def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
         assert metadata.state in PREPARED
@@ -181,6 +181,8 @@ class PendingEnd:
         """As it was prepared."""
         self.partitions = dict.fromkeys(each(metadata.partitions))
         self.retries = 0
+        self.given_up = False
+        """Another coordinator has written markers since: nothing more is done here."""
 
     @property
     def committed(self) -> bool:
@@ -190,10 +192,12 @@ class PendingEnd:
 class Transaction:
     """A transactional id: what is durable of it, and what is not."""
 
-    __slots__ = ("metadata", "soft")
+    __slots__ = ("metadata", "offset", "soft")
 
-    def __init__(self, metadata: TransactionMetadata) -> None:
+    def __init__(self, metadata: TransactionMetadata, offset: int) -> None:
         self.metadata = metadata
+        self.offset = offset
+        """Of its last record: what is done because of it must wait until that is durable."""
         self.soft = Soft()
 
     @property

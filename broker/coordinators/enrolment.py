@@ -1,0 +1,130 @@
+"""Whether a producer's transactional batches may be written: the partition must be part of its open transaction.
+
+Older producers have added it themselves, and the coordinator is asked; with transactions v2 the write adds it. What
+was found holds for writes in the same step; where the coordinator's record must reach the disk first, it is asked
+again after that, since the transaction may have ended meanwhile: no write can hang in one that has (KIP-890). Source:
+Kafka's ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``, ``AddPartitionsToTxnManager``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from broker.coordinators.transactions import PATIENCE_S
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.node import Node
+
+
+class Support(IntEnum):
+    """What a producer understands (Kafka: ``TransactionSupportedOperation``)."""
+
+    VERIFY = 0
+    ABORTABLE = 1
+    """It knows TRANSACTION_ABORTABLE."""
+    ADD = 2
+    """Its writes add partitions: transactions v2."""
+
+
+class Producer(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+Partition = tuple[str, int]
+Refusals = dict[Partition, ErrorCode]
+
+
+def must_ask(
+    node: Node, producer: Producer, base_sequences: Mapping[Partition, int], support: Support
+) -> tuple[list[Partition], Refusals]:
+    """The partitions that have no transaction of the producer open, and those that refuse it at once.
+
+    ``base_sequences``: of each partition's batch. A partition that is not here is left out: its append says so.
+    """
+    if support is not Support.ADD and not node.config.transaction_partition_verification_enable:
+        return [], {}
+    asked: list[Partition] = []
+    refusals: Refusals = {}
+    for (topic, partition), sequence in base_sequences.items():
+        try:
+            log = node.cluster.hosted(topic, partition).log
+        except KafkaError:
+            continue
+        try:
+            if log.start_verification(
+                producer.producer_id, producer.producer_epoch, sequence, raises_epochs=support is Support.ADD
+            ):
+                asked.append((topic, partition))
+        except KafkaError as error:
+            refusals[topic, partition] = error.code
+    return asked, refusals
+
+
+def enrol(node: Node, producer: Producer, partitions: list[Partition], support: Support) -> Refusals:
+    """Ask the coordinator, or add the partitions; why it refuses those that it does."""
+    from coordinator.transactions.partitions import add_partitions, verify_partitions
+    from coordinator.transactions.state import TRANSACTIONS_V2
+
+    try:
+        shard = node.transactions.shard(producer.transactional_id)
+        if support is Support.ADD:
+            add_partitions(shard, *producer, partitions, TRANSACTIONS_V2)
+            return {}
+        missing = verify_partitions(shard, *producer, partitions)
+    except KafkaError as error:
+        # Producers expect this of a Produce; the other is for what they ask of the coordinator.
+        fenced = error.code is ErrorCode.PRODUCER_FENCED
+        return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error.code)
+    code = ErrorCode.INVALID_TXN_STATE if support is Support.VERIFY else ErrorCode.TRANSACTION_ABORTABLE
+    return dict.fromkeys(missing, code)
+
+
+def is_durable(node: Node, producer: Producer) -> bool:
+    """Whether the record that the coordinator's word rests on is as durable as the settings promise.
+
+    Raises KafkaError as `Transactions.shard`.
+    """
+    shard = node.transactions.shard(producer.transactional_id)
+    known = shard.transactions.get(producer.transactional_id)
+    return known is None or node.transactions.journal_of(shard).is_durable_to(known.offset)
+
+
+def must_wait(node: Node, producer: Producer, refusals: Refusals, support: Support) -> bool:
+    """Whether `enrol_later` would give a better answer."""
+    if support is Support.ADD and ErrorCode.CONCURRENT_TRANSACTIONS in refusals.values():
+        return True
+    try:
+        return not is_durable(node, producer)
+    except KafkaError:
+        return False
+
+
+async def enrol_later(
+    node: Node, producer: Producer, partitions: list[Partition], support: Support
+) -> Refusals:
+    """`enrol`, once the id's last transaction is complete and the record is on the disk; what is refused then."""
+    until = trio.current_time() + PATIENCE_S
+    while True:
+        refusals = enrol(node, producer, partitions, support)
+        if not must_wait(node, producer, refusals, support):
+            return refusals
+        try:
+            shard = node.transactions.shard(producer.transactional_id)
+            if ErrorCode.CONCURRENT_TRANSACTIONS in refusals.values():
+                if trio.current_time() >= until or not node.transactions.is_ending(
+                    shard, producer.transactional_id
+                ):
+                    return refusals
+                await node.transactions.wait_ended(shard, producer.transactional_id, until)
+            else:
+                await node.transactions.journal_of(shard).wait_durable()
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error.code)
