@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordinators.internal_topics import OFFSETS_TOPIC
-from broker.coordinators.shards import Shards
+from broker.coordinators.shards import M, Shards
 from broker.metadata.image import GROUP
+from coordinator.groups.errors import as_told
 from wire.errors import ErrorCode, KafkaError
 from wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from types import ModuleType
+    from typing import Any
 
     from broker.coordinators.shard_log import ShardLog
     from broker.metadata.image import Topic
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from coordinator.groups.context import Client, GroupContext
     from coordinator.groups.context import Topic as _AnyTopic
     from coordinator.groups.shard import GroupShard
+    from coordinator.later import Later
     from wire.schema import Message, Uuid
 
 LONGEST_INTERVAL_MS = 365 * 24 * 3600 * 1000
@@ -115,6 +118,22 @@ class Groups(Shards["GroupShard"]):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         return self.shard_of(group_id)
 
+    def ask(
+        self,
+        group_id: str,
+        step: Callable[[GroupShard], M | Later[M]],
+        refused: Callable[[KafkaError], M],
+        *,
+        empty_allowed: bool = False,
+    ) -> M | Coroutine[Any, Any, M]:
+        """What a handler returns for a step in the group's shard; see `answer`. Errors of the log are translated."""
+        try:
+            shard = self.shard(group_id, empty_allowed=empty_allowed)
+            result = step(shard)
+        except KafkaError as error:
+            return refused(as_told(error))
+        return self.answer(shard, result, refused)
+
     # -- what a shard is
 
     def make(self, partition: int, journal: ShardLog) -> GroupShard:
@@ -143,7 +162,7 @@ class Groups(Shards["GroupShard"]):
 
     def _expire(self) -> None:
         """Forget offsets that nobody has used for offsets.retention.minutes, and groups that have nothing else."""
-        self.do_in_slices(self._each_group(lambda shard, group_id: _offsets().expire_group(shard, group_id)))
+        self.do_in_slices(self._each_group(lambda shard, group_id: _expiry().expire_group(shard, group_id)))
         self._set_expiry()
 
     def _each_group(self, do: Callable[[GroupShard, str], object]) -> Iterator[None]:
@@ -171,7 +190,7 @@ class Groups(Shards["GroupShard"]):
         deleted, self._deleted = self._deleted, []
         if deleted:
             yield from self._each_group(
-                lambda shard, group_id: _offsets().forget_topics(shard, group_id, deleted)
+                lambda shard, group_id: _expiry().forget_topics(shard, group_id, deleted)
             )
         yield from self._each_group(
             lambda shard, group_id: shard.groups[group_id].on_topics_changed(shard, changed)
@@ -203,7 +222,7 @@ class Groups(Shards["GroupShard"]):
         return shard
 
 
-def _offsets() -> ModuleType:
-    from coordinator.groups import offsets
+def _expiry() -> ModuleType:
+    from coordinator.groups import offset_expiry
 
-    return offsets
+    return offset_expiry

@@ -1,14 +1,296 @@
-"""Committed offsets (skeleton; being written)."""
+"""The steps of OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete. Source: ``OffsetMetadataManager``.
+
+Which topics and partitions there are is the handlers' to know: a request comes here without those that are not.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.timers import on_offset_commit
+from coordinator.groups.group import any_partition
+from coordinator.journal import CoordinatorRecord
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from wire.messages.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from wire.messages.offset_fetch import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from wire.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from wire.schema import ZERO_UUID
+from wire.stored.groups import OffsetCommitKey, OffsetCommitValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from coordinator.groups.context import Client
+    from coordinator.groups.offset_store import CommittedOffset
+    from coordinator.groups.shard import GroupShard
+    from wire.messages.offset_commit import OffsetCommitRequest
+    from wire.messages.offset_delete import OffsetDeleteRequest
+    from wire.messages.offset_fetch import OffsetFetchRequestGroup
+    from wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+    from wire.schema import Uuid
+
+    CheckPartition = Callable[[str, Uuid, int], None]
+
+NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
+NO_RETENTION_TIME = -1
+NO_EXPIRY = -1
+GROUP_ID_NOT_FOUND_VERSION = 9
+"""Before it a commit with a generation of a group that is not there gets ILLEGAL_GENERATION."""
+
+VALUE_VERSION = 4
+VALUE_VERSION_WITH_EXPIRY = 1
+"""The only version of a value that has an expiry of its own, which commits of versions 2 to 4 may ask for."""
 
 
-class OffsetStore:
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        raise NotImplementedError
+def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Client) -> OffsetCommitResponse:
+    """Store offsets. All or none, but for those whose metadata is too long. Raises KafkaError for the whole request."""
+    check = _check_commit(shard, request, client)
+    now_ms = shard.context.now_ms()
+    retention_ms = request.retention_time_ms
+    expires_ms = NO_EXPIRY if retention_ms == NO_RETENTION_TIME else now_ms + retention_ms
+    metadata_max = shard.context.settings().offset_metadata_max_bytes
+    records: list[CoordinatorRecord] = []
+    topics: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        rows: list[OffsetCommitResponsePartition] = []
+        for row in topic.partitions:
+            metadata = row.committed_metadata or ""
+            if _is_too_long(metadata, metadata_max):
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                rows.append(OffsetCommitResponsePartition(row.partition_index, code))
+                continue
+            check(topic.name, topic.topic_id, row.partition_index)
+            rows.append(OffsetCommitResponsePartition(row.partition_index, 0))
+            value = OffsetCommitValue(
+                row.committed_offset, row.committed_leader_epoch, metadata, now_ms, expires_ms, topic.topic_id
+            )
+            records.append(_record(request.group_id, topic.name, row.partition_index, value))
+        topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, rows))
+    shard.commit(records)
+    return OffsetCommitResponse(0, topics)
 
 
-def replay_offset(shard: Any, key: Any, value: Any, offset: int, producer_id: int) -> None:
-    raise NotImplementedError
+def _record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> CoordinatorRecord:
+    version = VALUE_VERSION if value.expire_timestamp == NO_EXPIRY else VALUE_VERSION_WITH_EXPIRY
+    return CoordinatorRecord(OffsetCommitKey(group_id, topic, partition), value, version)
+
+
+def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    """The record that makes an offset forgotten, a pending one too."""
+    return CoordinatorRecord(OffsetCommitKey(group_id, topic, partition), None)
+
+
+def tombstones_of(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
+    """The records that make all offsets of a group forgotten, pending ones too (DeleteGroups)."""
+    store = shard.offsets
+    places = {
+        (topic, partition): None for topic, offsets in store.topics(group_id).items() for partition in offsets
+    }
+    places |= dict.fromkeys(store.open_partitions(group_id))
+    return [tombstone(group_id, topic, partition) for topic, partition in places]
+
+
+def _is_too_long(metadata: str, limit: int) -> bool:
+    """Kafka compares the key, which is in bytes, with Java's length of a string, in UTF-16 code units."""
+    if len(metadata) * 2 <= limit:
+        return False
+    return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit
+
+
+def _check_commit(shard: GroupShard, request: OffsetCommitRequest, client: Client) -> CheckPartition:
+    group = shard.groups.get(request.group_id)
+    generation = request.generation_id_or_member_epoch
+    if group is None:
+        if generation < 0:
+            return (
+                any_partition  # an admin's commit, or one of a consumer that is no member: it makes the group
+            )
+        if client.api_version >= GROUP_ID_NOT_FOUND_VERSION:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    check = group.check_offset_commit(
+        request.member_id,
+        request.group_instance_id,
+        generation,
+        transactional=False,
+        api_version=client.api_version,
+    )
+    if isinstance(group, ClassicGroup):
+        on_offset_commit(shard, group, request.member_id)
+    return check
+
+
+def commit_transactional_offsets(
+    shard: GroupShard, request: TxnOffsetCommitRequest, client: Client
+) -> TxnOffsetCommitResponse:
+    """Store offsets that count once the producer's transaction commits. Raises KafkaError for the whole request.
+
+    That the producer may write to the transaction is the caller's to know.
+    """
+    check = _check_transactional_commit(shard, request, client)
+    now_ms = shard.context.now_ms()
+    metadata_max = shard.context.settings().offset_metadata_max_bytes
+    records: list[CoordinatorRecord] = []
+    topics: list[TxnOffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        known = shard.context.topics.by_name(topic.name)
+        if known is None and check is not any_partition:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        topic_id = ZERO_UUID if known is None else known.topic_id
+        rows: list[TxnOffsetCommitResponsePartition] = []
+        for row in topic.partitions:
+            metadata = row.committed_metadata or ""
+            if _is_too_long(metadata, metadata_max):
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                rows.append(TxnOffsetCommitResponsePartition(row.partition_index, code))
+                continue
+            with _stale_is_illegal():
+                check(topic.name, topic_id, row.partition_index)
+            rows.append(TxnOffsetCommitResponsePartition(row.partition_index, 0))
+            value = OffsetCommitValue(row.committed_offset, row.committed_leader_epoch, metadata, now_ms)
+            records.append(_record(request.group_id, topic.name, row.partition_index, value))
+        topics.append(TxnOffsetCommitResponseTopic(topic.name, rows))
+    shard.commit(records, request.producer_id, request.producer_epoch)
+    return TxnOffsetCommitResponse(0, topics)
+
+
+def _check_transactional_commit(
+    shard: GroupShard, request: TxnOffsetCommitRequest, client: Client
+) -> CheckPartition:
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.generation_id < 0:
+            return any_partition
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    with _stale_is_illegal():
+        return group.check_offset_commit(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            transactional=True,
+            api_version=client.api_version,
+        )
+
+
+@contextmanager
+def _stale_is_illegal() -> Iterator[None]:
+    """A transactional commit knows no STALE_MEMBER_EPOCH."""
+    try:
+        yield
+    except KafkaError as error:
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from error
+        raise
+
+
+def fetch_offsets(
+    shard: GroupShard, asked: OffsetFetchRequestGroup, *, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    """A group's offsets, -1 for those it has not; all it has where ``asked`` names no topics (null).
+
+    Topics carry their names; with an id too, an offset that was committed for an earlier topic of the name is none.
+    ``require_stable``: UNSTABLE_OFFSET_COMMIT for those that a transaction may still change. Raises KafkaError.
+    """
+    group_id = asked.group_id
+    known = _may_fetch(shard, asked)
+    topics: list[OffsetFetchResponseTopics] = []
+    if asked.topics is None:
+        if known:
+            for name, offsets in shard.offsets.topics(group_id).items():
+                rows = [
+                    _fetched(shard, group_id, name, partition, committed, require_stable=require_stable)
+                    for partition, committed in offsets.items()
+                ]
+                topics.append(OffsetFetchResponseTopics(name, ZERO_UUID, rows))
+        return OffsetFetchResponseGroup(group_id, topics)
+    for topic in asked.topics:
+        of_topic: Mapping[int, CommittedOffset] = {}
+        if known:
+            of_topic = shard.offsets.committed.of_topic(group_id, topic.name)
+        rows = []
+        for partition in topic.partition_indexes:
+            committed = of_topic.get(partition)
+            if committed is not None and _is_of_another(committed.value.topic_id, topic.topic_id):
+                committed = None
+            rows.append(
+                _fetched(shard, group_id, topic.name, partition, committed, require_stable=require_stable)
+            )
+        topics.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, rows))
+    return OffsetFetchResponseGroup(group_id, topics)
+
+
+def _may_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> bool:
+    """Whether the group is there."""
+    group = shard.groups.get(asked.group_id)
+    if group is None:
+        return False
+    try:
+        group.check_offset_fetch(asked.member_id, asked.member_epoch)
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+def _is_of_another(committed_for: Uuid, asked_for: Uuid) -> bool:
+    return committed_for != asked_for and ZERO_UUID not in (committed_for, asked_for)
+
+
+def _fetched(
+    shard: GroupShard,
+    group_id: str,
+    topic: str,
+    partition: int,
+    committed: CommittedOffset | None,
+    *,
+    require_stable: bool,
+) -> OffsetFetchResponsePartitions:
+    if require_stable and shard.offsets.is_open(group_id, topic, partition):
+        code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, "", code)
+    if committed is None:
+        return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, "", 0)
+    value = committed.value
+    return OffsetFetchResponsePartitions(partition, value.offset, value.leader_epoch, value.metadata, 0)
+
+
+def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Forget offsets of topics that no member reads. Raises KafkaError for the whole request."""
+    group = shard.group(request.group_id)
+    group.check_offset_delete()
+    store = shard.offsets
+    records: list[CoordinatorRecord] = []
+    topics: list[OffsetDeleteResponseTopic] = []
+    for topic in request.topics:
+        name = topic.name
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(name) else ErrorCode.NONE
+        rows: list[OffsetDeleteResponsePartition] = []
+        for row in topic.partitions:
+            at = (request.group_id, name, row.partition_index)
+            rows.append(OffsetDeleteResponsePartition(row.partition_index, code))
+            if not code and (store.committed.get(*at) is not None or store.is_open(*at)):
+                records.append(tombstone(*at))
+        topics.append(OffsetDeleteResponseTopic(name, rows))
+    shard.commit(records)
+    return OffsetDeleteResponse(0, 0, topics)

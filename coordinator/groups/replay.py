@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.groups import offsets
 from coordinator.groups.classic.replay import replay_group_metadata
+from coordinator.groups.offset_store import replay_offset
 from wire.stored.groups import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Of the shard, the key, the value (None: a tombstone), the record's offset and its producer id (-1: none).
 REPLAYS: dict[type[Message], Callable[[Any, Any, Any, int, int], None]] = {
-    LegacyOffsetCommitKey: offsets.replay_offset,
-    OffsetCommitKey: offsets.replay_offset,
+    LegacyOffsetCommitKey: replay_offset,
+    OffsetCommitKey: replay_offset,
     GroupMetadataKey: replay_group_metadata,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.offsets import OffsetStore
+from coordinator.groups.offset_store import OffsetStore
 from coordinator.groups.replay import REPLAYS
 from coordinator.journal import NO_PRODUCER_ID
 from wire.errors import ErrorCode, KafkaError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic import answers, handover, rebalance, timers
-from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic import group as groups  # the module: it imports this one
 from coordinator.groups.classic.states import State
 from coordinator.groups.errors import as_told
 from wire.errors import ErrorCode, KafkaError
@@ -14,6 +14,7 @@ from wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, Member
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from coordinator.groups.classic.group import ClassicGroup
     from coordinator.groups.classic.member import Member
     from coordinator.groups.context import Client
     from coordinator.groups.shard import GroupShard
@@ -31,7 +32,7 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> Leav
     group = shard.groups.get(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {request.group_id} not found.")
-    if not isinstance(group, ClassicGroup):
+    if not isinstance(group, groups.ClassicGroup):
         return handover.leave(shard, group, request, client)
     if group.state is State.DEAD:
         return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)

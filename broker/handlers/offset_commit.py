@@ -1,0 +1,92 @@
+"""OffsetCommit (API key 8): stores a group's offsets.
+
+Topics and partitions that are not there are refused one by one; what the group has to say is said of all the others.
+Version 10 names topics by id. Source: ``KafkaApis.handleOffsetCommitRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups import client_of
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.groups.shard import GroupShard
+
+TOPIC_ID_VERSION = 10
+
+
+def handle(
+    node: Node, request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
+    from coordinator.groups.offsets import commit_offsets
+
+    by_id = context.api_version >= TOPIC_ID_VERSION
+    unknown: list[OffsetCommitResponseTopic] = []
+    there = [found for topic in request.topics if (found := _existing(node, topic, unknown, by_id=by_id))]
+    if not there:
+        return OffsetCommitResponse(0, _merged(unknown, [], by_id=by_id))
+    request.topics = there
+
+    def step(shard: GroupShard) -> OffsetCommitResponse:
+        answer = commit_offsets(shard, request, client_of(context))
+        if unknown:
+            answer.topics = _merged(unknown, answer.topics, by_id=by_id)
+        return answer
+
+    def refused(error: KafkaError) -> OffsetCommitResponse:
+        rows = [_refused_topic(topic, topic.partitions, error.code) for topic in there]
+        return OffsetCommitResponse(0, _merged(unknown, rows, by_id=by_id))
+
+    return node.groups.ask(request.group_id, step, refused, empty_allowed=True)
+
+
+def _existing(
+    node: Node, topic: OffsetCommitRequestTopic, unknown: list[OffsetCommitResponseTopic], *, by_id: bool
+) -> OffsetCommitRequestTopic | None:
+    """The topic, with name, id and those of its partitions that are there; ``unknown`` gets rows for the others."""
+    known = node.cluster.topic_by_id(topic.topic_id) if by_id else node.cluster.topic(topic.name)
+    if known is None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown.append(_refused_topic(topic, topic.partitions, code))
+        return None
+    topic.name, topic.topic_id = known.name, known.topic_id
+    count = len(known.partitions)
+    there = [row for row in topic.partitions if 0 <= row.partition_index < count]
+    if len(there) < len(topic.partitions):
+        missing = [row for row in topic.partitions if not 0 <= row.partition_index < count]
+        unknown.append(_refused_topic(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return OffsetCommitRequestTopic(known.name, known.topic_id, there) if there else None
+
+
+def _refused_topic(
+    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: ErrorCode
+) -> OffsetCommitResponseTopic:
+    rows = [OffsetCommitResponsePartition(row.partition_index, code) for row in partitions]
+    return OffsetCommitResponseTopic(topic.name, topic.topic_id, rows)
+
+
+def _merged(
+    unknown: list[OffsetCommitResponseTopic], known: list[OffsetCommitResponseTopic], *, by_id: bool
+) -> list[OffsetCommitResponseTopic]:
+    """One entry per topic, refused partitions first, as Kafka puts them together."""
+    rows: dict[object, OffsetCommitResponseTopic] = {}
+    for topic in unknown + known:
+        first = rows.setdefault(topic.topic_id if by_id else topic.name, topic)
+        if first is not topic:
+            first.partitions += topic.partitions
+    return list(rows.values())

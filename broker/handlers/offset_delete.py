@@ -1,0 +1,69 @@
+"""OffsetDelete (API key 47): forgets offsets of topics that no member of the group reads (KIP-496).
+
+Source: ``KafkaApis.handleOffsetDeleteRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.groups.shard import GroupShard
+
+
+def handle(
+    node: Node, request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
+    from coordinator.groups.offsets import delete_offsets
+
+    unknown: list[OffsetDeleteResponseTopic] = []
+    there: list[OffsetDeleteRequestTopic] = []
+    for topic in request.topics:
+        known = node.cluster.topic(topic.name)
+        count = 0 if known is None else len(known.partitions)
+        found = [row for row in topic.partitions if 0 <= row.partition_index < count]
+        missing = [
+            OffsetDeleteResponsePartition(row.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for row in topic.partitions
+            if not 0 <= row.partition_index < count
+        ]
+        if missing or known is None:
+            unknown.append(OffsetDeleteResponseTopic(topic.name, missing))
+        if found:
+            there.append(OffsetDeleteRequestTopic(topic.name, found))
+    request.topics = there
+
+    def step(shard: GroupShard) -> OffsetDeleteResponse:
+        answer = delete_offsets(shard, request)
+        answer.topics = _merged(unknown + answer.topics)
+        return answer
+
+    return node.groups.ask(request.group_id, step, _refused)
+
+
+def _merged(topics: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
+    """One entry per topic, refused partitions first, as Kafka puts them together."""
+    rows: dict[str, OffsetDeleteResponseTopic] = {}
+    for topic in topics:
+        first = rows.setdefault(topic.name, topic)
+        if first is not topic:
+            first.partitions += topic.partitions
+    return list(rows.values())
+
+
+def _refused(error: KafkaError) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error.code)

@@ -1,0 +1,162 @@
+"""OffsetFetch (API key 9): what groups have committed; of all their topics where a request names none (null).
+
+Since version 8 a request asks for several groups, and each has its own error. From 2 to 7 there is one for the whole
+answer, in version 1 it stands in every row. Version 10 names topics by id.
+
+Source: ``KafkaApis.handleOffsetFetchRequest``, ``OffsetFetchResponse``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.groups.shard import GroupShard
+
+ERROR_OF_ALL_VERSION = 2
+SEVERAL_GROUPS_VERSION = 8
+TOPIC_ID_VERSION = 10
+NO_OFFSET = -1
+
+
+def handle(
+    node: Node, request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    version = context.api_version
+    groups = request.groups if version >= SEVERAL_GROUPS_VERSION else [_only_group(request)]
+    shards: list[GroupShard] = []
+    rows = [
+        _row(node, asked, shards, require_stable=request.require_stable, version=version) for asked in groups
+    ]
+
+    def refused(error: KafkaError) -> OffsetFetchResponse:
+        return _response([_refused(asked, error, version) for asked in groups], version)
+
+    return node.groups.answer_of(shards, _response(rows, version), refused)
+
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = request.topics
+    return OffsetFetchRequestGroup(
+        request.group_id,
+        topics=None
+        if topics is None
+        else [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in topics],
+    )
+
+
+def _row(
+    node: Node,
+    asked: OffsetFetchRequestGroup,
+    shards: list[GroupShard],
+    *,
+    require_stable: bool,
+    version: int,
+) -> OffsetFetchResponseGroup:
+    """One group's answer; the shard that it rests on is added to ``shards``."""
+    from coordinator.groups.offsets import fetch_offsets
+
+    by_id = version >= TOPIC_ID_VERSION
+    wanted = asked
+    unknown: list[OffsetFetchResponseTopics] = []
+    if by_id and asked.topics is not None:
+        wanted, unknown = _known_topics(node, asked, asked.topics)
+    try:
+        shard = node.groups.shard(asked.group_id, empty_allowed=True)
+        found = fetch_offsets(shard, wanted, require_stable=require_stable)
+    except KafkaError as error:
+        return _refused(asked, error, version)
+    shards.append(shard)
+    if by_id and asked.topics is None:
+        found.topics = _with_ids(node, found.topics)
+    found.topics += unknown
+    return found
+
+
+def _known_topics(
+    node: Node, asked: OffsetFetchRequestGroup, topics: list[OffsetFetchRequestTopics]
+) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
+    """The request with its topics' names, and rows for those topics whose id nobody knows."""
+    known: list[OffsetFetchRequestTopics] = []
+    unknown: list[OffsetFetchResponseTopics] = []
+    for topic in topics:
+        found = node.cluster.topic_by_id(topic.topic_id)
+        if found is not None:
+            known.append(OffsetFetchRequestTopics(found.name, topic.topic_id, topic.partition_indexes))
+        else:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+            rows = [
+                OffsetFetchResponsePartitions(partition, NO_OFFSET, error_code=code)
+                for partition in topic.partition_indexes
+            ]
+            unknown.append(OffsetFetchResponseTopics("", topic.topic_id, rows))
+    return OffsetFetchRequestGroup(asked.group_id, asked.member_id, asked.member_epoch, known), unknown
+
+
+def _with_ids(node: Node, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
+    """Those topics that are still there, with the ids that they have now."""
+    rows: list[OffsetFetchResponseTopics] = []
+    for topic in topics:
+        known = node.cluster.topic(topic.name)
+        if known is not None:
+            topic.topic_id = known.topic_id
+            rows.append(topic)
+    return rows
+
+
+def _refused(asked: OffsetFetchRequestGroup, error: KafkaError, version: int) -> OffsetFetchResponseGroup:
+    if version >= ERROR_OF_ALL_VERSION:
+        return OffsetFetchResponseGroup(asked.group_id, error_code=error.code)
+    rows = [
+        OffsetFetchResponseTopics(
+            topic.name,
+            partitions=[
+                OffsetFetchResponsePartitions(partition, NO_OFFSET, metadata="", error_code=error.code)
+                for partition in topic.partition_indexes
+            ],
+        )
+        for topic in asked.topics or ()
+    ]
+    return OffsetFetchResponseGroup(asked.group_id, rows)
+
+
+def _response(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
+    if version >= SEVERAL_GROUPS_VERSION:
+        return OffsetFetchResponse(groups=groups)
+    [group] = groups
+    topics = [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [
+                OffsetFetchResponsePartition(
+                    row.partition_index,
+                    row.committed_offset,
+                    row.committed_leader_epoch,
+                    row.metadata,
+                    row.error_code,
+                )
+                for row in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(0, topics, group.error_code)

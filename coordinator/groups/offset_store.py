@@ -1,0 +1,159 @@
+"""`OffsetStore`: the committed offsets of a shard's groups, and those that wait for the end of a transaction.
+
+It changes only in `replay_offset` and `OffsetStore.end_transaction`. Source: the stores in ``OffsetMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.journal import NO_PRODUCER_ID
+from wire.stored.groups import LegacyOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from coordinator.groups.shard import GroupShard
+    from wire.stored.groups import LegacyOffsetCommitKey
+
+
+class CommittedOffset(NamedTuple):
+    """What was committed, and the offset of its record in the shard's log."""
+
+    value: OffsetCommitValue
+    record_offset: int
+
+
+class Offsets:
+    """Offsets by group, topic and partition. There are no empty entries."""
+
+    __slots__ = ("by_group",)
+
+    def __init__(self) -> None:
+        self.by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self.of_topic(group_id, topic).get(partition)
+
+    def of_topic(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset]:
+        return self.by_group.get(group_id, _NO_TOPICS).get(topic, _NO_PARTITIONS)
+
+    def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        self.by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+
+    def remove(self, group_id: str, topic: str, partition: int) -> None:
+        """Forget an offset, if it is there."""
+        topics = self.by_group.get(group_id, _NO_TOPICS)
+        partitions = topics.get(topic, _NO_PARTITIONS)
+        if partition not in partitions:
+            return
+        del partitions[partition]
+        if not partitions:
+            del topics[topic]
+            if not topics:
+                del self.by_group[group_id]
+
+    def items(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
+        for group_id, topics in self.by_group.items():
+            for topic, partitions in topics.items():
+                for partition, committed in partitions.items():
+                    yield group_id, topic, partition, committed
+
+
+_NO_PARTITIONS: dict[int, CommittedOffset] = {}
+_NO_TOPICS: dict[str, dict[int, CommittedOffset]] = {}
+
+
+class OffsetStore:
+    """``committed`` counts; ``pending`` holds what open transactions committed, by producer id."""
+
+    __slots__ = ("_open", "committed", "pending")
+
+    def __init__(self) -> None:
+        self.committed = Offsets()
+        self.pending: dict[int, Offsets] = {}
+        self._open: dict[str, dict[tuple[str, int], dict[int, None]]] = {}
+        """By group, topic and partition: the producers that have pending offsets there. No entry is empty."""
+
+    def topics(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """The group's committed offsets by topic and partition; not to be changed."""
+        return self.committed.by_group.get(group_id, _NO_TOPICS)
+
+    def is_open(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a transaction may still change the offset."""
+        return (topic, partition) in self._open.get(group_id, ())
+
+    def open_partitions(self, group_id: str) -> list[tuple[str, int]]:
+        """Topic and partition of all offsets of the group that a transaction may still change."""
+        return list(self._open.get(group_id, ()))
+
+    def apply(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """An offset that counts at once."""
+        self.committed.put(group_id, topic, partition, committed)
+
+    def apply_pending(
+        self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset
+    ) -> None:
+        """An offset that counts if the producer's transaction commits."""
+        self.pending.setdefault(producer_id, Offsets()).put(group_id, topic, partition, committed)
+        self._open.setdefault(group_id, {}).setdefault((topic, partition), {})[producer_id] = None
+
+    def forget(self, group_id: str, topic: str, partition: int) -> None:
+        """A tombstone: what is committed goes, and what is pending too."""
+        self.committed.remove(group_id, topic, partition)
+        for producer_id in self._open.get(group_id, {}).get((topic, partition), ()):
+            pending = self.pending[producer_id]
+            pending.remove(group_id, topic, partition)
+            if not pending.by_group:
+                del self.pending[producer_id]
+        self._close(group_id, topic, partition)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Apply a marker. Of a pending and a committed offset that one counts whose record is later: compaction keeps
+        the records apart from their markers, so that the order of the markers says nothing.
+        """
+        pending = self.pending.pop(producer_id, None)
+        if pending is None:
+            return
+        for group_id, topic, partition, offset in pending.items():
+            producers = self._open[group_id][topic, partition]
+            producers.pop(producer_id, None)
+            if not producers:
+                self._close(group_id, topic, partition)
+            if committed:
+                known = self.committed.get(group_id, topic, partition)
+                if known is None or offset.record_offset > known.record_offset:
+                    self.committed.put(group_id, topic, partition, offset)
+
+    def _close(self, group_id: str, topic: str, partition: int) -> None:
+        partitions = self._open.get(group_id, {})
+        if partitions.pop((topic, partition), None) is not None and not partitions:
+            del self._open[group_id]
+
+
+def replay_offset(
+    shard: GroupShard,
+    key: OffsetCommitKey | LegacyOffsetCommitKey,
+    value: OffsetCommitValue | LegacyOffsetCommitValue | None,
+    offset: int,
+    producer_id: int,
+) -> None:
+    """Apply a committed offset or its tombstone. The first of a group that nobody joined makes the group: an empty
+    classic one without a protocol type ("simple").
+    """
+    group_id, topic, partition = key.group, key.topic, key.partition
+    if value is None:
+        shard.offsets.forget(group_id, topic, partition)
+        return
+    if isinstance(value, LegacyOffsetCommitValue):
+        value = OffsetCommitValue(
+            value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
+        )
+    if group_id not in shard.groups:
+        shard.groups[group_id] = ClassicGroup(group_id)
+    committed = CommittedOffset(value, offset)
+    if producer_id == NO_PRODUCER_ID:
+        shard.offsets.apply(group_id, topic, partition, committed)
+    else:
+        shard.offsets.apply_pending(producer_id, group_id, topic, partition, committed)

@@ -1,0 +1,98 @@
+"""OffsetCommit: what is stored, and what is refused, of a group that nobody joined."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.handlers.offsets import commit, commit_request, fetch_offsets
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from wire.messages.offset_commit import OffsetCommitResponse
+
+NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+TOO_LARGE = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+@simulated
+async def test_a_commit_is_found_again_and_survives_a_restart() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "a", 3)
+        assert await commit(client, "g", {"a": {0: 5}}) == {("a", 0): NOT_COORDINATOR}
+        await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+        offsets = {"a": {0: 5, 2: (7, "note")}}
+        assert await commit(client, "g", offsets) == {("a", 0): 0, ("a", 2): 0}
+        assert await commit(client, "g", {"a": {0: 6}}) == {("a", 0): 0}
+        expected = {("a", 0): 6, ("a", 1): -1, ("a", 2): (7, "note")}
+        assert await fetch_offsets(client, "g", {"a": [0, 1, 2]}) == expected
+        await broker.stop()
+        await broker.start()
+        client = broker.connect()
+        assert await fetch_offsets(client, "g", {"a": [0, 1, 2]}) == expected
+        assert await fetch_offsets(client, "g") == {("a", 0): 6, ("a", 2): (7, "note")}
+        assert await fetch_offsets(client, "h", {"a": [0]}) == {("a", 0): -1}
+
+
+@simulated
+async def test_what_is_not_there_is_refused_alone() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+        await create_topic(client, "a", 1)
+        offsets = {"b": {0: 1}, "a": {0: 1, 1: 1, -1: 1}}
+        answer = await commit(client, "g", offsets)
+        assert answer == {("b", 0): UNKNOWN, ("a", 0): 0, ("a", 1): UNKNOWN, ("a", -1): UNKNOWN}
+        assert await fetch_offsets(client, "g") == {("a", 0): 1}
+
+
+@pytest.mark.parametrize(("version", "generation", "code"), [
+    (8, 0, ErrorCode.ILLEGAL_GENERATION), (9, 0, ErrorCode.GROUP_ID_NOT_FOUND), (9, -1, 0), (2, -1, 0),
+])  # fmt: skip
+def test_a_generation_of_a_group_that_is_not_there(version: int, generation: int, code: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+            await create_topic(client, "a", 1)
+            member = {"generation_id_or_member_epoch": generation, "member_id": "" if generation < 0 else "m"}
+            answer = await commit(client, "g", {"b": {1: 1}, "a": {0: 1}}, version, **member)
+            assert answer == {("b", 1): UNKNOWN, ("a", 0): code}
+            assert await fetch_offsets(client, "g") == ({("a", 0): 1} if code == 0 else {})
+
+    run()
+
+
+@simulated
+async def test_metadata_has_a_limit_in_utf_16_units() -> None:
+    async with SimBroker(config={"offset.metadata.max.bytes": "4"}) as broker:
+        client = broker.connect()
+        await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+        await create_topic(client, "a", 4)
+        notes = {
+            0: (1, "1234"),
+            1: (1, "12345"),
+            2: (1, "\U0001f600\U0001f600"),
+            3: (1, "\U0001f600\U0001f60012"),
+        }
+        answer = await commit(client, "g", {"a": notes})
+        assert answer == {("a", 0): 0, ("a", 1): TOO_LARGE, ("a", 2): 0, ("a", 3): TOO_LARGE}
+        assert await fetch_offsets(client, "g") == {("a", 0): notes[0], ("a", 2): notes[2]}
+
+
+@simulated
+async def test_topics_by_id() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+        topic_id = await create_topic(client, "a", 1)
+        request = commit_request("g", {"": {0: 3}, "x": {0: 4}})
+        request.topics[0].topic_id, request.topics[1].topic_id = topic_id, b"\1" * 16
+        answer = await client.ask(request, 10, OffsetCommitResponse)
+        got = [(row.topic_id, row.partitions[0].error_code) for row in answer.topics]
+        assert got == [(b"\1" * 16, ErrorCode.UNKNOWN_TOPIC_ID), (topic_id, 0)]
+        assert await fetch_offsets(client, "g") == {("a", 0): 3}

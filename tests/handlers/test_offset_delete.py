@@ -1,0 +1,32 @@
+"""OffsetDelete: offsets are forgotten, for good."""
+
+from __future__ import annotations
+
+from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@simulated
+async def test_offsets_are_forgotten() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "a", 2)
+        assert await delete_offsets(client, "g", {"a": [0]}) == ErrorCode.NOT_COORDINATOR
+        await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+        assert await delete_offsets(client, "", {"a": [0]}) == ErrorCode.INVALID_GROUP_ID
+        assert await delete_offsets(client, "g", {"a": [0]}) == ErrorCode.GROUP_ID_NOT_FOUND
+        await commit(client, "g", {"a": {0: 1, 1: 2}})
+        asked = {"b": [0], "a": [0, 5, -1]}
+        answer = {("b", 0): UNKNOWN, ("a", 0): 0, ("a", 5): UNKNOWN, ("a", -1): UNKNOWN}
+        assert await delete_offsets(client, "g", asked) == answer
+        assert await delete_offsets(client, "g", {"a": [0]}) == {("a", 0): 0}
+        assert await fetch_offsets(client, "g") == {("a", 1): 2}
+        await broker.crash("process")
+        await broker.start()
+        assert await fetch_offsets(broker.connect(), "g") == {("a", 1): 2}
