@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.later import Later
 from wire.errors import ErrorCode
 from wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from wire.messages.sync_group import SyncGroupResponse
@@ -13,7 +14,27 @@ if TYPE_CHECKING:
 
     from coordinator.groups.classic.group import ClassicGroup
     from coordinator.groups.classic.member import Member
-    from coordinator.later import Later
+
+NULL_PROTOCOL_VERSION = 7
+
+
+class JoinAnswer(Later[JoinGroupResponse]):
+    """The answer that a JoinGroup of that version is owed."""
+
+    __slots__ = ("_version",)
+
+    def __init__(self, version: int) -> None:
+        super().__init__()
+        self._version = version
+
+    def resolve(self, value: JoinGroupResponse) -> None:
+        super().resolve(as_versioned(value, self._version))
+
+
+def as_versioned(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """The response as that version of JoinGroup has it: no protocol name is null or, before that was allowed, empty."""
+    response.protocol_name = response.protocol_name or (None if version >= NULL_PROTOCOL_VERSION else "")
+    return response
 
 
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:

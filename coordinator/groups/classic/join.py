@@ -40,6 +40,11 @@ def check(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
 
 def join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> Answer:
     """Let a member in, back in, or say why not; later where the answer waits for other members."""
+    answer = _join(shard, request, client)
+    return answer if isinstance(answer, Later) else answers.as_versioned(answer, client.api_version)
+
+
+def _join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> Answer:
     code = check(request, shard.context.settings())
     if code:
         return answers.join_error(code, request.member_id)
@@ -123,7 +128,7 @@ def _join_again(
     ):
         members = answers.members_for_leader(group) if leads else ()
         return answers.joined(group, member.member_id, members)
-    answer: Later[JoinGroupResponse] = Later()
+    answer = answers.JoinAnswer(client.api_version)
     group.update(member, protocols, rebalance_timeout_ms(request, client), request.session_timeout_ms)
     group.await_join(member, answer)
     rebalance.prepare_or_complete(shard, group)
@@ -147,7 +152,7 @@ def add_member(
     member.is_new = True
     if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
         group.new_member_added = True
-    answer: Later[JoinGroupResponse] = Later()
+    answer = answers.JoinAnswer(client.api_version)
     group.add(member)
     group.await_join(member, answer)
     timers.set_session(shard, group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from coordinator.groups.classic import answers, join, rebalance, records, timers
 from coordinator.groups.classic.states import State
 from coordinator.groups.errors import as_told
-from coordinator.later import Later
 from wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from coordinator.groups.classic.member import Member
     from coordinator.groups.context import Client
     from coordinator.groups.shard import GroupShard
+    from coordinator.later import Later
     from wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 SKIP_ASSIGNMENT_VERSION = 9
@@ -51,7 +51,7 @@ def replace(
         _hand_over_session(shard, group, old, new)
         return _resumed(group, new, old_leader, client)
     _hand_over_session(shard, group, old, new)
-    answer: Later[JoinGroupResponse] = Later()
+    answer = answers.JoinAnswer(client.api_version)
     group.await_join(new, answer)
     if group.state is State.PREPARING_REBALANCE:
         rebalance.complete_if_all_joined(shard, group)

@@ -1,0 +1,52 @@
+"""DescribeGroups (API key 15): classic groups with their members.
+
+A group that is not there is dead, and from version 6 on an error. Source: ``KafkaApis.handleDescribeGroupsRequest``,
+``GroupCoordinatorService.describeGroups``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from broker.coordinators.groups import client_of
+from coordinator.groups.errors import as_told
+from wire.errors import KafkaError
+from wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.groups.shard import GroupShard
+
+
+def handle(
+    node: Node, request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
+    from coordinator.groups.admin import describe_groups
+
+    client = client_of(context)
+    rows: list[DescribedGroup] = []
+    shards: dict[int, GroupShard] = {}
+    for group_id in request.groups:
+        try:
+            shard = node.groups.shard(group_id, empty_allowed=True)
+            shards[shard.partition] = shard
+            rows += describe_groups(shard, [group_id], client)
+        except KafkaError as error:
+            rows.append(DescribedGroup(as_told(error).code, None, group_id))
+    for row in rows:
+        asked = request.include_authorized_operations and not row.error_code
+        row.authorized_operations = GROUP_OPERATIONS if asked else NOT_ASKED
+    return node.groups.answer_of(
+        list(shards.values()), DescribeGroupsResponse(groups=rows), lambda error: _refused(request, error)
+    )
+
+
+def _refused(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[DescribedGroup(error.code, None, group_id) for group_id in request.groups]
+    )

@@ -1,0 +1,37 @@
+"""JoinGroup (API key 11): a member of a classic group comes, and learns who leads the generation it is part of.
+
+The answer waits for the other members. A protocol name that is not there is null from version 7 on and empty before.
+Source: ``KafkaApis.handleJoinGroupRequest``, ``GroupCoordinatorService.joinGroup``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups import client_of
+from wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(
+    node: Node, request: JoinGroupRequest, context: RequestContext
+) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
+    from coordinator.groups.classic.answers import as_versioned, join_error
+    from coordinator.groups.classic.join import check, join
+
+    version = context.api_version
+    code = check(request, node.config)
+    if code:
+        return as_versioned(join_error(code, request.member_id), version)
+    client = client_of(context)
+    return node.groups.ask(
+        request.group_id,
+        lambda shard: join(shard, request, client),
+        lambda error: as_versioned(join_error(error.code), version),
+    )

@@ -1,0 +1,47 @@
+"""LeaveGroup (API key 13): members of a classic group go, one before version 3, then any number, each with its code.
+
+Source: ``KafkaApis.handleLeaveGroupRequest``, ``GroupCoordinatorService.leaveGroup``, ``LeaveGroupResponse``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups import client_of
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.groups.shard import GroupShard
+
+
+def handle(
+    node: Node, request: LeaveGroupRequest, context: RequestContext
+) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
+    from coordinator.groups.classic.leave import SEVERAL_MEMBERS_VERSION, leave
+
+    client = client_of(context)
+    several = context.api_version >= SEVERAL_MEMBERS_VERSION
+
+    def step(shard: GroupShard) -> LeaveGroupResponse:
+        answer = leave(shard, request, client)
+        if several or answer.error_code:
+            return answer
+        return LeaveGroupResponse(error_code=answer.members[0].error_code)
+
+    def refused(error: KafkaError) -> LeaveGroupResponse:
+        if error.code is ErrorCode.UNKNOWN_MEMBER_ID and several:
+            return LeaveGroupResponse(
+                members=[
+                    MemberResponse(row.member_id, row.group_instance_id, error.code)
+                    for row in request.members
+                ]
+            )
+        return LeaveGroupResponse(error_code=error.code)
+
+    return node.groups.ask(request.group_id, step, refused)

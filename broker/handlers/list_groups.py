@@ -1,0 +1,36 @@
+"""ListGroups (API key 16): the groups that this node coordinates, of some states and types where asked.
+
+Source: ``GroupCoordinatorService.listGroups``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.errors import as_told
+from wire.errors import KafkaError
+from wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(
+    node: Node, request: ListGroupsRequest, context: RequestContext
+) -> ListGroupsResponse | Coroutine[Any, Any, ListGroupsResponse]:
+    from coordinator.groups.admin import list_groups
+
+    try:
+        shards = node.groups.shards()
+    except KafkaError as error:
+        return _refused(as_told(error))
+    rows = [row for shard in shards for row in list_groups(shard, request)]
+    return node.groups.answer_of(shards, ListGroupsResponse(groups=rows), _refused)
+
+
+def _refused(error: KafkaError) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=error.code)

@@ -1,0 +1,39 @@
+"""SyncGroup (API key 14): the leader gives the assignments, and every member of a classic group gets its own.
+
+The answer waits for the leader. From version 5 on a member says which protocol it goes by. Source:
+``KafkaApis.handleSyncGroupRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups import client_of
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+
+PROTOCOL_VERSION = 5
+
+
+def handle(
+    node: Node, request: SyncGroupRequest, context: RequestContext
+) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
+    from coordinator.groups.classic.sync import sync
+
+    if context.api_version >= PROTOCOL_VERSION and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    client = client_of(context)
+    return node.groups.ask(request.group_id, lambda shard: sync(shard, request, client), _refused)
+
+
+def _refused(error: KafkaError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error.code)
