@@ -129,6 +129,35 @@ def paced_latencies(bootstrap: str, frame: bytes, pace_s: float, done: Callable[
     return measured
 
 
+def poll_latencies(bootstrap: str, topic: str, count: int, pace_s: float) -> list[float]:
+    """Seconds from sending a Produce of one record until a waiting Fetch was answered with it, one at a time.
+
+    What the server takes, and two wake-ups of one thread of ours: no client's own threads and queues.
+    """
+    measured = []
+    with Connection(bootstrap) as producer, Connection(bootstrap) as consumer:
+        for one in (producer, consumer):
+            one.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        record = Template(
+            producer,
+            "Produce",
+            PRODUCE_VERSION,
+            lambda partition: produce_fields(topic, partition, batch(b"x" * 100)),
+        ).frame(0)
+        for offset in range(count):
+            fields = fetch_fields(topic, 0)
+            fields["max_wait_ms"], fields["min_bytes"] = 30_000, 1
+            fields["topics"][0]["partitions"][0]["fetch_offset"] = offset
+            consumer.send("Fetch", FETCH_VERSION, fields)
+            time.sleep(pace_s)  # the Fetch waits by now
+            start = time.perf_counter()
+            producer.socket.sendall(record)
+            _receive(consumer.socket)
+            measured.append(time.perf_counter() - start)
+            _receive(producer.socket)
+    return measured
+
+
 def wait_until_listed(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
     """The latest offset of each partition, asked again until the server gives them all without an error."""
     wanted = [

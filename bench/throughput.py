@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from bench import binding, librdkafka, topics
+from bench import binding, librdkafka, raw, topics
 from bench.experiment import Experiment, Lab, Row, ratio_at_least, ratio_at_most
 from bench.measure import cpu_s, own_cpu_s, percentile
 from bench.servers import Kind, Server
@@ -18,6 +18,7 @@ CONSUMER = {"queued.min.messages": "10000000", "queued.max.messages.kbytes": "20
 BINDING_PRODUCER = {"queue.buffering.max.messages": "1000000", "linger.ms": "20"}
 
 READ_AT_LEAST = 600_000  # records: what takes less than a moment is read several times
+PRODUCERS = 2
 LATENCY_RECORDS = 1500
 LATENCY_PACE_S = 0.002
 
@@ -80,6 +81,35 @@ def _stream(
     return Experiment(label, tuple(rows), run, warm=True)
 
 
+def _together(label: str, size: int, full_count: int, conf: Mapping[str, str]) -> Experiment:
+    """Producers enough to keep the machine busy."""
+    label = f"{label}, {PRODUCERS} producers"
+    produced = {acks: f"produce {label}, acks={acks}" for acks in ("1", "all")}
+    value = (TEXT * (size // len(TEXT) + 1))[:size]
+
+    def run(lab: Lab, kind: Kind) -> None:
+        server, count = lab.warm_server(kind), lab.count(full_count)
+        for acks, row in produced.items():
+            topic = lab.name("together")
+            topics.create(server, topic, PRODUCERS)
+
+            def produce(topic: str = topic, acks: str = acks) -> float:
+                payloads = librdkafka.Payloads(value)
+                return librdkafka.produce_together(
+                    server.bootstrap, topic, payloads, count, {**conf, "acks": acks}, PRODUCERS
+                )
+
+            _measured(lab, server, kind, row, count, size, produce)
+            ends = raw.wait_until_listed(server.bootstrap, topic, PRODUCERS)
+            if ends != [count // PRODUCERS + 1] * PRODUCERS:
+                raise RuntimeError(f"{topic}: {count} records were sent, its end offsets are {ends}")
+            topics.delete(server, topic)
+
+    rows = [Row(row, "records/s", ratio_at_least(1.25)) for row in produced.values()]
+    rows += [Row(_cpu(row.name), "s/GB") for row in rows]
+    return Experiment(label, tuple(rows), run, warm=True)
+
+
 def _binding(size: int, full_count: int) -> Experiment:
     """The same through confluent-kafka's Python objects, which cost more than either server."""
     label = f"{size} B by the Python binding"
@@ -123,12 +153,33 @@ def _latency() -> Experiment:
     return Experiment("latency", rows, run, warm=True)
 
 
+def _latency_of_the_server() -> Experiment:
+    rows = (
+        Row("produce-to-fetch latency by plain sockets, p50", "ms", ratio_at_most(0.5)),
+        Row("produce-to-fetch latency by plain sockets, p99", "ms"),
+    )
+
+    def run(lab: Lab, kind: Kind) -> None:
+        server, topic = lab.warm_server(kind), lab.name("latency")
+        topics.create(server, topic)
+        raw.wait_until_listed(server.bootstrap, topic)
+        seconds = raw.poll_latencies(server.bootstrap, topic, lab.count(LATENCY_RECORDS), LATENCY_PACE_S)
+        for row, percent in zip(rows, (50, 99), strict=True):
+            lab.record(row.name, kind, 1000 * percentile(seconds, percent))
+        topics.delete(server, topic)
+
+    return Experiment("latency of the server", rows, run, warm=True)
+
+
 EXPERIMENTS = (
     _stream("100 B", 100, 3_000_000, 1.25, {}),
     _stream("1 kB", 1000, 600_000, 1.25, {}),
     _stream("100 B lz4", 100, 3_000_000, 1.25, LZ4),
     _stream("100 B, one per request", 100, 60_000, 3.5, UNBATCHED),
+    _together("100 B", 100, 4_000_000, {}),
+    _together("100 B lz4", 100, 4_000_000, LZ4),
     _binding(100, 1_500_000),
     _binding(1000, 300_000),
     _latency(),
+    _latency_of_the_server(),
 )
