@@ -49,6 +49,8 @@ def _resolve(fields: list[Json], shared: dict[str, list[Json]]) -> None:
     """Puts the fields of common structs where they are used."""
     for field in fields:
         kind = field["type"].removeprefix("[]")
+        if "versions" not in field:  # some tagged fields say it only once
+            field["versions"] = field["taggedVersions"]
         if kind in shared:
             field["fields"] = shared[kind]
         _resolve(field.get("fields", []), shared)

@@ -25,9 +25,13 @@ from tests.wire.kafka_json import Json, all_messages, bundled, encode, from_jars
 from tests.wire.values import build, in_version, sample, values, within
 from wire.errors import DecodeError
 from wire.schema import Message, Struct
+from wire.stored.groups import ConsumerGroupMemberMetadataValue
 
 MESSAGES = all_messages()
 BUNDLED = bundled()
+# kafka-python takes the null that is the default in a definition's text for the field's default. Kafka's generated
+# class begins with an empty struct and writes a null: compat_tests has DumpLogSegments read it.
+READ_BY_KAFKA = (ConsumerGroupMemberMetadataValue,)
 quick = settings(
     max_examples=12,
     deadline=None,
@@ -58,7 +62,9 @@ def test_same_bytes_as_kafka_python(cls: type[Message]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "cls", [c for c in MESSAGES if c.__name__ not in BUNDLED], ids=lambda cls: cls.__name__
+    "cls",
+    [c for c in MESSAGES if c.__name__ not in BUNDLED and c not in READ_BY_KAFKA],
+    ids=lambda cls: cls.__name__,
 )
 def test_same_bytes_as_kafkas_definitions_in_kafka_python(
     cls: type[Message], kafka_libs: pathlib.Path
@@ -117,7 +123,9 @@ def leaves(cls: type[Struct], values: Json, version: int) -> Iterator[Any]:
                 yield one
 
 
-@pytest.mark.parametrize("cls", [c for c in MESSAGES if c.KIND != "metadata"], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "cls", [c for c in MESSAGES if c.KIND in ("request", "response", "data")], ids=lambda cls: cls.__name__
+)
 def test_kio_reads_the_same_values_and_writes_the_same_bytes(cls: type[Message]) -> None:
     for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
         carried = in_version(cls, sample(cls, itertools.count(1)), version)
