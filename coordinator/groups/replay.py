@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.groups.classic.replay import replay_group_metadata
+from coordinator.groups.consumer.replay import REPLAYS as CONSUMER_GROUP_REPLAYS
 from coordinator.groups.offset_store import replay_offset
 from wire.stored.groups import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
 
@@ -18,4 +19,5 @@ REPLAYS: dict[type[Message], Callable[[Any, Any, Any, int, int], None]] = {
     LegacyOffsetCommitKey: replay_offset,
     OffsetCommitKey: replay_offset,
     GroupMetadataKey: replay_group_metadata,
+    **CONSUMER_GROUP_REPLAYS,
 }

@@ -1,0 +1,14 @@
+"""Server-side assignors: pure functions from members and partitions to target assignments (KIP-848).
+
+`ASSIGNORS` has those that ``group.consumer.assignors`` and a member's ``server_assignor`` can name.
+"""
+
+from __future__ import annotations
+
+from coordinator.groups.assignors import range as _range
+from coordinator.groups.assignors import uniform
+from coordinator.groups.assignors.spec import Assign, Assignment, GroupSpec, MemberSpec
+
+__all__ = ["ASSIGNORS", "Assign", "Assignment", "GroupSpec", "MemberSpec"]
+
+ASSIGNORS: dict[str, Assign] = {"uniform": uniform.assign, "range": _range.assign}

@@ -1,0 +1,52 @@
+"""The range assignor: of every topic each reader gets a run of partitions, in the same order for all topics.
+
+So partitions of the same number meet at one member, which joins of topics need. Static members come first, by instance
+id, the others by member id. Source: Kafka's ``RangeAssignor``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coordinator.groups.assignors.spec import Assignment, GroupSpec
+    from wire.schema import Uuid
+
+
+class _Topic:
+    """The runs of one topic: so many partitions each, one more for the first ``extra`` readers."""
+
+    __slots__ = ("count", "each", "extra", "next")
+
+    def __init__(self, count: int, readers: int) -> None:
+        self.count = count
+        self.each, self.extra = divmod(count, readers)
+        self.next = 0
+
+    def take(self) -> frozenset[int]:
+        start = self.next
+        size = self.each
+        if self.extra:
+            self.extra -= 1
+            size += 1
+        self.next = start + size
+        return frozenset(range(start, self.next))
+
+
+def assign(group: GroupSpec) -> dict[str, Assignment]:
+    order = sorted(group.members, key=lambda member_id: _place(group, member_id))
+    readers: dict[Uuid, int] = {}
+    for spec in group.members.values():
+        for topic_id in spec.topics:
+            readers[topic_id] = readers.get(topic_id, 0) + 1
+    topics = {topic_id: _Topic(group.partitions[topic_id], count) for topic_id, count in readers.items()}
+    made: dict[str, Assignment] = {}
+    for member_id in order:
+        runs = {topic_id: topics[topic_id].take() for topic_id in group.members[member_id].topics}
+        made[member_id] = {topic_id: run for topic_id, run in runs.items() if run}
+    return made
+
+
+def _place(group: GroupSpec, member_id: str) -> tuple[bool, str]:
+    instance_id = group.members[member_id].instance_id
+    return (True, member_id) if instance_id is None else (False, instance_id)

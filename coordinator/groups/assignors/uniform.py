@@ -1,0 +1,98 @@
+"""The uniform assignor: everybody gets as many partitions as the others, give or take one, and keeps what it can.
+
+Where all members read the same topics this is a matter of quotas, here; else see
+`coordinator.groups.assignors.uniform_heterogeneous`. Source: Kafka's ``UniformAssignor``,
+``UniformHomogeneousAssignmentBuilder``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.assignors import uniform_heterogeneous
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from coordinator.groups.assignors.spec import Assignment, GroupSpec
+    from wire.schema import Uuid
+
+
+def assign(group: GroupSpec) -> dict[str, Assignment]:
+    if not group.members:
+        return {}
+    if group.homogeneous:
+        return _by_quota(group)
+    return uniform_heterogeneous.assign(group)
+
+
+def _by_quota(group: GroupSpec) -> dict[str, Assignment]:
+    topics = next(iter(group.members.values())).topics
+    free = [
+        (topic_id, partition)
+        for topic_id in topics
+        for partition in _unowned(group.partitions[topic_id], group.owners.get(topic_id, {}))
+    ]
+    quota, extras = divmod(sum(group.partitions[topic_id] for topic_id in topics), len(group.members))
+    made: dict[str, Assignment] = {}
+    unfilled: list[tuple[str, int]] = []
+    still_to_come = len(group.members)
+    for member_id, spec in group.members.items():
+        room = quota + (1 if extras else 0)
+        kept, lost, room = _kept(spec.assigned, topics, room)
+        free += lost
+        takes_extra = extras > 0
+        # Leave the extra partition to another, unless only those are left that must have one.
+        if room and takes_extra and still_to_come > extras:
+            room -= 1
+            takes_extra = False
+        if room:
+            unfilled.append((member_id, room))
+        extras -= takes_extra
+        still_to_come -= 1
+        made[member_id] = kept
+    _fill(made, unfilled, free)
+    return made
+
+
+def _unowned(count: int, owners: Container[int]) -> list[int]:
+    return [partition for partition in range(count) if partition not in owners]
+
+
+def _kept(
+    assigned: Assignment, topics: Container[Uuid], room: int
+) -> tuple[Assignment, list[tuple[Uuid, int]], int]:
+    """What a member may keep within ``room`` partitions, what it loses of ``topics``, and the room that is left."""
+    lost: list[tuple[Uuid, int]] = []
+    kept: dict[Uuid, frozenset[int]] = {}
+    changed = False
+    for topic_id, partitions in assigned.items():
+        if topic_id not in topics:
+            changed = True
+        elif len(partitions) <= room:
+            kept[topic_id] = partitions
+            room -= len(partitions)
+        else:
+            order = sorted(partitions)
+            lost += ((topic_id, partition) for partition in order[room:])
+            if room:
+                kept[topic_id] = frozenset(order[:room])
+            room = 0
+            changed = True
+    return kept if changed else assigned, lost, room
+
+
+def _fill(made: dict[str, Assignment], unfilled: list[tuple[str, int]], free: list[tuple[Uuid, int]]) -> None:
+    """Give what is free to the members with room, in order."""
+    start = 0
+    for member_id, room in unfilled:
+        more: dict[Uuid, list[int]] = {}
+        for topic_id, partition in free[start : start + room]:
+            more.setdefault(topic_id, []).append(partition)
+        start += room
+        has = made[member_id]
+        made[member_id] = {
+            **has,
+            **{topic_id: has.get(topic_id, frozenset()).union(rows) for topic_id, rows in more.items()},
+        }
+    assert start >= len(free), "partitions were left unassigned"

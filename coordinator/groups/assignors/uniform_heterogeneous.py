@@ -1,0 +1,199 @@
+"""The uniform assignor where members read different topics: assign what is free, then move what unbalances a topic.
+
+Topics are looked at one by one, those with most partitions per reader first. What nobody has goes to the topic's least
+loaded reader; then partitions move from its most loaded reader to its least loaded one until these differ by one at
+most. A move in one topic may unbalance another, so this goes round until nothing moves. Loads are counted over all
+topics. Source: Kafka's ``UniformHeterogeneousAssignmentBuilder``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from coordinator.groups.assignors.spec import Assignment, GroupSpec
+    from wire.schema import Uuid
+
+ROUNDS_MAX = 16
+NOBODY = -1
+
+
+def assign(group: GroupSpec) -> dict[str, Assignment]:
+    return _Assigner(group).assign()
+
+
+class _Balancer:
+    """Which reader of a topic is to give next, and which to get.
+
+    Readers stand in a line by load. Who gets are those in front, as far as their loads are equal: when each of them
+    got one, the next joins them where its load is the same. Who gives are those at the end in the same way. Members
+    that have nothing to give step out at the end.
+    """
+
+    __slots__ = (
+        "_get_end",
+        "_get_load",
+        "_get_next",
+        "_give_end",
+        "_give_load",
+        "_give_next",
+        "_give_start",
+        "_line",
+        "_loads",
+    )
+
+    def __init__(self, loads: list[int], readers: list[int]) -> None:
+        self._loads = loads
+        self._line = line = sorted(readers, key=lambda member: (loads[member], member))
+        self._get_end = 0
+        self._get_next = 0
+        self._get_load = loads[line[0]] - 1
+        self._give_start = self._give_end = len(line)
+        self._give_next = len(line) - 1
+        self._give_load = loads[line[-1]] + 1
+
+    @property
+    def imbalance(self) -> int:
+        """Before anything moved: the most loaded reader's partitions less the least loaded one's."""
+        return self._loads[self._line[-1]] - self._loads[self._line[0]]
+
+    def next_to_get(self) -> int:
+        if self._get_next >= self._get_end:
+            self._get_load += 1
+            line, loads = self._line, self._loads
+            while self._get_end < len(line) and loads[line[self._get_end]] == self._get_load:
+                self._get_end += 1
+            self._get_next = 0
+        member = self._line[self._get_next]
+        self._get_next += 1
+        return member
+
+    def next_to_give(self) -> int:
+        """A member, or `NOBODY`."""
+        if self._give_next < self._give_start:
+            line, loads = self._line, self._loads
+            if self._give_end <= self._give_start and self._give_start > 0:
+                # All that gave so far have stepped out.
+                self._give_load = loads[line[self._give_start - 1]]
+            else:
+                self._give_load -= 1
+            while self._give_start > 0 and loads[line[self._give_start - 1]] == self._give_load:
+                self._give_start -= 1
+            self._give_next = self._give_end - 1
+        if self._give_next < 0:
+            return NOBODY
+        member = self._line[self._give_next]
+        self._give_next -= 1
+        return member
+
+    def step_out(self) -> None:
+        """The member that `next_to_give` named last has nothing to give."""
+        line, at, end = self._line, self._give_next + 1, self._give_end - 1
+        line[at], line[end] = line[end], line[at]
+        self._give_end = end
+
+    @property
+    def is_balanced(self) -> bool:
+        return self._give_load - self._get_load <= 1
+
+
+class _Assigner:
+    def __init__(self, group: GroupSpec) -> None:
+        self._group = group
+        self._member_ids = list(group.members)
+        self._loads = [0] * len(self._member_ids)
+        self._readers: dict[Uuid, list[int]] = {}
+        for index, spec in enumerate(group.members.values()):
+            for topic_id in spec.topics:
+                self._readers.setdefault(topic_id, []).append(index)
+        self._owners = {topic_id: [NOBODY] * group.partitions[topic_id] for topic_id in self._readers}
+
+    def assign(self) -> dict[str, Assignment]:
+        if not self._readers:
+            return {}
+        self._keep()
+        for topic_id in self._in_order(t for t, owners in self._owners.items() if NOBODY in owners):
+            self._assign_free(topic_id)
+        self._balance(self._in_order(t for t, readers in self._readers.items() if len(readers) > 1))
+        return self._result()
+
+    def _in_order(self, topic_ids: Iterable[Uuid]) -> list[Uuid]:
+        def place(topic_id: Uuid) -> tuple[float, int, Uuid]:
+            count, readers = len(self._owners[topic_id]), len(self._readers[topic_id])
+            return (-(count / readers), readers, _signed(topic_id))
+
+        return sorted(topic_ids, key=place)
+
+    def _keep(self) -> None:
+        """Everybody keeps what it has of the topics that it still reads."""
+        for index, spec in enumerate(self._group.members.values()):
+            for topic_id, partitions in spec.assigned.items():
+                if topic_id in spec.topics:
+                    owners = self._owners[topic_id]
+                    for partition in partitions:
+                        owners[partition] = index
+                    self._loads[index] += len(partitions)
+
+    def _assign_free(self, topic_id: Uuid) -> None:
+        owners = self._owners[topic_id]
+        balancer = _Balancer(self._loads, self._readers[topic_id])
+        for partition, owner in enumerate(owners):
+            if owner == NOBODY:
+                member = owners[partition] = balancer.next_to_get()
+                self._loads[member] += 1
+
+    def _balance(self, topic_ids: list[Uuid]) -> None:
+        last_moved = NOBODY
+        for _ in range(ROUNDS_MAX):
+            for at, topic_id in enumerate(topic_ids):
+                if at == last_moved:
+                    return  # once around without a move
+                if self._balance_topic(topic_id) or last_moved == NOBODY:
+                    last_moved = at
+
+    def _balance_topic(self, topic_id: Uuid) -> bool:
+        """Move partitions between the topic's readers; whether one moved."""
+        balancer = _Balancer(self._loads, self._readers[topic_id])
+        if balancer.imbalance <= 1:
+            return False
+        owners = self._owners[topic_id]
+        stocks: dict[int, list[int]] = {}
+        for partition, owner in enumerate(owners):
+            stocks.setdefault(owner, []).append(partition)
+        moved = False
+        while not balancer.is_balanced:
+            giver = balancer.next_to_give()
+            while giver != NOBODY and not stocks.get(giver):
+                balancer.step_out()
+                giver = balancer.next_to_give()
+            if giver == NOBODY:
+                break
+            partition = stocks[giver].pop()
+            getter = balancer.next_to_get()
+            if balancer.is_balanced:
+                break
+            owners[partition] = getter
+            self._loads[giver] -= 1
+            self._loads[getter] += 1
+            moved = True
+        return moved
+
+    def _result(self) -> dict[str, Assignment]:
+        rows: list[dict[Uuid, list[int]]] = [{} for _ in self._member_ids]
+        for topic_id, owners in self._owners.items():
+            for partition, owner in enumerate(owners):
+                rows[owner].setdefault(topic_id, []).append(partition)
+        return {
+            member_id: {topic_id: frozenset(partitions) for topic_id, partitions in row.items()}
+            for member_id, row in zip(self._member_ids, rows, strict=True)
+        }
+
+
+_SIGN_BITS = bytes((0x80, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0))
+
+
+def _signed(topic_id: Uuid) -> bytes:
+    """What sorts as Kafka's ``Uuid.compareTo`` does: as two signed halves."""
+    return bytes(byte ^ sign for byte, sign in zip(topic_id, _SIGN_BITS, strict=True))

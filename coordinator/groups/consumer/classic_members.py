@@ -1,0 +1,255 @@
+"""Members of the classic protocol in a consumer group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+The broker assigns for them, too. A generation is their member epoch. They cannot be told what to give up between two
+joins, so whenever there is something to do they are asked to join again: the JoinGroup says what they own, and the
+SyncGroup after it gets them what they are to have. Nothing of this waits. Source: Kafka's ``GroupMetadataManager``,
+``classicGroup…ToConsumerGroup``; KIP-848.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic import answers
+from coordinator.groups.consumer import embedded, joining, leave, migration, subscribing, target, timeouts
+from coordinator.groups.consumer.group import PROTOCOL_TYPE
+from coordinator.groups.consumer.states import MemberState
+from coordinator.groups.errors import as_told
+from wire.errors import DecodeError, ErrorCode, KafkaError
+from wire.messages.consumer_group_heartbeat import TopicPartitions
+from wire.messages.heartbeat import HeartbeatResponse
+from wire.messages.join_group import JoinGroupResponse
+from wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from wire.messages.sync_group import SyncGroupResponse
+from wire.stored.groups import ClassicMemberMetadata, ClassicProtocol
+
+if TYPE_CHECKING:
+    from coordinator.groups.consumer.group import ConsumerGroup
+    from coordinator.groups.consumer.member import Member
+    from coordinator.groups.context import Client
+    from coordinator.groups.shard import GroupShard
+    from coordinator.journal import CoordinatorRecord
+    from wire.messages.heartbeat import HeartbeatRequest
+    from wire.messages.join_group import JoinGroupRequest
+    from wire.messages.leave_group import LeaveGroupRequest
+    from wire.messages.sync_group import SyncGroupRequest
+    from wire.stored.consumer_protocol import ConsumerProtocolSubscription
+
+MEMBER_ID_REQUIRED_VERSION = 4
+NO_REBALANCE_TIMEOUT_VERSION = 0
+SEVERAL_MEMBERS_VERSION = 3
+
+
+# JoinGroup
+
+
+def join(
+    shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, client: Client
+) -> JoinGroupResponse:
+    """A member of the classic protocol joins a consumer group that has members."""
+    try:
+        return _join(shard, group, request, client)
+    except KafkaError as error:
+        return answers.join_error(as_told(error).code)
+
+
+def _join(
+    shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, client: Client
+) -> JoinGroupResponse:
+    context, instance_id = shard.context, request.group_instance_id
+    if migration.policy(context) == migration.DISABLED:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    is_unknown = not request.member_id
+    member_id = request.member_id or context.new_uuid_text()
+    joining.check_size(context, group, member_id)
+    names = [protocol.name for protocol in request.protocols]
+    if not group.supports_classic_protocols(request.protocol_type, names):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if is_unknown and instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
+        return answers.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    replaced: list[CoordinatorRecord] = []
+    if instance_id is None:
+        old = joining.dynamic_member(group, member_id, create=True)
+    else:
+        old, replaced = joining.static_member(group, member_id, instance_id, create=is_unknown, classic=True)
+    holder = group.static_member(instance_id)
+    subscription = _subscription(request)
+    owned = _owned(shard, subscription)
+    described = subscribing.describe(shard, group, old, _said(request, subscription, client), client)
+    if holder is not None and migration.is_replaced_by_classic(context, group, holder):
+        member = _downgraded(shard, group, described, holder, replaced, owned)
+    else:
+        wanted = target.up_to_date(
+            context, group, described.epoch, old, described.new, described.subscriptions
+        )
+        described.records.extend(wanted.records)
+        change = subscribing.advance(context, group, described, wanted.epoch, wanted.assignment, owned)
+        shard.commit([*replaced, *change.records])
+        subscribing.after_commit(shard, group.group_id, change)
+        timeouts.cancel(shard, timeouts.JOIN, group.group_id, member_id)
+        timeouts.renew_session(shard, group.group_id, member_id, request.session_timeout_ms)
+        timeouts.await_sync(shard, group.group_id, member_id, _rebalance_timeout_ms(request, client))
+        member = change.member
+    assert member.classic is not None
+    return JoinGroupResponse(
+        generation_id=member.epoch,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=member.classic.supported_protocols[0].name,
+        member_id=member.member_id,
+    )
+
+
+def _downgraded(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    described: subscribing.Description,
+    holder: Member,
+    replaced: list[CoordinatorRecord],
+    owned: list[TopicPartitions],
+) -> Member:
+    """The last member of the consumer protocol came back as a classic one: the group is a classic group from now on."""
+    rebalances = group.target_epoch < described.epoch
+    member, made = described.new, described.records
+    if not rebalances:
+        wanted = group.target(described.new)
+        change = subscribing.advance(shard.context, group, described, group.target_epoch, wanted, owned)
+        member, made = change.member, change.records
+    migration.downgrade(
+        shard, group, replaced=holder, joining=member, before=[*replaced, *made], rebalances=rebalances
+    )
+    return member
+
+
+def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+    """Of its first protocol: they all say the same. Raises KafkaError (UNKNOWN_SERVER_ERROR), as Kafka answers it."""
+    try:
+        return embedded.subscription(request.protocols[0].metadata)
+    except DecodeError:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+
+
+def _owned(shard: GroupShard, subscription: ConsumerProtocolSubscription) -> list[TopicPartitions]:
+    rows = ((row.topic, row.partitions) for row in subscription.owned_partitions)
+    by_id = embedded.with_ids(rows, shard.context.topics)
+    return [TopicPartitions(topic_id, partitions) for topic_id, partitions in by_id.items()]
+
+
+def _said(
+    request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, client: Client
+) -> subscribing.Said:
+    return subscribing.Said(
+        instance_id=request.group_instance_id,
+        rack_id=subscription.rack_id or None,
+        rebalance_timeout_ms=_rebalance_timeout_ms(request, client),
+        assignor=None,
+        topic_names=subscription.topics,
+        topic_regex="",
+        classic=ClassicMemberMetadata(
+            request.session_timeout_ms,
+            [ClassicProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
+        ),
+    )
+
+
+def _rebalance_timeout_ms(request: JoinGroupRequest, client: Client) -> int:
+    if client.api_version == NO_REBALANCE_TIMEOUT_VERSION:
+        return request.session_timeout_ms
+    return request.rebalance_timeout_ms
+
+
+# SyncGroup and Heartbeat
+
+
+def sync(
+    shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, client: Client
+) -> SyncGroupResponse:
+    """The member's assignment, which is there since it joined."""
+    try:
+        return _sync(shard, group, request)
+    except KafkaError as error:
+        return answers.sync_error(error.code)
+
+
+def _sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
+    member, classic = _classic_member(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    first = classic.supported_protocols[0]
+    if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, first.name):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    # One that has to give something up has joined already, and will be asked again when that is gone.
+    if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        timeouts.await_join(shard, group.group_id, member)
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    timeouts.cancel(shard, timeouts.SYNC, group.group_id, member.member_id)
+    timeouts.renew_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
+    assigned = {topic_id: list(partitions) for topic_id, partitions in member.assigned.items()}
+    return SyncGroupResponse(
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=embedded.assignment(assigned, first.metadata, shard.context.topics),
+    )
+
+
+def heartbeat(
+    shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest, client: Client
+) -> HeartbeatResponse:
+    """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    member, classic = _classic_member(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    timeouts.renew_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
+    released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
+    if member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS or released:
+        timeouts.await_join(shard, group.group_id, member)
+        return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    return HeartbeatResponse()
+
+
+def _classic_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
+) -> tuple[Member, ClassicMemberMetadata]:
+    """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    if instance_id is None:
+        member = group.member(member_id)
+    else:
+        member = joining.checked_holder(group.static_member(instance_id), member_id, instance_id)
+    if member.classic is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol."
+        )
+    if member.epoch != generation_id:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    return member, member.classic
+
+
+# LeaveGroup
+
+
+def remove(
+    shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, client: Client
+) -> LeaveGroupResponse:
+    """Members of either protocol go, one by one answered, all in one step. A static one needs no member id."""
+    rows = []
+    going: dict[str, Member] = {}
+    several = client.api_version >= SEVERAL_MEMBERS_VERSION
+    for identity in request.members if several else [MemberIdentity(request.member_id)]:
+        code = ErrorCode.NONE
+        try:
+            member = _leaving(group, identity)
+            going[member.member_id] = member
+        except KafkaError as error:
+            code = error.code
+        rows.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
+    leave.fence(shard, group, list(going.values()))
+    return LeaveGroupResponse(members=rows)
+
+
+def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
+    instance_id = identity.group_instance_id
+    if instance_id is None:
+        return group.member(identity.member_id)
+    holder = group.static_member(instance_id)
+    # An administrator may not know the member's id.
+    member_id = identity.member_id or (holder.member_id if holder is not None else "")
+    return joining.checked_holder(holder, member_id, instance_id)

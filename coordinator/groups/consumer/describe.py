@@ -1,0 +1,69 @@
+"""A consumer group as ConsumerGroupDescribe shows it. Source: Kafka's ``ConsumerGroup.asDescribedGroup``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.consumer import target
+from coordinator.groups.consumer.group import ConsumerGroup
+from wire.errors import ErrorCode
+from wire.messages.consumer_group_describe import Assignment, DescribedGroup, TopicPartitions
+from wire.messages.consumer_group_describe import Member as DescribedMember
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from coordinator.groups.consumer.member import Member
+    from coordinator.groups.context import Topics
+    from coordinator.groups.shard import GroupShard
+    from wire.schema import Uuid
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
+    """The group; GROUP_ID_NOT_FOUND in it where there is none of the consumer protocol."""
+    group = shard.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        missing = "not found" if group is None else "is not a consumer group"
+        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {missing}.", group_id)
+    topics = shard.context.topics
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.preferred_assignor() or target.default_assignor(shard.context),
+        members=[_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: Member, topics: Topics) -> DescribedMember:
+    # What it is still to give up is still its own.
+    has: dict[Uuid, list[int]] = {}
+    for partitions in (member.assigned, member.pending_revocation):
+        for topic_id, rows in partitions.items():
+            has.setdefault(topic_id, []).extend(rows)
+    return DescribedMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(has, topics),
+        target_assignment=_assignment(group.targets.get(member.member_id, {}), topics),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _assignment(partitions: Mapping[Uuid, Collection[int]], topics: Topics) -> Assignment:
+    """By name; what belongs to topics that are gone is left out."""
+    rows = []
+    for topic_id, numbers in partitions.items():
+        topic = topics.by_id(topic_id)
+        if topic is not None:
+            rows.append(TopicPartitions(topic_id, topic.name, sorted(numbers)))
+    return Assignment(rows)

@@ -1,0 +1,86 @@
+"""What consumers of the classic protocol and their leader tell each other, as far as a consumer group must know it.
+
+Source: Kafka's ``ConsumerProtocol``, ``Utils.toConsumerProtocolAssignment``.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from wire.errors import DecodeError
+from wire.stored.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from coordinator.groups.context import Topics
+    from wire.schema import Buffer, Uuid
+
+_VERSION = Struct(">h")
+
+
+class CustomAssignorError(Exception):
+    """An assignment has user data, which only its own assignor understands."""
+
+
+def _version(data: Buffer, newest: int) -> int:
+    """The version that comes first. A newer one is read as the newest that is known. Raises DecodeError."""
+    if len(data) < _VERSION.size:
+        raise DecodeError("a consumer's data is too short for its version")
+    version: int = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        raise DecodeError(f"a consumer's data has version {version}")
+    return min(version, newest)
+
+
+def subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
+    """What a member reads and owned. Raises DecodeError."""
+    version = _version(metadata, ConsumerProtocolSubscription.MAX_VERSION)
+    # A newer version may have more behind what is known here.
+    made: ConsumerProtocolSubscription
+    made, _ = ConsumerProtocolSubscription.decoder(version)(metadata, _VERSION.size)
+    return made
+
+
+def assigned(data: Buffer, topics: Topics) -> dict[Uuid, frozenset[int]]:
+    """The partitions of an assignment whose topics exist. Raises DecodeError, CustomAssignorError."""
+    version = _version(data, ConsumerProtocolAssignment.MAX_VERSION)
+    made: ConsumerProtocolAssignment
+    made, _ = ConsumerProtocolAssignment.decoder(version)(data, _VERSION.size)
+    if made.user_data:
+        raise CustomAssignorError
+    return {
+        topic_id: frozenset(partitions)
+        for topic_id, partitions in with_ids(
+            ((row.topic, row.partitions) for row in made.assigned_partitions), topics
+        ).items()
+    }
+
+
+def with_ids(rows: Iterable[tuple[str, list[int]]], topics: Topics) -> dict[Uuid, list[int]]:
+    """Partitions by topic name -> by topic id, as far as the topics exist."""
+    made: dict[Uuid, list[int]] = {}
+    for name, partitions in rows:
+        topic = topics.by_name(name)
+        if topic is not None:
+            made[topic.topic_id] = partitions
+    return made
+
+
+def assignment(partitions: Mapping[Uuid, Collection[int]], metadata: Buffer, topics: Topics) -> bytes:
+    """An assignment for a member, in the version of what it said itself; where that cannot be read, in the first."""
+    try:
+        version = _version(metadata, ConsumerProtocolAssignment.MAX_VERSION)
+    except DecodeError:
+        version = ConsumerProtocolAssignment.MIN_VERSION
+    rows = []
+    for topic_id, numbers in partitions.items():
+        topic = topics.by_id(topic_id)
+        if topic is not None:
+            rows.append(TopicPartition(topic.name, sorted(numbers)))
+    return _VERSION.pack(version) + ConsumerProtocolAssignment(rows).encode(version)

@@ -1,0 +1,344 @@
+"""`ConsumerGroup`: what the stored records say of a group of the consumer protocol, and what can be asked of it.
+
+Its durable fields change only in `coordinator.groups.consumer.replay`, through the methods under "replay"; what is
+not stored is in `soft`. Source: Kafka's ``ConsumerGroup``, ``ModernGroup``; KIP-848, KIP-1251.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.consumer import records, timeouts
+from coordinator.groups.consumer.states import GroupState, MemberState
+from coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
+from coordinator.groups.group import CONSUMER, any_partition
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from coordinator.groups.consumer.member import Assignment, Member
+    from coordinator.groups.shard import GroupShard
+    from coordinator.journal import CoordinatorRecord
+    from wire.schema import Uuid
+
+__all__ = ["ConsumerGroup", "ResolvedRegex"]
+
+PROTOCOL_TYPE = "consumer"
+INITIAL_EPOCH = 1
+NO_TARGET_EPOCH = -1
+NO_GENERATION = -1
+MEMBER_EPOCH_VERSION = 9
+"""OffsetCommit from this version on says that its generation may be a member epoch."""
+
+
+class Soft:
+    """What is not stored: it is lost when the broker stops, and a heartbeat makes it anew.
+
+    ``metadata_checked``: whether the group's hash of its topics is that of the topics as they are.
+    ``regexes_outdated``: whether a topic may have been made since the expressions were resolved.
+    """
+
+    __slots__ = ("metadata_checked", "regexes_outdated")
+
+    def __init__(self) -> None:
+        self.metadata_checked = False
+        self.regexes_outdated = False
+
+
+class ConsumerGroup:
+    """``holders``: topic id -> partition -> the member that has it, or has not yet given it up.
+
+    ``targets`` are the members' target assignments and ``target_owners`` the same by partition.
+    """
+
+    kind = CONSUMER
+    protocol_type = PROTOCOL_TYPE
+
+    __slots__ = (
+        "assignors",
+        "classic_count",
+        "classic_protocols",
+        "epoch",
+        "group_id",
+        "has_subscription_metadata",
+        "holders",
+        "members",
+        "metadata_hash",
+        "soft",
+        "static_members",
+        "subscriptions",
+        "target_epoch",
+        "target_owners",
+        "target_timestamp_ms",
+        "targets",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = INITIAL_EPOCH
+        self.metadata_hash = 0
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.subscriptions = Subscriptions()
+        self.assignors: dict[str, int] = {}
+        self.classic_count = 0
+        self.classic_protocols: dict[str, int] = {}
+        self.holders: dict[Uuid, dict[int, str]] = {}
+        self.target_epoch = INITIAL_EPOCH
+        self.target_timestamp_ms = 0
+        self.targets: dict[str, Assignment] = {}
+        self.target_owners: dict[Uuid, dict[int, str]] = {}
+        self.has_subscription_metadata = False
+        self.soft = Soft()
+
+    # --- what can be asked
+
+    @property
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return GroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def has_member(self, member_id: str) -> bool:
+        return member_id in self.members
+
+    def member(self, member_id: str) -> Member:
+        """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return found
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        member_id = self.static_members.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self.members[member_id]
+
+    def target(self, member: Member) -> Assignment:
+        """The target assignment; a static member has that of whoever holds its instance id."""
+        if member.instance_id is None:
+            return self.targets.get(member.member_id, {})
+        holder = self.static_members.get(member.instance_id)
+        return {} if holder is None else self.targets.get(holder, {})
+
+    def is_held(self, topic_id: Uuid, partition: int) -> bool:
+        held = self.holders.get(topic_id)
+        return held is not None and partition in held
+
+    def waits_for_others(self, member: Member) -> bool:
+        """Whether something of the member's target is still held by another."""
+        if member.state is not MemberState.UNRELEASED_PARTITIONS:
+            return False
+        for topic_id, partitions in self.targets.get(member.member_id, {}).items():
+            has = member.assigned.get(topic_id, {})
+            if any(self.is_held(topic_id, partition) for partition in partitions if partition not in has):
+                return True
+        return False
+
+    def preferred_assignor(self, old: Member | None = None, new: Member | None = None) -> str | None:
+        """The server-side assignor that most members ask for, once ``old`` has become ``new``."""
+        counts = self.assignors
+        if old is not None or new is not None:
+            counts = dict(counts)
+            _count(counts, [old.assignor] if old is not None else [], -1)
+            _count(counts, [new.assignor] if new is not None else [], 1)
+        return max(counts, key=counts.__getitem__, default=None)
+
+    def all_classic_without(self, leaving: Iterable[Member]) -> bool:
+        """Whether all others speak the classic protocol."""
+        gone = list(leaving)
+        classic = self.classic_count - sum(member.is_classic for member in gone)
+        return classic == len(self.members) - len(gone)
+
+    def supports_classic_protocols(self, protocol_type: str, names: Collection[str]) -> bool:
+        """Whether a classic member may join with those protocols: one of them all classic members know."""
+        if protocol_type != PROTOCOL_TYPE:
+            return False
+        if self.is_empty():
+            return bool(names)
+        return any(self.classic_protocols.get(name, 0) == self.classic_count for name in names)
+
+    # --- coordinator.groups.group.Group
+
+    def check_offset_commit(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_or_epoch: int,
+        *,
+        transactional: bool,
+        api_version: int,
+    ) -> Callable[[str, Uuid, int], None]:
+        """An older epoch may still commit what was assigned at that epoch or before."""
+        if generation_or_epoch < 0 and not self.members:
+            return any_partition
+        anonymous = generation_or_epoch == NO_GENERATION and not member_id and group_instance_id is None
+        if transactional and anonymous:
+            return any_partition
+        member = self.member(member_id)
+        if not transactional and not member.is_classic and api_version < MEMBER_EPOCH_VERSION:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "OffsetCommit version 9 or above must be used by members using the consumer group protocol",
+            )
+        if generation_or_epoch == member.epoch:
+            return any_partition
+        if generation_or_epoch > member.epoch:
+            what = "generation id" if member.is_classic else "member epoch"
+            raise _stale(
+                member,
+                f"Received {what} {generation_or_epoch} is newer than current member epoch {member.epoch}.",
+            )
+        return lambda topic, topic_id, partition: _check_partition(
+            member, generation_or_epoch, topic, topic_id, partition
+        )
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if member_epoch != member.epoch:
+            what = "generation id" if member.is_classic else "member epoch"
+            raise _stale(
+                member,
+                f"The received {what} {member_epoch} does not match the expected member epoch {member.epoch}.",
+            )
+
+    def check_offset_delete(self) -> None:
+        pass
+
+    def check_delete(self) -> None:
+        if self.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.subscriptions.topics
+
+    def offset_expires_at(self, commit_timestamp_ms: int, retention_ms: int) -> int | None:
+        return commit_timestamp_ms + retention_ms
+
+    def tombstones(self) -> Sequence[CoordinatorRecord]:
+        return records.no_group(self.group_id, self.members, self.subscriptions.resolved)
+
+    def on_loaded(self, shard: GroupShard) -> None:
+        self.soft.regexes_outdated = True
+        timeouts.start_all(shard, self)
+
+    def on_unloaded(self, shard: GroupShard) -> None:
+        self.on_removed(shard)
+
+    def on_removed(self, shard: GroupShard) -> None:
+        timeouts.cancel_group(shard, self)
+
+    def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
+        """The next heartbeat looks what this means for the group."""
+        read = self.subscriptions.topics
+        if any(name in read for name in topics):
+            self.soft.metadata_checked = False
+        if self.subscriptions.regexes and any(name not in read for name in topics):
+            self.soft.regexes_outdated = True
+
+    # --- replay
+
+    def put_member(self, new: Member) -> None:
+        old = self.members.get(new.member_id)
+        self.members[new.member_id] = new
+        self._changed(old, new)
+        if new.instance_id is not None:
+            self.static_members[new.instance_id] = new.member_id
+
+    def remove_member(self, member_id: str) -> None:
+        old = self.members.pop(member_id)
+        self._changed(old, None)
+        if old.instance_id is not None:
+            self.static_members.pop(old.instance_id, None)
+
+    def _changed(self, old: Member | None, new: Member | None) -> None:
+        self.subscriptions.replace(old, new)
+        if old is not None:
+            _count(self.assignors, [old.assignor], -1)
+            self._hold(old, None)
+        if new is not None:
+            _count(self.assignors, [new.assignor], 1)
+            self._hold(new, new.member_id)
+        for member, change in ((old, -1), (new, 1)):
+            if member is not None and member.classic is not None:
+                self.classic_count += change
+                _count(
+                    self.classic_protocols,
+                    [protocol.name for protocol in member.classic.supported_protocols],
+                    change,
+                )
+
+    def _hold(self, member: Member, holder: str | None) -> None:
+        """All that the member has is held by ``holder``; None: by nobody, if it was the member's."""
+        for partitions in (member.assigned, member.pending_revocation):
+            for topic_id, rows in partitions.items():
+                held = self.holders.setdefault(topic_id, {})
+                if holder is not None:
+                    held.update(dict.fromkeys(rows, holder))
+                else:
+                    for partition in rows:
+                        if held.get(partition) == member.member_id:
+                            del held[partition]
+                if not held:
+                    del self.holders[topic_id]
+
+    def put_target(self, member_id: str, assignment: Assignment | None) -> None:
+        """A partition that a target lost is free only where no other target has taken it in the meantime."""
+        before: Mapping[Uuid, Collection[int]] = self.targets.get(member_id, {})
+        after: Mapping[Uuid, Collection[int]] = assignment or {}
+        for topic_id in {**before, **after}:
+            owners = self.target_owners.setdefault(topic_id, {})
+            wanted = after.get(topic_id, ())
+            for partition in before.get(topic_id, ()):
+                if partition not in wanted and owners.get(partition) == member_id:
+                    del owners[partition]
+            owners.update(dict.fromkeys(wanted, member_id))
+            if not owners:
+                del self.target_owners[topic_id]
+        if assignment is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = assignment
+
+
+def _count(counts: dict[str, int], names: Iterable[str | None], change: int) -> None:
+    for name in names:
+        if name is None:
+            continue
+        count = counts.get(name, 0) + change
+        if count:
+            counts[name] = count
+        else:
+            del counts[name]
+
+
+def _stale(member: Member, text: str) -> KafkaError:
+    code = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+    return KafkaError(code, text)
+
+
+def _check_partition(member: Member, epoch: int, topic: str, topic_id: Uuid, partition: int) -> None:
+    assigned_at = member.assignment_epoch(topic_id, partition)
+    if assigned_at is None:
+        raise _stale(
+            member, f"Partition {topic}-{partition} is not assigned or pending revocation for member."
+        )
+    if epoch < assigned_at:
+        what = "generation id" if member.is_classic else "member epoch"
+        text = f"Received {what} {epoch} is older than assignment epoch {assigned_at}"
+        raise _stale(member, f"{text} for partition {topic}-{partition}.")

@@ -1,0 +1,169 @@
+"""ConsumerGroupHeartbeat: a member joins, lives, acknowledges, or leaves.
+
+One step: the member becomes what it says; the group's epoch rises if that changes what the group reads; the target
+assignment follows the epoch; the member moves one step towards its target. Source: Kafka's
+``GroupCoordinatorService.consumerGroupHeartbeat``, ``GroupMetadataManager.consumerGroupHeartbeat``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.assignors import ASSIGNORS
+from coordinator.groups.consumer import joining, leave, settings, subscribing, timeouts
+from coordinator.groups.consumer.member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from coordinator.groups.consumer.member import Member, PartitionEpochs
+    from coordinator.groups.context import Client, GroupContext
+    from coordinator.groups.shard import GroupShard
+    from coordinator.journal import CoordinatorRecord
+    from wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+OWN_MEMBER_ID_VERSION = 1
+"""From this version on the client makes its member id (KIP-1082)."""
+
+NOT_GIVEN = -1
+
+
+def check(context: GroupContext, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
+    """What can be refused without looking at the group. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    epoch = request.member_epoch
+    if api_version >= OWN_MEMBER_ID_VERSION or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
+        _refuse_blank(request.member_id, "MemberId")
+    _refuse_blank(request.group_id, "GroupId")
+    _refuse_blank(request.instance_id, "InstanceId")
+    _refuse_blank(request.rack_id, "RackId")
+    if epoch == JOINING_EPOCH:
+        if request.rebalance_timeout_ms == NOT_GIVEN:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            raise _invalid(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            )
+    elif epoch == STATIC_LEAVING_EPOCH:
+        if request.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif epoch < STATIC_LEAVING_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    served = [name for name in context.settings().group_consumer_assignors if name in ASSIGNORS]
+    if request.server_assignor is not None and request.server_assignor not in served:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. "
+            f"Supported assignors: {', '.join(served)}.",
+        )
+
+
+def _refuse_blank(text: str | None, name: str) -> None:
+    if text is not None and not text.strip():
+        raise _invalid(f"{name} can't be empty.")
+
+
+def _invalid(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def heartbeat(
+    shard: GroupShard, request: ConsumerGroupHeartbeatRequest, client: Client
+) -> ConsumerGroupHeartbeatResponse:
+    """A request that `check` let pass.
+
+    Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
+    UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, and what the journal gives.
+    """
+    if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
+        return leave.leave(shard, request)
+    return _heartbeat(shard, request, client)
+
+
+def _heartbeat(
+    shard: GroupShard, request: ConsumerGroupHeartbeatRequest, client: Client
+) -> ConsumerGroupHeartbeatResponse:
+    context, group_id = shard.context, request.group_id
+    joins = request.member_epoch == JOINING_EPOCH
+    entry = joining.group_for(shard, group_id, create=joins)
+    group = entry.group
+    joining.check_size(context, group, request.member_id)
+    member_id = request.member_id or context.new_uuid_text()
+    replaced: list[CoordinatorRecord] = []
+    if request.instance_id is None:
+        old = joining.dynamic_member(group, member_id, create=joins)
+    else:
+        old, replaced = joining.static_member(
+            group, member_id, request.instance_id, create=joins, classic=False
+        )
+    _check_epoch(old, request)
+    said = subscribing.Said(
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        assignor=request.server_assignor,
+        topic_names=request.subscribed_topic_names,
+        topic_regex=request.subscribed_topic_regex,
+        classic=None,
+    )
+    change = subscribing.take_in(shard, group, old, said, client, request.topic_partitions)
+    shard.commit([*entry.records, *replaced, *change.records])
+    entry.after_commit(shard)
+    subscribing.after_commit(shard, group_id, change)
+    timeouts.renew_session(shard, group_id, member_id)
+    return _answer(context, request, old, change.member)
+
+
+def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
+    """The member's epoch must be its own; the one before will do where the answer that raised it may be lost."""
+    epoch = request.member_epoch
+    if epoch == JOINING_EPOCH or epoch == member.epoch:
+        return
+    if epoch < member.epoch and epoch == member.previous_epoch and _owns_only(request, member.assigned):
+        return
+    order = "greater" if epoch > member.epoch else "smaller"
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {order} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _owns_only(request: ConsumerGroupHeartbeatRequest, assigned: PartitionEpochs) -> bool:
+    if request.topic_partitions is None:
+        return False
+    return all(
+        row.topic_id in assigned and assigned[row.topic_id].keys() >= set(row.partitions)
+        for row in request.topic_partitions
+    )
+
+
+def _answer(
+    context: GroupContext, request: ConsumerGroupHeartbeatRequest, old: Member, new: Member
+) -> ConsumerGroupHeartbeatResponse:
+    """The assignment is in it where it has changed, and where the request says everything of the member."""
+    names_all = (
+        request.rebalance_timeout_ms != NOT_GIVEN
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+    assignment = None
+    if request.member_epoch == JOINING_EPOCH or names_all or old.assigned != new.assigned:
+        assignment = Assignment(
+            [
+                TopicPartitions(topic_id, sorted(partitions))
+                for topic_id, partitions in new.assigned.items()
+                if partitions
+            ]
+        )
+    return ConsumerGroupHeartbeatResponse(
+        member_id=new.member_id,
+        member_epoch=new.epoch,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms(context, request.group_id),
+        assignment=assignment,
+    )

@@ -1,0 +1,97 @@
+"""Which group a request is for, and which member: found, made, or taken over from another of the same instance.
+
+Source: Kafka's ``GroupMetadataManager``, ``getOrMaybeCreateConsumerGroup``, ``getOrMaybeSubscribe…Member``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.consumer import migration, records
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH, Member
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from coordinator.groups.context import GroupContext
+    from coordinator.groups.shard import GroupShard
+    from coordinator.journal import CoordinatorRecord
+
+
+def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.Entry:
+    """The consumer group, or one that is yet to be stored by the entry's records.
+
+    With ``create`` a group is made where there is none; an empty classic group gives way, and one of consumers is
+    converted. Raises KafkaError (GROUP_ID_NOT_FOUND).
+    """
+    found = shard.groups.get(group_id)
+    if isinstance(found, ConsumerGroup):
+        return migration.Entry(found)
+    if found is None:
+        if not create:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        return migration.Entry(ConsumerGroup(group_id))
+    if not create or not isinstance(found, ClassicGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    if found.is_empty():
+        return migration.Entry(ConsumerGroup(group_id), list(found.tombstones()))
+    return migration.upgraded(shard, found)
+
+
+def check_size(context: GroupContext, group: ConsumerGroup, member_id: str) -> None:
+    """Raises KafkaError (GROUP_MAX_SIZE_REACHED) for one who is not in a full group yet."""
+    limit = context.settings().group_consumer_max_size
+    if len(group.members) >= limit and member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {limit} members.",
+        )
+
+
+def dynamic_member(group: ConsumerGroup, member_id: str, *, create: bool) -> Member:
+    """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
+    if create and member_id not in group.members:
+        return Member(member_id)
+    return group.member(member_id)
+
+
+def static_member(
+    group: ConsumerGroup, member_id: str, instance_id: str, *, create: bool, classic: bool
+) -> tuple[Member, list[CoordinatorRecord]]:
+    """The member of that instance, and the records by which it takes the place of another one.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID; UNRELEASED_INSTANCE_ID where the other one, like this one
+    of the consumer protocol, has not left.
+    """
+    holder = group.static_member(instance_id)
+    if not create:
+        holder = checked_holder(holder, member_id, instance_id)
+        return holder, []
+    if holder is None:
+        return dynamic_member(group, member_id, create=True), []
+    if not classic and not holder.is_classic and holder.epoch != STATIC_LEAVING_EPOCH:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+            f"is owned by {holder.member_id} member.",
+        )
+    made = holder._replace(member_id=member_id, epoch=0, previous_epoch=0)
+    return made, [
+        *records.no_member(group.group_id, holder.member_id),
+        records.member(group.group_id, made),
+        records.target(group.group_id, member_id, group.targets.get(holder.member_id, {})),
+        records.current(group.group_id, made),
+    ]
+
+
+def checked_holder(holder: Member | None, member_id: str, instance_id: str) -> Member:
+    """The member of an instance, if it is ``member_id``. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    if holder is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if holder.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
+        )
+    return holder

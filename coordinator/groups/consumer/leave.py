@@ -1,0 +1,82 @@
+"""Members that go: by themselves, or fenced because a deadline passed.
+
+A static member may leave for a while (epoch -2): it keeps what it has until it returns or its session is over. When
+the last member of the consumer protocol goes and the others speak the classic one, the group becomes a classic group.
+Source: Kafka's ``GroupMetadataManager``, ``consumerGroupLeave``, ``consumerGroupFenceMembers``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.consumer import joining, migration, records
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH
+from coordinator.groups.consumer.metadata_hash import metadata_hash
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coordinator.groups.consumer.member import Member
+    from coordinator.groups.shard import GroupShard
+    from wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    """Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    group = shard.group(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+    answer = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    if request.instance_id is None:
+        fence(shard, group, [group.member(request.member_id)])
+        return answer
+    holder = group.static_member(request.instance_id)
+    member = joining.checked_holder(holder, request.member_id, request.instance_id)
+    if request.member_epoch == STATIC_LEAVING_EPOCH:
+        _leave_for_a_while(shard, group, member)
+    else:
+        fence(shard, group, [member])
+    return answer
+
+
+def _leave_for_a_while(shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
+    away = member._replace(
+        epoch=STATIC_LEAVING_EPOCH, pending_revocation={}, assigned=member.assigned_from_epoch_zero()
+    )
+    shard.commit([records.current(group.group_id, away)])
+
+
+def fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[Member]) -> None:
+    """Those members, each of them once, are gone; their deadlines go with the replay of that."""
+    if not members:
+        return
+    if migration.is_to_be_downgraded(shard.context, group, members):
+        migration.downgrade(shard, group, leaving=members)
+        return
+    after = group.subscriptions.copy()
+    made = []
+    for member in members:
+        made += records.no_member(group.group_id, member.member_id)
+        after.replace(member, None)
+    for expression in sorted({member.topic_regex for member in members if member.topic_regex}):
+        if expression not in after.regexes:
+            made.append(records.no_regex(group.group_id, expression))
+            after.resolve(expression, None)
+    found = metadata_hash(after.topics, shard.context.topics)
+    made.append(records.group_epoch(group.group_id, group.epoch + 1, found))
+    shard.commit(made)
+
+
+def fence_if_there(
+    shard: GroupShard, group_id: str, member_id: str, *, only_at_epoch: int | None = None
+) -> None:
+    """What a deadline does. ``only_at_epoch``: the member was late to leave that epoch, and may have left it."""
+    group = shard.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        return
+    member = group.members.get(member_id)
+    if member is not None and only_at_epoch in (None, member.epoch):
+        fence(shard, group, [member])

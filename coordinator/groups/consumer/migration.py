@@ -1,0 +1,242 @@
+"""A group in use changes its protocol: upwards when a member of the consumer protocol joins a classic group of
+consumers, downwards when the last one leaves; ``group.consumer.migration.policy`` says which way is open.
+
+Both ways the members go on with what they have. Upwards the classic members stay what they are, as members of a
+consumer group (`coordinator.groups.consumer.classic_members`), until their owners restart them. Source: Kafka's
+``GroupMetadataManager``, ``convertToConsumerGroup``, ``convertToClassicGroup``; KIP-848.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic import rebalance
+from coordinator.groups.classic import records as classic_records
+from coordinator.groups.classic import timers as classic_timers
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import Member as ClassicMember
+from coordinator.groups.classic.member import Supported
+from coordinator.groups.classic.states import State
+from coordinator.groups.consumer import embedded, records, timeouts
+from coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
+from coordinator.groups.consumer.member import Member
+from coordinator.groups.consumer.metadata_hash import metadata_hash
+from wire.errors import DecodeError, ErrorCode, KafkaError
+from wire.stored.groups import ClassicMemberMetadata, ClassicProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coordinator.groups.context import GroupContext
+    from coordinator.groups.shard import GroupShard
+    from coordinator.journal import CoordinatorRecord
+
+BIDIRECTIONAL, UPGRADE, DOWNGRADE, DISABLED = "bidirectional", "upgrade", "downgrade", "disabled"
+
+
+def policy(context: GroupContext) -> str:
+    return context.settings().group_consumer_migration_policy.lower()
+
+
+class Entry:
+    """The group that a request is for. Where it is not stored as a consumer group yet, ``records`` make it so, and
+    ``group`` is what they will make: it may only be read.
+    """
+
+    __slots__ = ("converted", "group", "records")
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        records: Sequence[CoordinatorRecord] = (),
+        converted: Sequence[Member] = (),
+    ) -> None:
+        self.group = group
+        self.records = records
+        self.converted = converted
+
+    def after_commit(self, shard: GroupShard) -> None:
+        """Members that were taken over have their sessions here from now on."""
+        for member in self.converted:
+            assert member.classic is not None
+            timeouts.renew_session(
+                shard, self.group.group_id, member.member_id, member.classic.session_timeout_ms
+            )
+
+
+# Upwards
+
+
+def upgraded(shard: GroupShard, classic: ClassicGroup) -> Entry:
+    """The classic group, which has members, as a consumer group. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+    group_id = classic.group_id
+    refused = f"Cannot upgrade classic group {group_id} to consumer group because "
+    if policy(shard.context) not in (BIDIRECTIONAL, UPGRADE):
+        raise _not_found(refused + "online upgrade is disabled.")
+    if not classic.uses_consumer_protocol():
+        raise _not_found(refused + "the group does not use the consumer embedded protocol.")
+    if len(classic.members) > shard.context.settings().group_consumer_max_size:
+        raise _not_found(refused + "the group size exceeds the consumer group maximum size.")
+    protocol = classic.protocol_name or classic.selected_protocol()
+    group = ConsumerGroup(group_id)
+    group.epoch = group.target_epoch = classic.generation_id
+    try:
+        for member in classic.members.values():
+            made = _upgraded_member(shard, classic, member, protocol)
+            group.put_target(
+                made.member_id, {topic: frozenset(rows) for topic, rows in made.assigned.items()}
+            )
+            group.put_member(made)
+    except DecodeError:
+        raise _not_found(refused + "the embedded consumer protocol is malformed.") from None
+    except embedded.CustomAssignorError:
+        raise _not_found(
+            refused
+            + "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
+            "default assignor before re-attempting the upgrade."
+        ) from None
+    group.metadata_hash = metadata_hash(group.subscriptions.topics, shard.context.topics)
+    members = list(group.members.values())
+    return Entry(group, [*classic.tombstones(), *_stored(group, members)], members)
+
+
+def _not_found(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+def _upgraded_member(
+    shard: GroupShard, classic: ClassicGroup, member: ClassicMember, protocol: str
+) -> Member:
+    """A member that goes on with the assignment that it has in its generation, if it has one."""
+    subscription = embedded.subscription(member.metadata(protocol))
+    assigned = embedded.assigned(member.assignment, shard.context.topics) if member.assignment else {}
+    epoch = classic.generation_id
+    return Member(
+        member_id=member.member_id,
+        epoch=epoch,
+        previous_epoch=epoch,
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topic_names=frozenset(subscription.topics),
+        assigned={topic: dict.fromkeys(sorted(rows), epoch) for topic, rows in assigned.items()},
+        classic=ClassicMemberMetadata(
+            member.session_timeout_ms,
+            [ClassicProtocol(name, bytes(metadata)) for name, metadata in member.protocols],
+        ),
+    )
+
+
+def _stored(group: ConsumerGroup, members: Sequence[Member]) -> list[CoordinatorRecord]:
+    return [
+        *(records.member(group.group_id, member) for member in members),
+        records.group_epoch(group.group_id, group.epoch, group.metadata_hash),
+        *(records.target(group.group_id, id_, target) for id_, target in group.targets.items()),
+        records.target_epoch(group.group_id, group.target_epoch, group.target_timestamp_ms),
+        *(records.current(group.group_id, member) for member in members),
+    ]
+
+
+# Downwards
+
+
+def is_to_be_downgraded(context: GroupContext, group: ConsumerGroup, leaving: Sequence[Member]) -> bool:
+    """Whether without those only members of the classic protocol are left, and they may become a classic group."""
+    left = len(group.members) - len(leaving)
+    return left > 0 and group.all_classic_without(leaving) and _may_downgrade(context, left)
+
+
+def is_replaced_by_classic(context: GroupContext, group: ConsumerGroup, holder: Member | None) -> bool:
+    """Whether ``holder`` is the last member of the consumer protocol, and a classic member that takes its place may
+    make the group a classic one.
+    """
+    return (
+        holder is not None
+        and not holder.is_classic
+        and group.all_classic_without([holder])
+        and _may_downgrade(context, len(group.members))
+    )
+
+
+def _may_downgrade(context: GroupContext, members: int) -> bool:
+    return policy(context) in (BIDIRECTIONAL, DOWNGRADE) and members <= context.settings().group_max_size
+
+
+def downgrade(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    *,
+    leaving: Sequence[Member] = (),
+    replaced: Member | None = None,
+    joining: Member | None = None,
+    before: Sequence[CoordinatorRecord] = (),
+    rebalances: bool = True,
+) -> None:
+    """The group becomes a classic one without ``leaving``, and with ``joining`` in the place of ``replaced``.
+
+    ``before``: records that made the replacement. All members keep the target assignment that they had; with
+    ``rebalances`` they are asked to join again.
+    """
+    gone = {member.member_id for member in leaving}
+    left = [
+        joining
+        if replaced is not None and member_id == replaced.member_id and joining is not None
+        else member
+        for member_id, member in group.members.items()
+        if member_id not in gone
+    ]
+    classic = ClassicGroup(group.group_id)
+    for member in left:
+        classic.add(_downgraded_member(member))
+    classic.generation_id = group.epoch
+    classic.protocol_name = classic.selected_protocol()
+    classic.state_timestamp_ms = shard.context.now_ms()
+    assignments = {}
+    for member in left:
+        holder = replaced if replaced is not None and member is joining else member
+        assignments[member.member_id] = embedded.assignment(
+            group.targets.get(holder.member_id, {}),
+            classic.members[member.member_id].metadata(classic.protocol_name),
+            shard.context.topics,
+        )
+    ids = [
+        joining.member_id if joining and replaced and id_ == replaced.member_id else id_
+        for id_ in group.members
+    ]
+    shard.commit(
+        [
+            *before,
+            *records.no_group(group.group_id, ids, group.subscriptions.resolved),
+            classic_records.metadata_record(classic, assignments),
+        ]
+    )
+    _begin_classic_life(shard, group.group_id, classic, rebalances=rebalances)
+
+
+def _downgraded_member(member: Member) -> ClassicMember:
+    assert member.classic is not None
+    return ClassicMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.classic.session_timeout_ms,
+        PROTOCOL_TYPE,
+        [Supported(row.name, bytes(row.metadata)) for row in member.classic.supported_protocols],
+    )
+
+
+def _begin_classic_life(shard: GroupShard, group_id: str, made: ClassicGroup, *, rebalances: bool) -> None:
+    """The replayed group knows its members as a restart would; these members are alive and can do more."""
+    live = shard.groups[group_id]
+    assert isinstance(live, ClassicGroup)
+    assert live.state is State.STABLE
+    for member in live.members.values():
+        known = made.members[member.member_id]
+        live.update(member, known.protocols, known.rebalance_timeout_ms, known.session_timeout_ms)
+        classic_timers.renew_session(shard, live, member)
+    if rebalances:
+        rebalance.prepare(shard, live)

@@ -1,0 +1,123 @@
+"""Bringing one member from what it has to what the target assignment gives it: a pure function.
+
+A member first gives up what it may not keep, in its old epoch. Only when it says that this is gone does it move to the
+target's epoch and get what is new for it, except what other members still hold: that comes once it is released. So no
+partition ever has two owners. Source: Kafka's ``CurrentAssignmentBuilder``; KIP-848, KIP-1251.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from coordinator.groups.consumer.states import MemberState
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from coordinator.groups.consumer.member import Assignment, Member, PartitionEpochs
+    from wire.schema import Uuid
+
+
+class TopicPartitions(Protocol):
+    """Partitions of a topic, as a request names them."""
+
+    topic_id: Uuid
+    partitions: list[int]
+
+
+Owned = Sequence[TopicPartitions] | None
+"""What a member says that it owns; None where it says nothing about it."""
+
+_UNKNOWN_STATE = (
+    "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
+)
+
+
+def reconcile(
+    member: Member,
+    target_epoch: int,
+    target: Assignment,
+    subscribed: Collection[Uuid],
+    is_held: Callable[[Uuid, int], bool],
+    owned: Owned,
+    *,
+    subscription_changed: bool,
+) -> Member:
+    """The member, one step nearer to ``target``; itself where there is nothing to do.
+
+    ``subscribed``: the topics that it reads now. ``is_held``: whether some member has the partition, or is still to
+    give it up. With ``subscription_changed`` it loses at once what it does not read any more. Raises KafkaError
+    (FENCED_MEMBER_EPOCH) for a member whose stored state is not known.
+    """
+    if member.state is MemberState.STABLE:
+        if member.epoch == target_epoch:
+            return _unsubscribed(member, subscribed, owned) if subscription_changed else member
+    elif member.state is MemberState.UNREVOKED_PARTITIONS:
+        if _owns_any(owned, member.pending_revocation):
+            return _unsubscribed(member, subscribed, owned) if subscription_changed else member
+    elif member.state is MemberState.UNKNOWN:
+        if owned is None or owned:
+            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, _UNKNOWN_STATE)
+        return _advanced(member, target_epoch, target_epoch, target, subscribed, is_held, owned)
+    return _advanced(member, member.epoch, target_epoch, target, subscribed, is_held, owned)
+
+
+def _owns_any(owned: Owned, partitions: PartitionEpochs) -> bool:
+    """Whether the member may still own one of the partitions: it says so, or says nothing."""
+    if owned is None:
+        return True
+    return any(not partitions.get(row.topic_id, {}).keys().isdisjoint(row.partitions) for row in owned)
+
+
+def _unsubscribed(member: Member, subscribed: Collection[Uuid], owned: Owned) -> Member:
+    """The member without the topics that it does not read any more; its epoch stays."""
+    dropped = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
+    if not dropped:
+        return member
+    assigned = dict(member.assigned)
+    pending = dict(member.pending_revocation)
+    for topic_id in dropped:
+        pending[topic_id] = {**pending.get(topic_id, {}), **assigned.pop(topic_id)}
+    if _owns_any(owned, pending):
+        return member.moved_to(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, pending)
+    # What it lost it had given up already.
+    return member.moved_to(member.epoch, member.state, assigned, member.pending_revocation)
+
+
+def _advanced(
+    member: Member,
+    epoch: int,
+    target_epoch: int,
+    target: Assignment,
+    subscribed: Collection[Uuid],
+    is_held: Callable[[Uuid, int], bool],
+    owned: Owned,
+) -> Member:
+    assigned: dict[Uuid, dict[int, int]] = {}
+    revoked: dict[Uuid, dict[int, int]] = {}
+    added: dict[Uuid, list[int]] = {}
+    waits = False
+    for topic_id in {**target, **member.assigned}:
+        wanted = target.get(topic_id, frozenset()) if topic_id in subscribed else frozenset[int]()
+        has = member.assigned.get(topic_id, {})
+        kept = {partition: at for partition, at in has.items() if partition in wanted}
+        if kept:
+            assigned[topic_id] = kept
+        if len(kept) < len(has):
+            revoked[topic_id] = {partition: at for partition, at in has.items() if partition not in kept}
+        if len(kept) < len(wanted):
+            # What the member itself is giving up it may have again.
+            own = member.pending_revocation.get(topic_id, {})
+            missing = sorted(wanted.difference(kept))
+            free = [
+                partition for partition in missing if partition in own or not is_held(topic_id, partition)
+            ]
+            waits = waits or len(free) < len(missing)
+            if free:
+                added[topic_id] = free
+    if revoked and _owns_any(owned, revoked):
+        return member.moved_to(epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoked)
+    for topic_id, partitions in added.items():
+        assigned.setdefault(topic_id, {}).update(dict.fromkeys(partitions, target_epoch))
+    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
+    return member.moved_to(target_epoch, state, assigned, {})

@@ -1,0 +1,123 @@
+"""The records that a consumer group is stored as. Source: Kafka's ``GroupCoordinatorRecordHelpers``.
+
+Partitions and topic names are written in order; the order of topics is that of the assignment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.journal import CoordinatorRecord
+from wire.stored import groups as stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from coordinator.groups.consumer.group import ResolvedRegex
+    from coordinator.groups.consumer.member import Assignment, Member, PartitionEpochs
+
+
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    return CoordinatorRecord(
+        stored.ConsumerGroupMetadataKey(group_id), stored.ConsumerGroupMetadataValue(epoch, metadata_hash)
+    )
+
+
+def member(group_id: str, member: Member) -> CoordinatorRecord:
+    """What the member said of itself."""
+    value = stored.ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=member.classic,
+    )
+    return CoordinatorRecord(stored.ConsumerGroupMemberMetadataKey(group_id, member.member_id), value)
+
+
+def target(group_id: str, member_id: str, assignment: Assignment) -> CoordinatorRecord:
+    rows = [
+        stored.TopicPartition(topic_id, sorted(partitions)) for topic_id, partitions in assignment.items()
+    ]
+    return CoordinatorRecord(
+        stored.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id),
+        stored.ConsumerGroupTargetAssignmentMemberValue(rows),
+    )
+
+
+def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
+    return CoordinatorRecord(
+        stored.ConsumerGroupTargetAssignmentMetadataKey(group_id),
+        stored.ConsumerGroupTargetAssignmentMetadataValue(epoch, timestamp_ms),
+    )
+
+
+def current(group_id: str, member: Member) -> CoordinatorRecord:
+    """What the member has, and how far its reconciliation is."""
+    value = stored.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=_with_epochs(member.assigned),
+        partitions_pending_revocation=_with_epochs(member.pending_revocation),
+    )
+    return CoordinatorRecord(
+        stored.ConsumerGroupCurrentMemberAssignmentKey(group_id, member.member_id), value
+    )
+
+
+def _with_epochs(partitions: PartitionEpochs) -> list[stored.TopicPartitions]:
+    rows = []
+    for topic_id, epochs in partitions.items():
+        order = sorted(epochs)
+        rows.append(stored.TopicPartitions(topic_id, order, [epochs[partition] for partition in order]))
+    return rows
+
+
+def regex(group_id: str, expression: str, resolved: ResolvedRegex) -> CoordinatorRecord:
+    value = stored.ConsumerGroupRegularExpressionValue(
+        sorted(resolved.topics), resolved.version, resolved.timestamp_ms
+    )
+    return CoordinatorRecord(stored.ConsumerGroupRegularExpressionKey(group_id, expression), value)
+
+
+def no_regex(group_id: str, expression: str) -> CoordinatorRecord:
+    return CoordinatorRecord(stored.ConsumerGroupRegularExpressionKey(group_id, expression), None)
+
+
+def no_subscription_metadata(group_id: str) -> CoordinatorRecord:
+    """Brokers before 4.1 stored what the topics were like; it goes as soon as it is met."""
+    return CoordinatorRecord(stored.ConsumerGroupPartitionMetadataKey(group_id), None)
+
+
+def no_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
+    """A member is gone: in this order, as replay expects it."""
+    return [
+        CoordinatorRecord(stored.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
+        CoordinatorRecord(stored.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
+        CoordinatorRecord(stored.ConsumerGroupMemberMetadataKey(group_id, member_id), None),
+    ]
+
+
+def no_group(group_id: str, member_ids: Iterable[str], expressions: Iterable[str]) -> list[CoordinatorRecord]:
+    """A group is gone with those members and resolved expressions."""
+    ids = list(member_ids)
+    return [
+        *(
+            CoordinatorRecord(stored.ConsumerGroupCurrentMemberAssignmentKey(group_id, id_), None)
+            for id_ in ids
+        ),
+        *(
+            CoordinatorRecord(stored.ConsumerGroupTargetAssignmentMemberKey(group_id, id_), None)
+            for id_ in ids
+        ),
+        CoordinatorRecord(stored.ConsumerGroupTargetAssignmentMetadataKey(group_id), None),
+        *(CoordinatorRecord(stored.ConsumerGroupMemberMetadataKey(group_id, id_), None) for id_ in ids),
+        *(no_regex(group_id, expression) for expression in expressions),
+        no_subscription_metadata(group_id),
+        CoordinatorRecord(stored.ConsumerGroupMetadataKey(group_id), None),
+    ]

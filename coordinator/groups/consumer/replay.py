@@ -1,0 +1,207 @@
+"""The records of consumer groups replayed: the only place where what is stored of them changes.
+
+A tombstone for what is not there says nothing: after compaction it may be all that is left. Source: the ``replay``
+methods of Kafka's ``GroupMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.consumer import timeouts
+from coordinator.groups.consumer.group import NO_TARGET_EPOCH, ConsumerGroup, ResolvedRegex
+from coordinator.groups.consumer.member import LEAVING_EPOCH, Member
+from coordinator.groups.consumer.states import MemberState
+from wire.stored import groups as stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from coordinator.groups.consumer.member import PartitionEpochs
+    from coordinator.groups.shard import GroupShard
+    from wire.schema import Message
+
+
+def _known(shard: GroupShard, group_id: str) -> ConsumerGroup | None:
+    found = shard.groups.get(group_id)
+    return found if isinstance(found, ConsumerGroup) else None
+
+
+def _known_or_new(shard: GroupShard, group_id: str) -> ConsumerGroup:
+    """A classic group that only has offsets is stored nowhere, and gives way."""
+    found = shard.groups.get(group_id)
+    if isinstance(found, ConsumerGroup):
+        return found
+    if found is not None:
+        assert isinstance(found, ClassicGroup), group_id
+        assert found.is_simple(), f"{group_id} is a classic group"
+        found.on_removed(shard)
+    made = shard.groups[group_id] = ConsumerGroup(group_id)
+    return made
+
+
+def replay_group(
+    shard: GroupShard,
+    key: stored.ConsumerGroupMetadataKey,
+    value: stored.ConsumerGroupMetadataValue | None,
+    offset: int,
+    producer_id: int,
+) -> None:
+    if value is not None:
+        group = _known_or_new(shard, key.group_id)
+        group.epoch = value.epoch
+        group.metadata_hash = value.metadata_hash
+        return
+    known = _known(shard, key.group_id)
+    if known is not None:
+        assert not known.members, f"{key.group_id} goes, but not its members"
+        assert not known.targets, f"{key.group_id} goes, but not its target assignment"
+        del shard.groups[key.group_id]
+        known.on_removed(shard)
+
+
+def replay_subscription_metadata(
+    shard: GroupShard,
+    key: stored.ConsumerGroupPartitionMetadataKey,
+    value: stored.ConsumerGroupPartitionMetadataValue | None,
+    offset: int,
+    producer_id: int,
+) -> None:
+    group = _known(shard, key.group_id) if value is None else _known_or_new(shard, key.group_id)
+    if group is not None:
+        group.has_subscription_metadata = value is not None
+
+
+def replay_member(
+    shard: GroupShard,
+    key: stored.ConsumerGroupMemberMetadataKey,
+    value: stored.ConsumerGroupMemberMetadataValue | None,
+    offset: int,
+    producer_id: int,
+) -> None:
+    if value is not None:
+        group = _known_or_new(shard, key.group_id)
+        group.put_member(
+            group.members.get(key.member_id, Member(key.member_id))._replace(
+                instance_id=value.instance_id,
+                rack_id=value.rack_id,
+                client_id=value.client_id,
+                client_host=value.client_host,
+                topic_names=frozenset(value.subscribed_topic_names),
+                topic_regex=value.subscribed_topic_regex,
+                rebalance_timeout_ms=value.rebalance_timeout_ms,
+                assignor=value.server_assignor,
+                classic=value.classic_member_metadata,
+            )
+        )
+        return
+    known = _known(shard, key.group_id)
+    if known is not None and key.member_id in known.members:
+        assert known.members[key.member_id].epoch == LEAVING_EPOCH, (
+            f"{key.member_id} goes, but still has its own"
+        )
+        assert key.member_id not in known.targets, f"{key.member_id} goes, but still has a target"
+        known.remove_member(key.member_id)
+        timeouts.cancel_all(shard, key.group_id, key.member_id)
+
+
+def replay_target(
+    shard: GroupShard,
+    key: stored.ConsumerGroupTargetAssignmentMemberKey,
+    value: stored.ConsumerGroupTargetAssignmentMemberValue | None,
+    offset: int,
+    producer_id: int,
+) -> None:
+    if value is not None:
+        rows = {row.topic_id: frozenset(row.partitions) for row in value.topic_partitions}
+        _known_or_new(shard, key.group_id).put_target(key.member_id, rows)
+        return
+    known = _known(shard, key.group_id)
+    if known is not None:
+        known.put_target(key.member_id, None)
+
+
+def replay_target_epoch(
+    shard: GroupShard,
+    key: stored.ConsumerGroupTargetAssignmentMetadataKey,
+    value: stored.ConsumerGroupTargetAssignmentMetadataValue | None,
+    offset: int,
+    producer_id: int,
+) -> None:
+    if value is not None:
+        group = _known_or_new(shard, key.group_id)
+        group.target_epoch = value.assignment_epoch
+        group.target_timestamp_ms = value.assignment_timestamp
+        return
+    known = _known(shard, key.group_id)
+    if known is not None:
+        known.target_epoch = NO_TARGET_EPOCH
+        known.target_timestamp_ms = 0
+
+
+def replay_current(
+    shard: GroupShard,
+    key: stored.ConsumerGroupCurrentMemberAssignmentKey,
+    value: stored.ConsumerGroupCurrentMemberAssignmentValue | None,
+    offset: int,
+    producer_id: int,
+) -> None:
+    if value is not None:
+        group = _known_or_new(shard, key.group_id)
+        group.put_member(
+            group.members.get(key.member_id, Member(key.member_id))._replace(
+                epoch=value.member_epoch,
+                previous_epoch=value.previous_member_epoch,
+                state=MemberState.stored(value.state),
+                assigned=_partition_epochs(value.assigned_partitions, value.member_epoch),
+                pending_revocation=_partition_epochs(value.partitions_pending_revocation, value.member_epoch),
+            )
+        )
+        return
+    known = _known(shard, key.group_id)
+    if known is not None and key.member_id in known.members:
+        member = known.members[key.member_id]
+        known.put_member(
+            member._replace(
+                epoch=LEAVING_EPOCH, previous_epoch=LEAVING_EPOCH, assigned={}, pending_revocation={}
+            )
+        )
+
+
+def _partition_epochs(rows: Iterable[stored.TopicPartitions], member_epoch: int) -> PartitionEpochs:
+    """Brokers before 4.3 stored no epochs: all is as if assigned at the member's."""
+    made = {}
+    for row in rows:
+        epochs = row.assignment_epochs
+        if epochs is None or len(epochs) != len(row.partitions):
+            made[row.topic_id] = dict.fromkeys(row.partitions, max(member_epoch, 0))
+        else:
+            made[row.topic_id] = dict(zip(row.partitions, epochs, strict=True))
+    return made
+
+
+def replay_regex(
+    shard: GroupShard,
+    key: stored.ConsumerGroupRegularExpressionKey,
+    value: stored.ConsumerGroupRegularExpressionValue | None,
+    offset: int,
+    producer_id: int,
+) -> None:
+    group = _known(shard, key.group_id) if value is None else _known_or_new(shard, key.group_id)
+    if group is not None:
+        resolved = None
+        if value is not None:
+            resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+        group.subscriptions.resolve(key.regular_expression, resolved)
+
+
+REPLAYS: dict[type[Message], Callable[[Any, Any, Any, int, int], None]] = {
+    stored.ConsumerGroupMetadataKey: replay_group,
+    stored.ConsumerGroupPartitionMetadataKey: replay_subscription_metadata,
+    stored.ConsumerGroupMemberMetadataKey: replay_member,
+    stored.ConsumerGroupTargetAssignmentMemberKey: replay_target,
+    stored.ConsumerGroupTargetAssignmentMetadataKey: replay_target_epoch,
+    stored.ConsumerGroupCurrentMemberAssignmentKey: replay_current,
+    stored.ConsumerGroupRegularExpressionKey: replay_regex,
+}

@@ -1,0 +1,108 @@
+"""The target assignment: what everybody shall have in the end. Computed anew when the group's epoch has risen.
+
+Not more often than the group's assignment interval allows (KIP-1263): what happens in between waits for the first
+heartbeat after it. Source: Kafka's ``GroupMetadataManager.maybeUpdateTargetAssignment``, ``TargetAssignmentBuilder``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.groups.assignors import ASSIGNORS, GroupSpec, MemberSpec
+from coordinator.groups.consumer import records, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from coordinator.groups.consumer.group import ConsumerGroup
+    from coordinator.groups.consumer.member import Assignment, Member
+    from coordinator.groups.consumer.subscriptions import Subscriptions
+    from coordinator.groups.context import GroupContext, Topics
+    from coordinator.journal import CoordinatorRecord
+    from wire.schema import Uuid
+
+DEFAULT_ASSIGNOR = "uniform"
+
+
+class Target(NamedTuple):
+    """The epoch that holds, and what it gives to the member that asked; ``records`` where it is new."""
+
+    epoch: int
+    assignment: Assignment
+    records: list[CoordinatorRecord]
+
+
+def default_assignor(context: GroupContext) -> str:
+    """The first of those that the broker is configured with."""
+    return next((n for n in context.settings().group_consumer_assignors if n in ASSIGNORS), DEFAULT_ASSIGNOR)
+
+
+def up_to_date(
+    context: GroupContext,
+    group: ConsumerGroup,
+    epoch: int,
+    old: Member,
+    new: Member,
+    subscriptions: Subscriptions,
+) -> Target:
+    """The target assignment for the group's ``epoch``, or the last one where it is not yet time for another.
+
+    ``new`` is the asking member as it is from now on, ``old`` as it was; ``subscriptions`` the group's from now on.
+    """
+    if group.target_epoch >= epoch or not _is_time(context, group):
+        return Target(group.target_epoch, group.target(new), [])
+    members = dict(group.members)
+    previous_id = group.static_members.get(new.instance_id) if new.instance_id is not None else None
+    if previous_id is not None and previous_id != new.member_id:
+        members.pop(previous_id, None)
+    members[new.member_id] = new
+    specs, partitions = _specs(group, members, previous_id, new, subscriptions, context.topics)
+    homogeneous = subscriptions.are_homogeneous(len(members))
+    assign = ASSIGNORS[group.preferred_assignor(old, new) or default_assignor(context)]
+    made = assign(GroupSpec(specs, partitions, group.target_owners, homogeneous))
+    changes = []
+    for member_id in specs:
+        assignment = made.get(member_id, {})
+        if assignment != group.targets.get(member_id):
+            changes.append(records.target(group.group_id, member_id, assignment))
+    changes.append(records.target_epoch(group.group_id, epoch, context.now_ms()))
+    return Target(epoch, made.get(new.member_id, {}), changes)
+
+
+def _is_time(context: GroupContext, group: ConsumerGroup) -> bool:
+    if group.target_timestamp_ms == 0:
+        return True  # nothing is known of a last time
+    interval_ms = settings.assignment_interval_ms(context, group.group_id)
+    # Without an interval the clock is not asked: it may have been set back.
+    return interval_ms == 0 or context.now_ms() >= group.target_timestamp_ms + interval_ms
+
+
+def _specs(
+    group: ConsumerGroup,
+    members: dict[str, Member],
+    previous_id: str | None,
+    new: Member,
+    subscriptions: Subscriptions,
+    topics: Topics,
+) -> tuple[dict[str, MemberSpec], dict[Uuid, int]]:
+    """What the assignor is told of each member, and the partitions of every topic that one reads."""
+    by_names: dict[frozenset[str], dict[Uuid, int]] = {}
+    specs = {}
+    for member_id, member in members.items():
+        names = subscriptions.topics_of(member)
+        read = by_names.get(names)
+        if read is None:
+            read = by_names[names] = topic_ids(names, topics)
+        # A static member takes over what its instance had.
+        holder = previous_id if member is new and previous_id is not None else member_id
+        specs[member_id] = MemberSpec(read, group.targets.get(holder, {}), member.instance_id)
+    partitions: dict[Uuid, int] = {}
+    for read in by_names.values():
+        partitions.update(read)
+    return specs, partitions
+
+
+def topic_ids(names: Iterable[str], topics: Topics) -> dict[Uuid, int]:
+    """Topic id -> number of partitions, of those topics that exist, in the order of their names."""
+    found = (topics.by_name(name) for name in sorted(names))
+    return {topic.topic_id: len(topic.partitions) for topic in found if topic is not None}

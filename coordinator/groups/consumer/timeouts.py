@@ -1,0 +1,127 @@
+"""The deadlines of the members of a consumer group. A member that misses one is fenced.
+
+- session: it sent nothing for the session timeout;
+- rebalance: it was told to give partitions up, and did not within its own rebalance timeout;
+- join, sync (members of the classic protocol): it was told to join again, or has joined, and did not come on.
+
+Source: Kafka's ``GroupMetadataManager``, ``schedule…`` and ``cancel…``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.consumer import settings
+from coordinator.groups.consumer.states import MemberState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from coordinator.groups.consumer.group import ConsumerGroup
+    from coordinator.groups.consumer.member import Member
+    from coordinator.groups.shard import GroupShard
+
+SESSION, REBALANCE, JOIN, SYNC = KINDS = (
+    "consumer-session",
+    "consumer-rebalance",
+    "consumer-join",
+    "consumer-sync",
+)
+
+REGEX = "consumer-regex"
+
+
+def key(shard: GroupShard, kind: str, group_id: str, member_id: str) -> Hashable:
+    return (shard.partition, group_id, kind, member_id)
+
+
+def cancel(shard: GroupShard, kind: str, group_id: str, member_id: str) -> None:
+    shard.context.deadlines.cancel(key(shard, kind, group_id, member_id))
+
+
+def cancel_all(shard: GroupShard, group_id: str, member_id: str) -> None:
+    for kind in KINDS:
+        cancel(shard, kind, group_id, member_id)
+
+
+def renew_session(
+    shard: GroupShard, group_id: str, member_id: str, session_timeout_ms: int | None = None
+) -> None:
+    """The member lives. Members of the classic protocol bring their own timeout."""
+    if session_timeout_ms is None:
+        session_timeout_ms = settings.session_timeout_ms(shard.context, group_id)
+    _fence_in(shard, SESSION, group_id, member_id, session_timeout_ms)
+
+
+def await_join(shard: GroupShard, group_id: str, member: Member) -> None:
+    """A classic member is told to join again; being told once more gives it no more time."""
+    if key(shard, JOIN, group_id, member.member_id) not in shard.context.deadlines:
+        _fence_in(shard, JOIN, group_id, member.member_id, member.rebalance_timeout_ms)
+
+
+def await_sync(shard: GroupShard, group_id: str, member_id: str, rebalance_timeout_ms: int) -> None:
+    _fence_in(shard, SYNC, group_id, member_id, rebalance_timeout_ms)
+
+
+def follow(shard: GroupShard, group_id: str, member: Member) -> None:
+    """The member's current assignment has changed: its time for giving up runs, or is over.
+
+    A member of the classic protocol revokes between its joins, which have their own time.
+    """
+    if member.is_classic:
+        return
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        _await_revocation(shard, group_id, member)
+    else:
+        cancel(shard, REBALANCE, group_id, member.member_id)
+
+
+def _await_revocation(shard: GroupShard, group_id: str, member: Member) -> None:
+    member_id, epoch = member.member_id, member.epoch
+    shard.context.deadlines.set(
+        key(shard, REBALANCE, group_id, member_id),
+        max(member.rebalance_timeout_ms, 0),
+        lambda: _fence(shard, group_id, member_id, epoch),
+    )
+
+
+def start_all(shard: GroupShard, group: ConsumerGroup) -> None:
+    """The group was loaded: every member has a whole session timeout, and a whole rebalance timeout."""
+    for member in group.members.values():
+        renew_session(shard, group.group_id, member.member_id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            _await_revocation(shard, group.group_id, member)
+
+
+def _fence_in(shard: GroupShard, kind: str, group_id: str, member_id: str, delay_ms: int) -> None:
+    shard.context.deadlines.set(
+        key(shard, kind, group_id, member_id),
+        max(delay_ms, 0),
+        lambda: _fence(shard, group_id, member_id, None),
+    )
+
+
+def resolve_soon(shard: GroupShard, group_id: str, action: Callable[[], None]) -> None:
+    """The group's regular expressions are to be resolved, once whatever goes on now is done."""
+    shard.context.deadlines.set(_regex_key(shard, group_id), 0, action)
+
+
+def resolves_soon(shard: GroupShard, group_id: str) -> bool:
+    return _regex_key(shard, group_id) in shard.context.deadlines
+
+
+def cancel_group(shard: GroupShard, group: ConsumerGroup) -> None:
+    """Nothing of the group comes due any more."""
+    shard.context.deadlines.cancel(_regex_key(shard, group.group_id))
+    for member_id in group.members:
+        cancel_all(shard, group.group_id, member_id)
+
+
+def _regex_key(shard: GroupShard, group_id: str) -> Hashable:
+    return (shard.partition, group_id, REGEX)
+
+
+def _fence(shard: GroupShard, group_id: str, member_id: str, epoch: int | None) -> None:
+    from coordinator.groups.consumer.leave import fence_if_there  # it cancels what is set here
+
+    fence_if_there(shard, group_id, member_id, only_at_epoch=epoch)
