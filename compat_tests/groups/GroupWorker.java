@@ -20,6 +20,7 @@ import java.util.regex.Pattern;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.MemberToRemove;
 import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
+import org.apache.kafka.clients.consumer.CloseOptions;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
@@ -223,7 +224,7 @@ public final class GroupWorker {
         private void close() {
             try {
                 if (consumer != null) {
-                    consumer.close();
+                    consumer.close(CloseOptions.timeout(Duration.ofSeconds(5)));
                 }
             } catch (KafkaException thrown) {
                 tell(getName(), "warning", Map.of("name", thrown.getClass().getSimpleName()));

@@ -86,7 +86,7 @@ def own_worker(spawn: Callable[[str], Worker]) -> Iterator[Callable[[str], Worke
 
 @pytest.fixture
 def make_group(name: str, workers: Mapping[str, Worker]) -> Iterator[Callable[..., Group]]:
-    """`make_group(bootstrap, partitions)`: a group whose topic has so many partitions; its members end with the test."""
+    """`make_group(bootstrap, partitions)`: a group with a topic of its own; its members end with the test."""
     made: list[Group] = []
 
     def make(bootstrap: str, partitions: int = 4) -> Group:
@@ -98,7 +98,7 @@ def make_group(name: str, workers: Mapping[str, Worker]) -> Iterator[Callable[..
     yield make
     with contextlib.ExitStack() as stack:
         for group in made:
-            stack.callback(group.leave, may_fail=group.members)
+            stack.callback(group.end)
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from compat_tests.batches import batch
+from compat_tests.batches import batch, now_ms
 from compat_tests.differential import Session
 from compat_tests.groups.settings import Settings, client_config
 from compat_tests.groups.workers import Member, Worker, changed
 
 DEADLINE_S = 30.0
+LOADING = (14, 15, 16)  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 _member_numbers = itertools.count()
 
 
@@ -24,6 +25,7 @@ class Group:
         self.members: list[Member] = []
         self.ends: list[int] = []  # of each partition, in records
         self._workers = workers
+        self._refused: set[Member] = set()
 
     def make_topic(self, partitions: int) -> None:
         session = Session(self.bootstrap)
@@ -63,17 +65,22 @@ class Group:
     def live(self) -> list[Member]:
         return [member for member in self.members if not member.closed and not member.error]
 
-    def wait(self, done: Callable[[], bool], what: str, may_fail: Iterable[Member] = ()) -> None:
+    def wait(self, done: Callable[[], bool], what: str) -> None:
         """Wait until `done`, asked again whenever a member told something; a member's error ends the wait."""
-        tolerated = set(may_fail)
 
         def failed() -> bool:
-            return any(member.error and member not in tolerated for member in self.members)
+            return any(member.error and member not in self._refused for member in self.members)
 
         with changed:
             changed.wait_for(lambda: done() or failed(), DEADLINE_S)
             assert not failed(), f"a member failed while waiting for {what}\n{self.story()}"
             assert done(), f"waited in vain for {what}\n{self.story()}"
+
+    def wait_refused(self, member: Member, error: str) -> None:
+        """Wait until `member` has ended with an error that says this; nobody minds that from now on."""
+        self._refused.add(member)
+        self.wait(lambda: member.closed, f"{member.name} to be refused")
+        assert error in member.error, self.story()
 
     def owners(self) -> dict[int, list[str]]:
         """Who thinks to own each partition of the topic."""
@@ -92,17 +99,17 @@ class Group:
             name for names in owners.values() for name in names
         }
 
-    def wait_shared(self, by: Iterable[Member] | None = None, may_fail: Iterable[Member] = ()) -> None:
+    def wait_shared(self, by: Iterable[Member] | None = None) -> None:
         """Wait until the partitions are shared by these members."""
         members = None if by is None else list(by)
-        self.wait(lambda: self.is_shared(members), "one owner of every partition", may_fail)
+        self.wait(lambda: self.is_shared(members), "one owner of every partition")
 
     def times_read(self) -> Counter[tuple[int, int]]:
         """How often each (partition, offset) of the topic was read, by whomever."""
         rows = itertools.chain.from_iterable(member.records for member in self.members)
         return Counter((partition, offset) for topic, partition, offset in rows if topic == self.topic)
 
-    def wait_read(self, may_fail: Iterable[Member] = ()) -> Counter[tuple[int, int]]:
+    def wait_read(self) -> Counter[tuple[int, int]]:
         """Wait until every record was read by someone, and all progress committed; then compare with the broker's.
 
         Returns how often each record was read.
@@ -115,7 +122,7 @@ class Group:
                 map(self.times_read().__contains__, wanted)
             )
 
-        self.wait(done, "every record", may_fail)
+        self.wait(done, "every record")
         assert self.committed() == self.ends
         return self.times_read()
 
@@ -146,10 +153,7 @@ class Group:
         """The broker's committed offset of each partition; 0 where it has none."""
         rows = {"name": self.topic, "partition_indexes": list(range(len(self.ends)))}
         request = {"groups": [{"group_id": self.group_id, "topics": [rows]}], "require_stable": False}
-        session = Session(self.bootstrap)
-        (found,) = session.quiet("OffsetFetch", 8, request)["groups"]
-        session.close()
-        assert found["error_code"] == 0, found
+        (found,) = self._ask("OffsetFetch", 8, request)["groups"]
         (topic,) = found["topics"]
         assert all(row["error_code"] == 0 for row in topic["partitions"]), topic
         offsets = {row["partition_index"]: max(0, row["committed_offset"]) for row in topic["partitions"]}
@@ -157,28 +161,49 @@ class Group:
 
     def describe(self) -> dict[str, Any]:
         """The broker's DescribeGroups row (classic groups)."""
-        session = Session(self.bootstrap)
-        (found,) = session.quiet("DescribeGroups", 5, {"groups": [self.group_id]})["groups"]
-        session.close()
+        (found,) = self._ask("DescribeGroups", 5, {"groups": [self.group_id]})["groups"]
         return dict(found)
 
     def listed(self) -> tuple[str, str]:
         """The group's type and state, as ListGroups tells; ("", "") where it lists none."""
-        session = Session(self.bootstrap)
-        rows = session.quiet("ListGroups", 5, {"states_filter": [], "types_filter": []})["groups"]
-        session.close()
+        self.committed()  # its coordinator has loaded it
+        rows = self._ask("ListGroups", 5, {"states_filter": [], "types_filter": []})["groups"]
         for row in rows:
             if row["group_id"] == self.group_id:
                 return row["group_type"].lower(), row["group_state"].lower()
         return "", ""
 
-    def leave(self, *members: Member, may_fail: Iterable[Member] = ()) -> None:
+    def wait_stable(self) -> None:
+        """Ask until no rebalance goes on: members call for one without having told anything."""
+        deadline = now_ms() + int(DEADLINE_S * 1000)
+        while self.listed()[1] != "stable":
+            assert now_ms() < deadline, f"{self.listed()}\n{self.story()}"
+
+    def _ask(self, api: str, version: int, request: dict[str, Any]) -> Any:
+        """The answer, asked again while the coordinator still makes its topic or loads it after a start."""
+        session = Session(self.bootstrap)
+        deadline = now_ms() + int(DEADLINE_S * 1000)
+        while True:
+            answer = session.quiet(api, version, request)
+            rows = [answer] if "error_code" in answer else answer["groups"]
+            if not any(row["error_code"] in LOADING for row in rows):
+                session.close()
+                assert all(row["error_code"] == 0 for row in rows), answer
+                return answer
+            assert now_ms() < deadline, answer
+
+    def leave(self, *members: Member) -> None:
         """These members (default: all) leave as their clients do; returns when they have ended."""
         leaving = list(members) or self.live
         for member in leaving:
             if not member.closed:
                 member.worker.send("close", member.name)
-        self.wait(lambda: all(member.closed for member in leaving), "members to leave", may_fail)
+        self.wait(lambda: all(member.closed for member in leaving), "members to leave")
+
+    def end(self) -> None:
+        """The test is over: all members leave, whatever became of them."""
+        self._refused.update(self.members)
+        self.leave()
 
     def story(self) -> str:
         """What the members told, for a failed test."""

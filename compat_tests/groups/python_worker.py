@@ -88,12 +88,9 @@ class Confluent(Member):
     """confluent-kafka, on librdkafka."""
 
     def live(self) -> None:
-        from confluent_kafka import Consumer, KafkaException, TopicPartition
+        from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-        def failed(error: Any) -> None:
-            self.tell("warning", name=error.name(), text=error.str())
-
-        consumer = Consumer({**self.settings["config"], "error_cb": failed})
+        consumer = Consumer(self.settings["config"])
         try:
             consumer.subscribe(
                 self.settings["topics"],
@@ -104,7 +101,10 @@ class Confluent(Member):
             while not self.closing:
                 self.obey()
                 messages = consumer.consume(500, POLL_MS / 1000)
-                self._raise_fatal(messages)
+                for error in filter(None, (one.error() for one in messages)):
+                    if error.code() == KafkaError._FATAL:
+                        raise KafkaException(error)
+                    self.tell("warning", name=error.name())
                 found = grouped(one for one in messages if one.error() is None)
                 if not found:
                     continue
@@ -119,14 +119,6 @@ class Confluent(Member):
                     self.tell("commit_failed", name=name_of(error))
         finally:
             consumer.close()
-
-    def _raise_fatal(self, messages: Sequence[Any]) -> None:
-        from confluent_kafka import KafkaException
-
-        for error in (one.error() for one in messages if one.error() is not None):
-            if error.fatal():
-                raise KafkaException(error)
-            self.tell("warning", name=error.name(), text=error.str())
 
 
 def python_assignors(package: str, names: Sequence[str]) -> list[Any]:
@@ -164,7 +156,7 @@ class KafkaPython(Member):
             OffsetAndMetadata,
             TopicPartition,
         )
-        from kafka.errors import KafkaError  # type: ignore[import-untyped,unused-ignore]
+        from kafka.errors import FencedInstanceIdError, KafkaError  # type: ignore[import-untyped,unused-ignore]
 
         member = self
 
@@ -195,6 +187,8 @@ class KafkaPython(Member):
                 try:
                     consumer.commit(offsets)
                     self.tell_committed(found)
+                except FencedInstanceIdError:
+                    raise  # its heartbeats have stopped silently
                 except KafkaError as error:
                     self.tell("commit_failed", name=name_of(error))
         finally:

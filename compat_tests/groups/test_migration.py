@@ -3,15 +3,21 @@
 import pytest
 
 from compat_tests.groups.group import Group
-from compat_tests.groups.settings import NEW_PROTOCOL_KINDS, Settings
+from compat_tests.groups.settings import Settings
 
 CLASSIC = Settings("classic", assignors=("range",))
 COOPERATIVE = Settings("classic", assignors=("cooperative-sticky",))
 CONSUMER = Settings("consumer")
 
 
-@pytest.mark.parametrize("classic", [CLASSIC, COOPERATIVE], ids=["eager", "cooperative"])
-@pytest.mark.parametrize("kind", NEW_PROTOCOL_KINDS)
+WAYS = [
+    pytest.param("java", CLASSIC, id="java-eager"),
+    pytest.param("java", COOPERATIVE, id="java-cooperative"),
+    pytest.param("confluent-kafka", CLASSIC, id="confluent-kafka-eager"),
+]
+
+
+@pytest.mark.parametrize(("kind", "classic"), WAYS)
 def test_there_and_back(group: Group, kind: str, classic: Settings) -> None:
     """The first member of the new protocol converts the group, the last one's end converts it back."""
     old = [group.join(kind, classic), group.join(kind, classic)]
@@ -54,3 +60,14 @@ def test_an_empty_group_changes_its_protocol(group: Group) -> None:
         group.leave()
         assert group.listed() == (settings.protocol, "empty")
         assert group.committed() == group.ends
+
+
+def test_a_conversion_that_would_lose_data(group: Group) -> None:
+    """librdkafka's cooperative-sticky assignor sends data of its own with an assignment: such a group stays classic."""
+    for _ in range(2):
+        group.join("confluent-kafka", COOPERATIVE)
+        group.wait_shared()
+    group.read_exactly_once()
+    group.wait_refused(group.join("confluent-kafka", CONSUMER), "The group id does not exist")
+    assert group.listed() == ("classic", "stable")
+    group.read_exactly_once()

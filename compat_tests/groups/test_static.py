@@ -12,13 +12,15 @@ WAYS = [
     *(pytest.param(kind, "classic", id=f"{kind}-classic") for kind in KINDS),
     *(pytest.param(kind, "consumer", id=f"{kind}-consumer") for kind in NEW_PROTOCOL_KINDS),
 ]
-FENCED = {
-    "confluent-kafka": "_FATAL",
-    "kafka-python": "FencedInstanceIdError",
-    "aiokafka": "FencedInstanceIdError",
-    "java": "FencedInstanceIdException",
-}
-UNRELEASED = {"confluent-kafka": "_FATAL", "java": "UnreleasedInstanceIdException"}
+# What becomes of the second holder of an instance. aiokafka heartbeats without its instance id: Kafka does not know the
+# member then, it joins anew, and the two take the place from each other for ever.
+REFUSED = [
+    ("confluent-kafka", "classic", "Static consumer fenced"),
+    ("kafka-python", "classic", "FencedInstanceIdError"),  # as soon as it commits
+    ("java", "classic", "FencedInstanceIdException"),
+    ("confluent-kafka", "consumer", "The instance ID is still used"),
+    ("java", "consumer", "UnreleasedInstanceIdException"),
+]
 
 
 def settings(protocol: str, instance: str) -> Settings:
@@ -52,8 +54,8 @@ def test_a_restart_is_no_rebalance(group: Group, kind: str, protocol: str) -> No
         assert rebalances(stayed) == calls
 
 
-@pytest.mark.parametrize(("kind", "protocol"), WAYS)
-def test_two_holders_of_an_instance(group: Group, kind: str, protocol: str) -> None:
+@pytest.mark.parametrize(("kind", "protocol", "error"), REFUSED)
+def test_two_holders_of_an_instance(group: Group, kind: str, protocol: str, error: str) -> None:
     """Classic: the later one gets the place, and the earlier one is fenced. New protocol: the later one is refused."""
     earlier = group.join(kind, settings(protocol, "the-one"))
     other = group.join(kind, settings(protocol, "other"))
@@ -61,10 +63,11 @@ def test_two_holders_of_an_instance(group: Group, kind: str, protocol: str) -> N
     owned, calls = set(earlier.assignment), rebalances(other)
     later = group.join(kind, settings(protocol, "the-one"))
     loser, holder = (earlier, later) if protocol == "classic" else (later, earlier)
-    group.wait(lambda: loser.closed, "one of two to be refused", may_fail=[loser])
-    names = FENCED if protocol == "classic" else UNRELEASED
-    assert loser.error.startswith(names[kind]), loser.error
-    group.wait_shared([holder, other], may_fail=[loser])
+    group.wait(lambda: holder.assignment == owned, "the instance's partitions")
+    group.fill()
+    group.wait_refused(loser, error)
+    group.wait_read()
+    assert group.is_shared([holder, other])
     assert holder.assignment == owned
     assert rebalances(other) == calls
 
