@@ -1,0 +1,341 @@
+"""Committed offsets without a broker: a random walk beside a plain model, and the same state after every restart."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from coordinator.groups.offset_expiry import expire_group, forget_topics
+from coordinator.groups.offset_store import OffsetStore
+from coordinator.groups.offsets import (
+    commit_offsets,
+    commit_transactional_offsets,
+    delete_offsets,
+    fetch_offsets,
+    tombstones_of,
+)
+from coordinator.groups.shard import GroupShard
+from coordinator.journal import CoordinatorRecord
+from tests.coordinator.groups.lab import Lab, MemoryJournal
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from wire.stored.groups import (
+    KEY_TYPES,
+    VALUE_TYPES,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitValue,
+)
+
+Place = tuple[str, str, int]
+MINUTE_MS = 60_000
+
+
+def commit(lab: Lab, place: Place, offset: int, metadata: str | None = "", **fields: Any) -> int:
+    """Commit one offset; the row's error code."""
+    group, topic, partition = place
+    known = lab.topics.by_name(topic)
+    row = OffsetCommitRequestPartition(partition, offset, 4, metadata)
+    asked = OffsetCommitRequestTopic(topic, bytes(16) if known is None else known.topic_id, [row])
+    answer = commit_offsets(lab.shard, OffsetCommitRequest(group, topics=[asked], **fields), lab.client(9))
+    return answer.topics[0].partitions[0].error_code
+
+
+def commit_in_transaction(lab: Lab, producer_id: int, place: Place, offset: int, generation: int = -1) -> int:
+    group, topic, partition = place
+    asked = TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(partition, offset)])
+    request = TxnOffsetCommitRequest("t", group, producer_id, 0, generation, topics=[asked])
+    return commit_transactional_offsets(lab.shard, request, lab.client(3)).topics[0].partitions[0].error_code
+
+
+def fetched(shard: GroupShard, place: Place, *, stable: bool = False, topic_id: bytes = bytes(16)) -> int:
+    """The offset; less than -1 for an error code."""
+    group, topic, partition = place
+    asked = OffsetFetchRequestTopics(topic, topic_id, [partition])
+    answer = fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=[asked]), require_stable=stable)
+    [row] = answer.topics[0].partitions
+    return -1 - row.error_code - 100 if row.error_code else row.committed_offset
+
+
+def all_of(shard: GroupShard, group: str) -> dict[tuple[str, int], int]:
+    answer = fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=None), require_stable=False)
+    return {
+        (topic.name, row.partition_index): row.committed_offset
+        for topic in answer.topics
+        for row in topic.partitions
+    }
+
+
+COMMIT, ABORT = b"commit", b"abort"
+
+
+class JournalWithMarkers(MemoryJournal):
+    """A marker is an entry whose key is `COMMIT` or `ABORT`."""
+
+    def replay_into(self, shard: GroupShard) -> None:
+        for offset, (key_bytes, value_bytes, producer_id) in enumerate(self.entries):
+            if key_bytes in (COMMIT, ABORT):
+                shard.replay_end_transaction(producer_id, committed=key_bytes == COMMIT)
+                continue
+            key = decode_key(key_bytes, KEY_TYPES)
+            assert key is not None
+            value = None if value_bytes is None else decode_value(value_bytes, VALUE_TYPES[key.API_KEY])
+            shard.replay(key, value, offset, producer_id)
+        shard.on_loaded()
+
+
+class CountingJournal(MemoryJournal):
+    """``sizes``: records per append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def append(self, records: Sequence[CoordinatorRecord], *producer: int) -> int:
+        self.sizes.append(len(records))
+        return super().append(records, *producer)
+
+
+def lab_with_markers(seed: int) -> Lab:
+    lab = Lab(seed=seed)
+    lab.journal = JournalWithMarkers()
+    lab.restart()
+    return lab
+
+
+def end(lab: Lab, producer_id: int, *, committed: bool) -> None:
+    """What writing a marker does."""
+    lab.journal.entries.append((COMMIT if committed else ABORT, None, producer_id))
+    lab.shard.replay_end_transaction(producer_id, committed=committed)
+
+
+UNSTABLE = -1 - ErrorCode.UNSTABLE_OFFSET_COMMIT - 100
+
+
+def test_what_is_pending_counts_when_its_transaction_commits() -> None:
+    lab = Lab()
+    place, other = ("g", "a", 0), ("g", "a", 1)
+    commit(lab, place, 1)
+    commit_in_transaction(lab, 7, place, 5)
+    commit_in_transaction(lab, 8, other, 6)
+    assert (fetched(lab.shard, place), fetched(lab.shard, other)) == (1, -1)
+    assert fetched(lab.shard, place, stable=True) == UNSTABLE
+    lab.shard.replay_end_transaction(7, committed=True)
+    lab.shard.replay_end_transaction(8, committed=False)
+    lab.shard.replay_end_transaction(9, committed=True)
+    assert (fetched(lab.shard, place, stable=True), fetched(lab.shard, other, stable=True)) == (5, -1)
+    assert lab.shard.offsets.pending == {}
+
+
+def test_the_later_record_wins_whatever_the_order_of_the_markers() -> None:
+    lab = Lab()
+    place = ("g", "a", 0)
+    commit_in_transaction(lab, 7, place, 5)
+    commit_in_transaction(lab, 8, place, 6)
+    commit(lab, place, 4)
+    commit_in_transaction(lab, 9, place, 8)
+    for producer_id, expected in ((8, 4), (7, 4), (9, 8)):
+        lab.shard.replay_end_transaction(producer_id, committed=True)
+        assert fetched(lab.shard, place) == expected
+        assert (fetched(lab.shard, place, stable=True) == UNSTABLE) == (producer_id != 9)
+
+
+def test_a_generation_of_no_group() -> None:
+    lab = Lab()
+    lab.topics.create("a", 1)
+    with pytest.raises(KafkaError) as found:
+        commit_in_transaction(lab, 7, ("g", "a", 0), 5, generation=0)
+    assert found.value.code is ErrorCode.ILLEGAL_GENERATION
+    assert lab.journal.entries == []
+    assert lab.shard.groups == {}
+
+
+def test_nothing_changes_where_the_log_cannot_be_written() -> None:
+    lab = Lab()
+    commit(lab, ("g", "a", 0), 1)
+    before = everything(lab.shard)
+    for place in (("g", "a", 0), ("new", "a", 0)):
+        lab.journal.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        with pytest.raises(KafkaError):
+            commit(lab, place, 2)
+        assert everything(lab.shard) == before
+
+
+def test_the_versions_that_values_are_written_in() -> None:
+    """Kafka writes version 4, and 1 where the commit asks for a retention time of its own."""
+    lab = Lab()
+    topic = lab.topics.create("a", 1)
+    commit(lab, ("g", "a", 0), 1, "note")
+    commit(lab, ("g", "a", 0), 2, None, retention_time_ms=5)
+    stored = [value for _, value, _ in lab.journal.entries if value is not None]
+    assert [value[:2] for value in stored] == [b"\0\4", b"\0\1"]
+    now_ms = lab.now_ms()
+    values = [decode_value(value, OffsetCommitValue) for value in stored]
+    assert values == [
+        OffsetCommitValue(1, 4, "note", now_ms, -1, topic.topic_id),
+        OffsetCommitValue(2, -1, "", now_ms, now_ms + 5),
+    ]
+
+
+def test_records_of_the_first_brokers() -> None:
+    lab = Lab()
+    key = encode_key(LegacyOffsetCommitKey("g", "a", 0))
+    lab.journal.entries.append((key, encode_value(LegacyOffsetCommitValue(9, "note", 1), 0), -1))
+    assert fetched(lab.reloaded(), ("g", "a", 0)) == 9
+
+
+def test_an_offset_of_an_earlier_topic_of_the_name() -> None:
+    lab = Lab()
+    topic = lab.topics.create("a", 1)
+    commit(lab, ("g", "a", 0), 1)
+    assert fetched(lab.shard, ("g", "a", 0), topic_id=topic.topic_id) == 1
+    assert fetched(lab.shard, ("g", "a", 0), topic_id=b"\7" * 16) == -1
+
+
+def test_offsets_expire_and_then_the_group() -> None:
+    lab = Lab({"offsets.retention.minutes": "2"})
+    commit(lab, ("g", "a", 0), 1)
+    commit(lab, ("g", "a", 1), 1, retention_time_ms=MINUTE_MS)
+    lab.advance(MINUTE_MS - 1)
+    expire_group(lab.shard, "g")
+    assert all_of(lab.shard, "g") == {("a", 0): 1, ("a", 1): 1}
+    lab.advance(1)
+    expire_group(lab.shard, "g")
+    assert all_of(lab.shard, "g") == {("a", 0): 1}
+    commit_in_transaction(lab, 7, ("g", "a", 0), 2)
+    lab.advance(MINUTE_MS)
+    expire_group(lab.shard, "g")
+    assert all_of(lab.shard, "g") == {("a", 0): 1}  # a transaction may still change it
+    lab.shard.replay_end_transaction(7, committed=False)
+    expire_group(lab.shard, "g")
+    assert (lab.shard.groups, all_of(lab.shard, "g")) == ({}, {})
+    assert lab.reloaded().groups == {}
+
+
+def test_a_group_of_many_offsets_expires_in_batches_of_a_bounded_size() -> None:
+    lab = Lab()
+    for partition in range(2_500):
+        commit(lab, ("g", "a", partition), 1)
+    lab.advance(7 * 24 * 60 * MINUTE_MS)
+    journal = CountingJournal()
+    journal.entries = lab.journal.entries
+    lab.journal = journal
+    lab.restart()
+    expire_group(lab.shard, "g")
+    assert journal.sizes == [1000, 1000, 501]
+    assert lab.shard.groups == {}
+
+
+def test_offsets_of_a_deleted_topic() -> None:
+    lab = Lab()
+    old = lab.topics.create("a", 3).topic_id
+    commit(lab, ("g", "a", 0), 1)
+    commit_in_transaction(lab, 7, ("g", "a", 1), 1)
+    commit(lab, ("g", "b", 0), 1)
+    lab.topics.delete("a")
+    lab.topics.create("a", 3)
+    commit(lab, ("g", "a", 2), 1)
+    forget_topics(lab.shard, "g", [("a", old)])
+    assert all_of(lab.shard, "g") == {("a", 2): 1, ("b", 0): 1}
+    lab.shard.replay_end_transaction(7, committed=True)
+    assert all_of(lab.shard, "g") == {("a", 2): 1, ("b", 0): 1}
+
+
+def everything(shard: GroupShard) -> object:
+    """All of what is stored, in an order of its own."""
+    store: OffsetStore = shard.offsets
+    return (
+        sorted(store.committed.items()),
+        {producer_id: sorted(offsets.items()) for producer_id, offsets in store.pending.items()},
+        {group: sorted(store.open_partitions(group)) for group in shard.groups},
+        sorted(shard.groups),
+    )
+
+
+class Model:
+    """Offsets by place, and by producer those that wait."""
+
+    def __init__(self) -> None:
+        self.committed: dict[Place, tuple[int, int]] = {}
+        self.pending: dict[int, dict[Place, tuple[int, int]]] = {}
+        self.time = 0
+
+    def put(self, place: Place, offset: int, producer_id: int | None = None) -> None:
+        self.time += 1
+        into = self.committed if producer_id is None else self.pending.setdefault(producer_id, {})
+        into[place] = (self.time, offset)
+
+    def forget(self, place: Place) -> None:
+        for offsets in (self.committed, *self.pending.values()):
+            offsets.pop(place, None)
+
+    def end(self, producer_id: int, *, committed: bool) -> None:
+        for place, put in self.pending.pop(producer_id, {}).items():
+            if committed:
+                self.committed[place] = max(self.committed.get(place, (0, 0)), put)
+
+    def seen(self, place: Place, *, stable: bool) -> int:
+        if stable and any(place in offsets for offsets in self.pending.values()):
+            return UNSTABLE
+        return self.committed.get(place, (0, -1))[1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_random_walk(seed: int) -> None:
+    rng = random.Random(seed)
+    lab = lab_with_markers(seed)
+    model = Model()
+    places = [(group, topic, partition) for group in "gh" for topic in "ab" for partition in range(2)]
+    for offset in range(300):
+        place, producer_id = rng.choice(places), rng.randrange(4)
+        match rng.randrange(8):
+            case 0 | 1:
+                commit(lab, place, offset)
+                model.put(place, offset)
+            case 2 | 3:
+                commit_in_transaction(lab, producer_id, place, offset)
+                model.put(place, offset, producer_id)
+            case 4 | 5:
+                committed = rng.random() < 0.6
+                end(lab, producer_id, committed=committed)
+                model.end(producer_id, committed=committed)
+            case 6:
+                group, topic, partition = place
+                row = OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(partition)])
+                if group in lab.shard.groups:
+                    delete_offsets(lab.shard, OffsetDeleteRequest(group, [row]))
+                model.forget(place)
+            case _:
+                if rng.random() < 0.2:
+                    group = place[0]
+                    lab.shard.commit(tombstones_of(lab.shard, group))
+                    for one in places:
+                        if one[0] == group:
+                            model.forget(one)
+        for one in places:
+            for stable in (False, True):
+                assert fetched(lab.shard, one, stable=stable) == model.seen(one, stable=stable), (
+                    f"seed {seed}"
+                )
+        if offset % 20 == 0:
+            assert everything(lab.reloaded()) == everything(lab.shard), f"seed {seed}"
+            lab.restart()

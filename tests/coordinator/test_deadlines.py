@@ -1,0 +1,124 @@
+"""Deadlines: each action at its time, once, whatever is moved and taken back in between."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from coordinator.deadlines import NEVER, Deadlines
+
+
+class Timeline:
+    """Deadlines on a clock that stands still until it is moved; ``done`` is (milliseconds, key) of what was called."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.earlier = 0
+        self.done: list[tuple[int, object]] = []
+        self.deadlines = Deadlines(lambda: self.now, self._on_earlier)
+
+    @property
+    def now_ms(self) -> int:
+        return round(self.now * 1000)
+
+    def _on_earlier(self) -> None:
+        self.earlier += 1
+
+    def set(self, key: object, delay_ms: float) -> None:
+        self.deadlines.set(key, delay_ms, lambda: self.done.append((self.now_ms, key)))
+
+    def advance(self, to_ms: int) -> None:
+        """Sleep as a task does: until the next deadline, never longer."""
+        while self.deadlines.next_at() * 1000 <= to_ms + 0.5:
+            self.now = max(self.now, self.deadlines.next_at())
+            self.deadlines.run_due()
+        self.now = max(self.now, to_ms / 1000)
+
+
+def test_in_order_and_once() -> None:
+    line = Timeline()
+    for key, delay_ms in (("b", 20), ("a", 10), ("c", 20)):
+        line.set(key, delay_ms)
+    assert (len(line.deadlines), line.deadlines.next_at()) == (3, 0.01)
+    line.advance(100)
+    assert line.done == [(10, "a"), (20, "b"), (20, "c")]
+    assert (len(line.deadlines), line.deadlines.next_at()) == (0, NEVER)
+
+
+def test_moved_on_sooner_and_taken_back() -> None:
+    line = Timeline()
+    line.set("on", 10)
+    line.set("on", 30)
+    line.set("sooner", 30)
+    line.set("sooner", 5)
+    line.set("gone", 7)
+    line.deadlines.cancel("gone")
+    line.deadlines.cancel("never there")
+    assert "on" in line.deadlines
+    assert "gone" not in line.deadlines
+    line.advance(100)
+    assert line.done == [(5, "sooner"), (30, "on")]
+
+
+def test_who_sleeps_is_woken_only_for_what_comes_sooner() -> None:
+    line = Timeline()
+    line.set("a", 50)
+    assert line.earlier == 1
+    line.set("b", 60)
+    line.set("a", 70)
+    assert line.earlier == 1
+    line.set("c", 10)
+    assert line.earlier == 2
+
+
+def test_an_action_may_set_and_cancel() -> None:
+    line = Timeline()
+    line.deadlines.set("again", 10, lambda: line.set("again", 10))
+    line.deadlines.set("cancels", 15, lambda: line.deadlines.cancel("b"))
+    line.set("b", 15)
+    line.advance(40)
+    assert line.done == [(20, "again")]
+
+
+def fail() -> None:
+    raise ZeroDivisionError
+
+
+def test_an_action_that_fails_costs_the_others_nothing() -> None:
+    line = Timeline()
+    line.deadlines.set("bad", 10, fail)
+    line.set("good", 10)
+    line.now = 0.01
+    with pytest.raises(ZeroDivisionError):
+        line.deadlines.run_due()
+    line.deadlines.run_due()
+    assert line.done == [(10, "good")]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_against_a_plain_model(seed: int) -> None:
+    rng = random.Random(seed)
+    line = Timeline()
+    model: dict[int, int] = {}
+    expected: list[tuple[int, object]] = []
+    for _ in range(400):
+        key = rng.randrange(12)
+        match rng.randrange(4):
+            case 0 | 1:
+                delay_ms = rng.randrange(1, 60)
+                line.set(key, delay_ms)
+                model[key] = line.now_ms + delay_ms
+            case 2:
+                line.deadlines.cancel(key)
+                model.pop(key, None)
+            case _:
+                to_ms = line.now_ms + rng.randrange(40)
+                line.advance(to_ms)
+                due = sorted((at, key) for key, at in model.items() if at <= to_ms)
+                expected += due
+                model = {key: at for key, at in model.items() if at > to_ms}
+                assert sorted(line.done) == sorted(expected), f"seed {seed}"
+        assert len(line.deadlines) == len(model)
+        assert line.deadlines.next_at() * 1000 <= min(model.values(), default=NEVER) + 0.5
+    assert [at for at, _ in line.done] == sorted(at for at, _ in line.done)
