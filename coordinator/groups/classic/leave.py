@@ -1,11 +1,11 @@
-"""Members that go: by LeaveGroup, or because they were silent for too long (KIP-345, KIP-800)."""
+"""LeaveGroup: members go, or are taken out (KIP-345, KIP-800; ``GroupMetadataManager.classicGroupLeave``)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import answers, handover, rebalance, timers
-from coordinator.groups.classic import group as groups  # the module: it imports this one
+from coordinator.groups.classic import handover, rebalance, removal, timers
+from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.states import State
 from coordinator.groups.errors import as_told
 from wire.errors import ErrorCode, KafkaError
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coordinator.groups.classic.group import ClassicGroup
-    from coordinator.groups.classic.member import Member
     from coordinator.groups.context import Client
     from coordinator.groups.shard import GroupShard
     from wire.messages.leave_group import LeaveGroupRequest
@@ -32,7 +31,7 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> Leav
     group = shard.groups.get(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {request.group_id} not found.")
-    if not isinstance(group, groups.ClassicGroup):
+    if not isinstance(group, ClassicGroup):
         return handover.leave(shard, group, request, client)
     if group.state is State.DEAD:
         return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -73,28 +72,5 @@ def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity)
     except KafkaError as error:
         return error.code
     timers.cancel_session(shard, group, member_id)
-    remove(group, group.members[member_id])
+    removal.remove(group, group.members[member_id])
     return ErrorCode.NONE
-
-
-def expire(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
-    """A session is over without a sign of life of its member, or a member id was given out and not used."""
-    if member_id in group.pending_joins:
-        group.remove(member_id)
-    else:
-        member = group.members.get(member_id)
-        if member is None or member.is_held:
-            return
-        remove(group, member)
-        if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-            rebalance.prepare_or_complete(shard, group)
-            return
-    if group.state is State.PREPARING_REBALANCE and group.all_joined():
-        rebalance.complete(shard, group)
-
-
-def remove(group: ClassicGroup, member: Member) -> None:
-    """Drop a member. If it is alive after all and waits for an answer, it shall come again as a new one."""
-    group.answer_join(member, answers.join_error(ErrorCode.UNKNOWN_MEMBER_ID))
-    answers.answer_sync(member, answers.sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
-    group.remove(member.member_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import leave
+from coordinator.groups.classic import removal
 from coordinator.groups.classic.states import State
 from wire.errors import KafkaError
 
@@ -40,7 +40,7 @@ def set_session(shard: GroupShard, group: ClassicGroup, member_id: str, timeout_
     shard.context.deadlines.set(
         session_key(shard, group.group_id, member_id),
         timeout_ms,
-        lambda: leave.expire(shard, group, member_id),
+        lambda: removal.expire(shard, group, member_id),
     )
 
 

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from wire.schema import Uuid
 
 PARTITION = 7
+KAFKA_DEFAULTS = {"log.dirs": "/data", "group.initial.rebalance.delay.ms": "3000"}
+"""Where oncelog's default is another."""
 EPOCH_MS = 1_900_000_000_000
+ROUNDING = 1e-6
+"""Seconds that sums of floats may be off."""
 
 
 class FakeTopic:
@@ -109,7 +113,7 @@ class Lab:
 
     def __init__(self, settings: dict[str, str] | None = None, seed: int = 0) -> None:
         self.now = 0.0
-        self.settings = BrokerConfig({"log.dirs": "/data", **(settings or {})})
+        self.settings = BrokerConfig({**KAFKA_DEFAULTS, **(settings or {})})
         self.overrides: dict[str, dict[str, str]] = {}
         self.topics = FakeTopics()
         self.rng = random.Random(seed)
@@ -134,10 +138,10 @@ class Lab:
     def advance(self, delay_ms: float) -> None:
         """Let time pass, and what comes due happen at its time."""
         end = self.now + delay_ms / 1000
-        while self.deadlines.next_at() <= end:
+        while self.deadlines.next_at() <= end + ROUNDING:
             self.now = max(self.now, self.deadlines.next_at())
             self.deadlines.run_due()
-        self.now = end
+        self.now = max(self.now, end)
 
     def settle(self, limit_ms: float = 86_400_000) -> None:
         """Let time pass until nothing is due any more."""

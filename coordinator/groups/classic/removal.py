@@ -1,0 +1,37 @@
+"""Members that are dropped: they left, or were silent for too long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic import answers, rebalance
+from coordinator.groups.classic.states import State
+from wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.groups.classic.group import ClassicGroup
+    from coordinator.groups.classic.member import Member
+    from coordinator.groups.shard import GroupShard
+
+
+def expire(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
+    """A session is over without a sign of life of its member, or a member id was given out and not used."""
+    if member_id in group.pending_joins:
+        group.remove(member_id)
+    else:
+        member = group.members.get(member_id)
+        if member is None or member.is_held:
+            return
+        remove(group, member)
+        if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            rebalance.prepare_or_complete(shard, group)
+            return
+    if group.state is State.PREPARING_REBALANCE and group.all_joined():
+        rebalance.complete(shard, group)
+
+
+def remove(group: ClassicGroup, member: Member) -> None:
+    """Drop a member. If it is alive after all and waits for an answer, it shall come again as a new one."""
+    group.answer_join(member, answers.join_error(ErrorCode.UNKNOWN_MEMBER_ID))
+    answers.answer_sync(member, answers.sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+    group.remove(member.member_id)

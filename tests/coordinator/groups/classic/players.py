@@ -1,0 +1,190 @@
+"""Members of a classic group as tests move them: each sends requests, and remembers what it was told."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, TypeVar
+
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.heartbeat import heartbeat
+from coordinator.groups.classic.join import join
+from coordinator.groups.classic.leave import leave
+from coordinator.groups.classic.sync import sync
+from coordinator.later import Later
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.heartbeat import HeartbeatRequest
+from wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.coordinator.groups.lab import Lab
+
+T = TypeVar("T")
+DELAY_MS, SESSION_MS, REBALANCE_MS = 3_000, 10_000, 30_000
+JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
+
+
+def subscription(*topics: str) -> bytes:
+    """A ConsumerProtocolSubscription of version 0, by hand."""
+    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+def answer_of(result: T | Later[T]) -> T | None:
+    """The answer; None while it is owed."""
+    if not isinstance(result, Later):
+        return result
+    return result.value if result.done else None
+
+
+def given(result: T | Later[T]) -> T:
+    answer = answer_of(result)
+    assert answer is not None, "still owed"
+    return answer
+
+
+class Player:
+    """``protocols``: name -> metadata, the preferred one first."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        *,
+        instance: str | None = None,
+        protocols: Mapping[str, bytes] | None = None,
+        protocol_type: str = "consumer",
+        group: str = "g",
+        version: int = JOIN_VERSION,
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        client_id: str = "client",
+    ) -> None:
+        self.lab = lab
+        self.instance = instance
+        self.protocols = {"range": subscription("t")} if protocols is None else protocols
+        self.protocol_type = protocol_type
+        self.group_id = group
+        self.version = version
+        self.session_ms = session_ms
+        self.rebalance_ms = rebalance_ms
+        self.client_id = client_id
+        self.member_id = ""
+        self.generation = -1
+        self.joined: JoinGroupResponse | Later[JoinGroupResponse] | None = None
+        self.synced: SyncGroupResponse | Later[SyncGroupResponse] | None = None
+
+    @property
+    def group(self) -> ClassicGroup:
+        group = self.lab.shard.groups[self.group_id]
+        assert isinstance(group, ClassicGroup)
+        return group
+
+    def join(self, member_id: str | None = None) -> JoinGroupResponse | None:
+        """Send a JoinGroup; the answer, None while it is owed."""
+        request = JoinGroupRequest(
+            self.group_id,
+            self.session_ms,
+            self.rebalance_ms,
+            self.member_id if member_id is None else member_id,
+            self.instance,
+            self.protocol_type,
+            [JoinGroupRequestProtocol(name, metadata) for name, metadata in self.protocols.items()],
+            "a reason",
+        )
+        self.joined = join(self.lab.shard, request, self.lab.client(self.version, self.client_id))
+        return self.join_answer()
+
+    def join_answer(self) -> JoinGroupResponse | None:
+        """What it was told, which it then takes over."""
+        assert self.joined is not None
+        answer = answer_of(self.joined)
+        if answer is not None and answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+        return answer
+
+    def enter(self) -> JoinGroupResponse | None:
+        """Join as a new member does: twice, if told to."""
+        answer = self.join()
+        if answer is not None and answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            answer = self.join()
+        return answer
+
+    @property
+    def leads(self) -> bool:
+        answer = self.join_answer()
+        return answer is not None and answer.leader == answer.member_id and not answer.skip_assignment
+
+    def sync(
+        self,
+        assignments: Mapping[str, bytes] | None = None,
+        generation: int | None = None,
+        protocol_type: str | None = None,
+        protocol: str | None = None,
+    ) -> SyncGroupResponse | None:
+        request = SyncGroupRequest(
+            self.group_id,
+            self.generation if generation is None else generation,
+            self.member_id,
+            self.instance,
+            protocol_type,
+            protocol,
+            [SyncGroupRequestAssignment(member, data) for member, data in (assignments or {}).items()],
+        )
+        self.synced = sync(self.lab.shard, request, self.lab.client(SYNC_VERSION))
+        return answer_of(self.synced)
+
+    def sync_answer(self) -> SyncGroupResponse | None:
+        assert self.synced is not None
+        return answer_of(self.synced)
+
+    def heartbeat(self, generation: int | None = None) -> ErrorCode:
+        request = HeartbeatRequest(
+            self.group_id,
+            self.generation if generation is None else generation,
+            self.member_id,
+            self.instance,
+        )
+        try:
+            return ErrorCode(
+                heartbeat(self.lab.shard, request, self.lab.client(HEARTBEAT_VERSION)).error_code
+            )
+        except KafkaError as error:
+            return error.code
+
+    def leave(self) -> ErrorCode:
+        return leave_all(self.lab, [(self.member_id, self.instance)], self.group_id)[0]
+
+
+def leave_all(lab: Lab, members: Sequence[tuple[str, str | None]], group: str = "g") -> list[ErrorCode]:
+    """Take members out by member id and instance id; their codes, or the one of the whole request."""
+    request = LeaveGroupRequest(group, members=[MemberIdentity(*member) for member in members])
+    try:
+        answer = leave(lab.shard, request, lab.client(LEAVE_VERSION))
+    except KafkaError as error:
+        return [error.code]
+    return [ErrorCode(row.error_code) for row in answer.members] or [ErrorCode(answer.error_code)]
+
+
+def settle(players: Sequence[Player]) -> Player:
+    """Bring a group that everybody has joined to its end: the leader assigns each member its own id. The leader."""
+    for player in players:
+        player.join_answer()
+    leader = next(player for player in players if player.leads)
+    for player in players:
+        if player is not leader:
+            player.sync()
+    leader.sync({player.member_id: player.member_id.encode() for player in players})
+    assert all(given(player.synced).error_code == 0 for player in players if player.synced is not None)
+    return leader
+
+
+def stable(lab: Lab, players: Sequence[Player]) -> Player:
+    """Let all of them found a group, and settle it. The leader."""
+    for player in players:
+        player.enter()
+    lab.advance(2 * DELAY_MS)
+    assert all(player.join_answer() is not None for player in players)
+    return settle(players)

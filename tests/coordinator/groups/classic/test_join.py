@@ -1,0 +1,352 @@
+"""JoinGroup: who is let in, when the generation begins, which protocol it has and who leads."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.groups.classic.states import State
+from tests.coordinator.groups.classic.players import (
+    DELAY_MS,
+    REBALANCE_MS,
+    Player,
+    settle,
+    stable,
+    subscription,
+)
+from tests.coordinator.groups.lab import Lab
+from wire.errors import ErrorCode
+
+
+def test_a_new_member_comes_twice() -> None:
+    lab = Lab()
+    player = Player(lab, client_id="reader")
+    answer = player.join()
+    assert answer is not None
+    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert answer.member_id.startswith("reader-")
+    assert (answer.generation_id, answer.protocol_name, answer.leader) == (-1, None, "")
+    assert len(answer.member_id) == len("reader-") + 36
+    assert not player.group.members
+    assert player.join() is None, "it waits for others"
+    lab.advance(DELAY_MS)
+    answer = player.join_answer()
+    assert answer is not None
+    assert (answer.error_code, answer.generation_id, answer.leader) == (0, 1, player.member_id)
+    assert (answer.protocol_type, answer.protocol_name, answer.skip_assignment) == (
+        "consumer",
+        "range",
+        False,
+    )
+    assert [(row.member_id, row.metadata) for row in answer.members] == [
+        (player.member_id, subscription("t"))
+    ]
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_every_version(version: int) -> None:
+    """Before version 4 a member is in at once; a name that is not there is null from version 7 on."""
+    lab = Lab()
+    player = Player(lab, version=version)
+    answer = player.join()
+    if version < 4:
+        assert answer is None
+    else:
+        assert answer is not None
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert answer.protocol_name == ("" if version < 7 else None)
+        assert player.join() is None
+    lab.advance(DELAY_MS)
+    answer = player.join_answer()
+    assert answer is not None
+    assert (answer.error_code, answer.generation_id) == (0, 1)
+    [member] = player.group.members.values()
+    assert member.rebalance_timeout_ms == (player.session_ms if version == 0 else player.rebalance_ms)
+
+
+def test_static_members_come_once() -> None:
+    lab = Lab()
+    player = Player(lab, instance="one")
+    assert player.join() is None
+    lab.advance(DELAY_MS)
+    assert player.join_answer() is not None
+    assert player.member_id.startswith("one-")
+
+
+@pytest.mark.parametrize(
+    ("group", "session_ms", "code"),
+    [
+        ("", 10_000, ErrorCode.INVALID_GROUP_ID),
+        ("g", 5_999, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ("g", 1_800_001, ErrorCode.INVALID_SESSION_TIMEOUT),
+    ],
+)
+def test_what_no_group_takes(group: str, session_ms: int, code: ErrorCode) -> None:
+    lab = Lab()
+    player = Player(lab, group=group, session_ms=session_ms)
+    answer = player.join("said")
+    assert answer is not None
+    assert (answer.error_code, answer.member_id) == (code, "said")
+    assert not lab.shard.groups
+
+
+def test_an_unknown_group_has_no_members() -> None:
+    lab = Lab()
+    answer = Player(lab).join("said")
+    assert answer is not None
+    assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "said")
+    assert not lab.shard.groups
+    assert not lab.journal.entries
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "protocols"), [("", {"range": b""}), ("consumer", {})], ids=["type", "protocols"]
+)
+def test_a_first_member_without_a_protocol(protocol_type: str, protocols: dict[str, bytes]) -> None:
+    """It is refused, and the group is there all the same."""
+    lab = Lab()
+    answer = Player(lab, protocol_type=protocol_type, protocols=protocols).join()
+    assert answer is not None
+    assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    assert lab.shard.groups["g"].is_empty()
+    assert lab.reloaded().groups["g"].is_empty()
+
+
+def test_members_agree_on_type_and_a_protocol() -> None:
+    lab = Lab()
+    first = Player(lab, protocols={"a": b"", "b": b""})
+    first.enter()
+    for stranger in (
+        Player(lab, protocols={"c": b""}),
+        Player(lab, protocol_type="connect", protocols={"a": b""}),
+    ):
+        answer = stranger.join()
+        assert answer is not None
+        assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    second = Player(lab, protocols={"b": b"", "c": b""})
+    second.enter()
+    # From now on everybody must know b.
+    answer = Player(lab, protocols={"a": b""}).join()
+    assert answer is not None
+    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    lab.advance(2 * DELAY_MS)
+    assert {player.group.protocol_name for player in (first, second)} == {"b"}
+
+
+def test_the_protocol_that_most_prefer() -> None:
+    lab = Lab()
+    players = [
+        Player(lab, protocols={"a": b"", "b": b"", "x": b""}),
+        Player(lab, protocols={"b": b"", "a": b""}),
+        Player(lab, protocols={"y": b"", "b": b"", "a": b""}),
+    ]
+    stable(lab, players)
+    assert players[0].group.protocol_name == "b"
+
+
+def test_any_protocol_type() -> None:
+    lab = Lab()
+    players = [Player(lab, protocol_type="connect", protocols={"sessioned": b"\x00"}) for _ in range(2)]
+    stable(lab, players)
+    assert players[0].group.protocol_type == "connect"
+    assert players[0].group.subscribed_topics() is None
+    assert not players[0].group.is_subscribed_to("t")
+
+
+def test_the_first_rebalance_waits_while_members_come() -> None:
+    """Each delay in which somebody came is followed by another, until the rebalance timeout is used up."""
+    lab = Lab()
+    players = [Player(lab, rebalance_ms=8_000)]
+    players[0].enter()
+    for _ in range(2):
+        lab.advance(DELAY_MS - 1)
+        players.append(Player(lab, rebalance_ms=8_000))
+        players[-1].enter()
+        lab.advance(1)
+        assert players[0].join_answer() is None
+    lab.advance(1_999)
+    assert players[0].join_answer() is None
+    lab.advance(1)
+    assert lab.now == 8.0
+    assert all(player.join_answer() is not None for player in players)
+    assert {player.generation for player in players} == {1}
+
+
+def test_the_first_rebalance_does_not_wait_longer_than_needed() -> None:
+    lab = Lab()
+    players = [Player(lab), Player(lab)]
+    players[0].enter()
+    lab.advance(1_000)
+    players[1].enter()
+    lab.advance(2_000)
+    assert players[0].join_answer() is None, "somebody came during the first delay"
+    lab.advance(DELAY_MS)
+    assert all(player.join_answer() is not None for player in players)
+
+
+def test_without_a_delay_the_first_member_goes_ahead() -> None:
+    lab = Lab({"group.initial.rebalance.delay.ms": "0"})
+    player = Player(lab)
+    player.enter()
+    lab.advance(0)
+    assert player.join_answer() is not None
+
+
+def test_only_the_leader_learns_of_the_others() -> None:
+    lab = Lab()
+    players = [Player(lab) for _ in range(3)]
+    leader = stable(lab, players)
+    assert leader is players[0], "who came first"
+    for player in players:
+        answer = player.join_answer()
+        assert answer is not None
+        assert answer.leader == leader.member_id
+        known = {row.member_id for row in answer.members}
+        assert known == ({other.member_id for other in players} if player is leader else set())
+
+
+def test_a_member_that_comes_makes_the_others_join_again() -> None:
+    lab = Lab()
+    old = [Player(lab), Player(lab)]
+    stable(lab, old)
+    new = Player(lab)
+    assert new.enter() is None
+    assert {player.heartbeat() for player in old} == {ErrorCode.REBALANCE_IN_PROGRESS}
+    assert old[0].join() is None
+    assert old[1].join() is not None, "the last of them ends the join phase"
+    players = [*old, new]
+    assert all(player.join_answer() is not None for player in players)
+    assert {player.generation for player in players} == {2}
+    settle(players)
+    assert {player.heartbeat() for player in players} == {ErrorCode.NONE}
+
+
+def test_who_does_not_join_in_time_is_dropped() -> None:
+    lab = Lab()
+    players = [Player(lab, session_ms=600_000) for _ in range(3)]
+    stable(lab, players)
+    players[1].protocols = {"range": subscription("t", "u")}
+    assert players[1].join() is None
+    lab.advance(REBALANCE_MS - 1)
+    assert players[1].join_answer() is None
+    assert players[2].join() is None
+    lab.advance(1)
+    assert {player.generation for player in players[1:] if player.join_answer()} == {2}
+    assert players[0].heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+    assert players[1].group.leader_id == players[1].member_id, "the leader is gone: another one leads"
+
+
+def test_a_member_without_news_causes_no_rebalance() -> None:
+    lab = Lab()
+    players = [Player(lab), Player(lab)]
+    stable(lab, players)
+    answer = players[1].join()
+    assert answer is not None
+    assert (answer.error_code, answer.generation_id, answer.members) == (0, 1, [])
+    assert players[0].heartbeat() == ErrorCode.NONE
+    players[1].protocols = {"range": subscription("u")}
+    assert players[1].join() is None
+    assert players[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_the_leader_may_always_ask_for_a_rebalance() -> None:
+    lab = Lab()
+    players = [Player(lab), Player(lab)]
+    stable(lab, players)
+    assert players[0].join() is None
+    assert players[1].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_lost_answer_is_given_again() -> None:
+    """Before the leader has assigned, a member that joins with the same words is told the same generation."""
+    lab = Lab()
+    players = [Player(lab), Player(lab)]
+    for player in players:
+        player.enter()
+    lab.advance(2 * DELAY_MS)
+    for player in players:
+        first = player.join_answer()
+        again = player.join()
+        assert again == first
+    assert players[0].heartbeat() == ErrorCode.NONE
+    players[1].protocols = {"range": b"news"}
+    assert players[1].join() is None
+    assert players[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_second_request_of_the_same_member_ends_the_first() -> None:
+    lab = Lab()
+    player = Player(lab)
+    player.enter()
+    first = player.joined
+    assert player.join() is None
+    assert first is not player.joined
+    player.joined, second = first, player.joined
+    answer = player.join_answer()
+    assert answer is not None
+    assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    player.joined = second
+    assert player.group.awaited_joins == 1
+    lab.advance(DELAY_MS)
+    assert player.join_answer() is not None
+
+
+def test_a_group_takes_no_more_than_it_may() -> None:
+    lab = Lab({"group.max.size": "2"})
+    players = [Player(lab), Player(lab)]
+    for player in players:
+        player.enter()
+    late = Player(lab)
+    refused = late.enter()
+    assert refused is not None
+    assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    lab.advance(2 * DELAY_MS)
+    settle(players)
+    refused = Player(lab).join()
+    assert refused is not None
+    assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert players[0].leave() == ErrorCode.NONE
+    players[1].join()
+    assert late.enter() is None, "now there is room"
+
+
+def test_a_group_that_is_too_large_drops_who_comes_last() -> None:
+    lab = Lab()
+    players = [Player(lab) for _ in range(3)]
+    stable(lab, players)
+    lab.settings = Lab({"group.max.size": "2"}).settings
+    lab.restart()
+    assert players[0].group.state is State.PREPARING_REBALANCE
+    assert players[2].join() is None
+    assert players[0].join() is None
+    refused = players[1].join()
+    assert refused is not None
+    assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    lab.advance(REBALANCE_MS)
+    assert players[0].join_answer() is not None
+    assert players[0].group.members.keys() == {players[0].member_id, players[2].member_id}
+
+
+def test_a_pending_member_is_waited_for() -> None:
+    """Who was given a member id holds up a rebalance until it comes, or its session is over."""
+    lab = Lab()
+    old = Player(lab)
+    stable(lab, [old])
+    pending = Player(lab)
+    pending.join()
+    assert old.join() is None, "as the leader it may rebalance"
+    assert old.group.pending_joins == {pending.member_id}
+    lab.advance(pending.session_ms)
+    assert old.join_answer() is not None
+    refused = pending.join()
+    assert refused is not None
+    assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_failed_write_makes_no_group() -> None:
+    lab = Lab()
+    lab.journal.failure = ErrorCode.KAFKA_STORAGE_ERROR
+    answer = Player(lab).join()
+    assert answer is not None
+    assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+    assert not lab.shard.groups
+    assert not len(lab.deadlines)
