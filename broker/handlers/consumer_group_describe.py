@@ -1,0 +1,62 @@
+"""ConsumerGroupDescribe (API key 69): consumer groups with their members, what these have and what they shall have.
+
+- Version 1 says of each member which protocol it speaks (KIP-1099).
+- A group that is not there, or is a classic group, is GROUP_ID_NOT_FOUND: clients ask DescribeGroups then.
+- Refused with UNSUPPORTED_VERSION where ConsumerGroupHeartbeat is.
+
+Source: ``KafkaApis.handleConsumerGroupDescribe``, ``GroupCoordinatorService.consumerGroupDescribe``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.authorized_operations import GROUP_OPERATIONS
+from broker.metadata.features import is_consumer_protocol_enabled
+from coordinator.groups.errors import as_told
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.groups.shard import GroupShard
+
+
+def handle(
+    node: Node, request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
+    if not is_consumer_protocol_enabled(node.metadata.image, node.config):
+        return _refused(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+    from coordinator.groups.consumer.describe import describe
+
+    rows = []
+    shards: dict[int, GroupShard] = {}
+    for group_id in request.group_ids:
+        try:
+            shard = node.groups.shard(group_id)
+            shards[shard.partition] = shard
+            row = describe(shard, group_id)
+        except KafkaError as error:
+            row = DescribedGroup(as_told(error).code, None, group_id)
+        if request.include_authorized_operations and not row.error_code:
+            row.authorized_operations = GROUP_OPERATIONS
+        rows.append(row)
+    return node.groups.answer_of(
+        list(shards.values()),
+        ConsumerGroupDescribeResponse(groups=rows),
+        lambda error: _refused(request, error),
+    )
+
+
+def _refused(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(
+        groups=[DescribedGroup(error.code, None, group_id) for group_id in request.group_ids]
+    )

@@ -1,0 +1,46 @@
+"""ConsumerGroupHeartbeat (API key 68): a member of a consumer group joins, lives, acknowledges or leaves (KIP-848).
+
+- Version 0: the coordinator makes member ids; 1: the client does, and may subscribe by regular expression (KIP-1082).
+- Refused with UNSUPPORTED_VERSION while ``group.version`` is 0, or ``group.coordinator.rebalance.protocols`` has no
+  ``consumer``.
+
+Source: ``KafkaApis.handleConsumerGroupHeartbeat``, ``GroupCoordinatorService.consumerGroupHeartbeat``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.groups import client_of
+from broker.metadata.features import is_consumer_protocol_enabled
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(
+    node: Node, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
+    if not is_consumer_protocol_enabled(node.metadata.image, node.config):
+        return _refused(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+    from coordinator.groups.consumer.heartbeat import check, heartbeat
+
+    client = client_of(context)
+    try:
+        check(node.groups.context, request, client.api_version)
+    except KafkaError as error:
+        return _refused(error)
+    return node.groups.ask(request.group_id, lambda shard: heartbeat(shard, request, client), _refused)
+
+
+def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
