@@ -7,16 +7,15 @@ tasks sleep until there is something to do. Source: ``CoordinatorRuntime``.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import trio
 
-from broker.coordinators.internal_topics import described
+from broker.coordinators.duties import Duties
+from broker.coordinators.internal_topics import described, partition_of
 from broker.coordinators.shard_log import LogReplay, Replayable, ShardLog
-from broker.log.slices import Slices, in_slices
+from broker.log.slices import Slices
 from broker.logs import get_logger
-from coordinator.deadlines import Deadlines
 from coordinator.groups.errors import as_told
 from coordinator.later import Later
 from wire.compression import NONE
@@ -24,7 +23,7 @@ from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.stored.metadata import RemoveTopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 
     from broker.log.partition_log import PartitionLog
     from broker.log.reads import FileRange
@@ -39,10 +38,6 @@ two milliseconds. A larger one is loaded a slice at a time, and requests get COO
 KNOWN_KEYS_MAX = 10_000
 """Keys whose partition is remembered."""
 
-RETRY_BACKOFF_MS = 500
-"""Milliseconds after which a deadline whose records could not be written is tried again (``CoordinatorTimer``)."""
-
-
 _log = get_logger("broker.coordinators.shards")
 
 
@@ -56,21 +51,6 @@ class Shard(Replayable, Protocol):
 
 S = TypeVar("S", bound=Shard)
 M = TypeVar("M", bound="Message")
-
-
-def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``, over UTF-16 code units."""
-    value = 0
-    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
-    for unit in units:
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value - (1 << 32) if value & 0x80000000 else value
-
-
-def partition_of(key: str, partitions: int) -> int:
-    """Which of so many partitions stores a group or transactional id (``Utils.abs(hash) % partitions``)."""
-    value = java_hash(key)
-    return (0 if value == -(1 << 31) else abs(value)) % partitions
 
 
 class _Served(Generic[S]):
@@ -105,13 +85,11 @@ class _Served(Generic[S]):
         self.log.waiters.discard(self)
 
 
-class Shards(Generic[S]):
+class Shards(Duties, Generic[S]):
     """The shards of ``topic`` by partition. Subclasses say what a shard is: `make`, `record_types`, `codec`."""
 
     def __init__(self, node: Node, topic: str) -> None:
-        self.node = node
-        self.topic = topic
-        self.deadlines = Deadlines(trio.current_time, self._wake)
+        super().__init__(node, topic)
         self._loaded: dict[int, _Served[S]] = {}
         self._loading: dict[int, _Served[S]] = {}
         self._unread: dict[int, None] = {}
@@ -120,10 +98,7 @@ class Shards(Generic[S]):
         """Partitions whose records make no state: a restart may try again."""
         self._partitions = 0
         self._partition_by_key: dict[str, int] = {}
-        self._wake_event = trio.Event()
         self._load_event = trio.Event()
-        self._chore_event = trio.Event()
-        self._chores: deque[Iterator[object]] = deque()
         self._has_lost = False
         node.metadata.subscribe(self.on_record)
 
@@ -260,9 +235,11 @@ class Shards(Generic[S]):
     def _on_lost(self) -> None:
         # Perhaps in the middle of a step: the task does it.
         self._has_lost = True
-        self._wake()
+        self.wake()
 
-    def _unload_lost(self) -> None:
+    def before_deadlines(self) -> None:
+        if not self._has_lost:
+            return
         self._has_lost = False
         for partition in [key for key, served in self._loaded.items() if served.is_lost()]:
             self._unload(partition)
@@ -348,8 +325,8 @@ class Shards(Generic[S]):
             self._partitions = len(topic.partitions)
             self._unread = dict.fromkeys(self._with_records(self._partitions))
         async with trio.open_nursery() as nursery:
-            for task in (self._keep_time, self._keep_loading, self._keep_chores):
-                nursery.start_soon(task)
+            nursery.start_soon(self.run_duties)
+            nursery.start_soon(self._keep_loading)
             if self._unread:
                 nursery.start_soon(self._when_recovered)
             task_status.started()
@@ -361,34 +338,6 @@ class Shards(Generic[S]):
                     yield partition
             except OSError as error:
                 _log.error("partition not looked at", topic=self.topic, partition=partition, error=str(error))
-
-    def _wake(self) -> None:
-        self._wake_event.set()
-
-    async def _keep_time(self) -> None:
-        while True:
-            if self._has_lost:
-                self._unload_lost()
-            self._wake_event = trio.Event()
-            with trio.move_on_at(self.deadlines.next_at()):
-                await self._wake_event.wait()
-            slices = Slices()
-            while (due := self.deadlines.take_due()) is not None:
-                self._act(*due)
-                if slices.is_over():
-                    await slices.pause()
-
-    def _act(self, key: Hashable, action: Callable[[], None]) -> None:
-        """What is due; once more some time later where its shard's log could not be written (as Kafka's timer does)."""
-        try:
-            action()
-        except KafkaError as error:
-            _log.warning("could not be done in time", topic=self.topic, deadline=key, error=str(error))
-            if key not in self.deadlines:
-                self.deadlines.set(key, RETRY_BACKOFF_MS, action)
-        except Exception:
-            _log.exception("a deadline failed by our own fault", topic=self.topic, deadline=key)
-            self.node.note_bug()
 
     async def _keep_loading(self) -> None:
         while True:
@@ -412,21 +361,3 @@ class Shards(Generic[S]):
     async def _when_recovered(self) -> None:
         await self.node.logs.recovered()
         self._load_event.set()
-
-    def do_in_slices(self, work: Iterator[object]) -> None:
-        """Do the work beside requests, after that which was given before. Each step should take less than a slice."""
-        self._chores.append(work)
-        self._chore_event.set()
-
-    async def _keep_chores(self) -> None:
-        while True:
-            self._chore_event = trio.Event()
-            while self._chores:
-                try:
-                    await in_slices(self._chores.popleft())
-                except KafkaError as error:
-                    _log.warning("work on shards not finished", topic=self.topic, error=str(error))
-                except Exception:
-                    _log.exception("work on shards failed by our own fault", topic=self.topic)
-                    self.node.note_bug()
-            await self._chore_event.wait()
