@@ -16,6 +16,7 @@ from broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPI
 from broker.coordinators.shards import Shards
 from broker.log.producer_state import Origin
 from broker.logs import get_logger
+from broker.metadata.image import TRANSACTION_VERSION
 from wire.control import end_transaction_marker
 from wire.errors import ErrorCode, KafkaError
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     M = TypeVar("M", bound=Message)
 else:
     M = TypeVar("M")
-
-TRANSACTION_VERSION = "transaction.version"
 
 PATIENCE_S = 0.1
 """Seconds that a request waits for the end of its id's last transaction before it is told CONCURRENT_TRANSACTIONS."""

@@ -3,14 +3,14 @@
 Groups: the node that leads the group's partition of ``__consumer_offsets``. The first request makes that topic; Kafka
 answers it with COORDINATOR_NOT_AVAILABLE while the topic is on its way; here it is there at once.
 
-Transactions are not served yet: UNSUPPORTED_VERSION, at which clients stop with a clear error.
+Transactions: the same with ``__transaction_state``. Share groups are not served: UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.internal_topics import OFFSETS_TOPIC, ensure
+from broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ensure
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -51,10 +51,11 @@ def _coordinator(node: Node, key_type: int, key: str, context: RequestContext) -
         key_type == SHARE and context.api_version < SHARE_VERSION
     ):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no coordinator has the type {key_type}")
-    if key_type != GROUP:
+    if key_type == SHARE:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "oncelog has no coordinator of that type yet")
-    topic = ensure(node, OFFSETS_TOPIC)
-    partition = node.groups.partition_for(key)
+    topic = ensure(node, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC)
+    shards = node.groups if key_type == GROUP else node.transactions
+    partition = shards.partition_for(key)
     if partition < len(topic.partitions):
         leader = topic.partitions[partition].leader
         for endpoint in node.cluster.nodes(context.connection.listener_name):

@@ -1,11 +1,16 @@
-"""InitProducerId (API key 22): an id for an idempotent producer, never given out twice (KIP-98, KIP-360).
+"""InitProducerId (API key 22): an id and epoch for an idempotent producer, or for a transactional one.
 
-A transactional id is refused until transactions are served.
+- Without a transactional id: an id never given out twice. With one: its next epoch, by which whoever had the last one
+  is fenced, and its open transaction aborted (KIP-98).
+- Version 3 lets a producer raise its own epoch (KIP-360); before 4 PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
+- Where another's transaction must be aborted first, Kafka answers CONCURRENT_TRANSACTIONS and lets the client ask
+  again; here the answer comes at once where all markers could be written.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -13,22 +18,49 @@ from wire.messages.init_producer_id import InitProducerIdRequest, InitProducerId
 if TYPE_CHECKING:
     from broker.node import Node
     from broker.request import RequestContext
+    from coordinator.transactions.shard import TransactionShard
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
+FENCED_VERSION = 4
 
 
-def handle(node: Node, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
+def handle(
+    node: Node, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _error(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _error(
-            ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
-        )
+        return _transactional(node, request, request.transactional_id, context)
     try:
         return InitProducerIdResponse(0, 0, node.next_producer_id(), 0)
     except KafkaError as error:
         return _error(error.code)
+
+
+def _transactional(
+    node: Node, request: InitProducerIdRequest, transactional_id: str, context: RequestContext
+) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
+    from coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
+
+    if not transactional_id:
+        return _error(ErrorCode.INVALID_REQUEST)
+    expected = None
+    if request.producer_id != NO_PRODUCER_ID:
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+
+    def step(shard: TransactionShard) -> InitProducerIdResponse:
+        found = init_producer_id(shard, transactional_id, request.transaction_timeout_ms, expected)
+        return InitProducerIdResponse(0, 0, *found)
+
+    def refused(error: KafkaError) -> InitProducerIdResponse:
+        if error.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_VERSION:
+            return _error(ErrorCode.INVALID_PRODUCER_EPOCH)
+        return _error(error.code)
+
+    if not 0 < request.transaction_timeout_ms <= node.config.transaction_max_timeout_ms:
+        return _error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    return node.transactions.serve(transactional_id, step, refused)
 
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:

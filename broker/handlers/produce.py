@@ -1,17 +1,21 @@
 """Produce (API key 0): append record batches.
 
-Versions 3 to 9 know topics by name, 13 by id; 8 adds errors per record; 12 is for transactions v2.
+Versions 3 to 9 know topics by name, 13 by id; 8 adds errors per record; 11 knows TRANSACTION_ABORTABLE; from 12 on a
+transactional batch adds its partition to the transaction (KIP-890), before that the producer must have done so.
 Every partition stands alone: one row's error changes nothing of the others (Kafka: ``ReplicaManager.appendRecords``).
 The answer waits only where ``flush.messages`` asks for an fsync; the connection goes on reading meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Any
 
 from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from broker.coordinators import enrolment
 from broker.request import CloseConnection, Deferred
+from wire.batch import HEADER_SIZE
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -25,6 +29,7 @@ from wire.schema import Message
 from wire.validate import InvalidRecords
 
 if TYPE_CHECKING:
+    from broker.coordinators.enrolment import Refusals
     from broker.log.partition_log import PartitionLog
     from broker.node import Node
     from broker.request import RequestContext
@@ -37,6 +42,22 @@ MAGIC_AT, MAGIC = 16, 2
 ATTRIBUTES_AT = 22
 """Where the low byte of a batch's attributes is; it has the `TRANSACTIONAL` bit."""
 TRANSACTIONAL = 0x10
+PRODUCER_AT = 43
+_producer = Struct(">qhi")
+"""Producer id, producer epoch and base sequence of a batch, at `PRODUCER_AT`."""
+
+ABORTABLE_VERSION = 11
+ADDS_VERSION = 12
+
+RETRIED_AS_NOT_ENOUGH = frozenset(
+    (
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
+"""Errors of the coordinator that a producer does not expect of a Produce; NOT_ENOUGH_REPLICAS makes it ask again."""
 
 WITH_LOG_START = frozenset(
     (
@@ -52,7 +73,9 @@ Unflushed = tuple["PartitionLog", int, PartitionProduceResponse]
 """A log, the offset up to which it must be on disk before its row may be answered, and the row."""
 
 
-def handle(node: Node, request: ProduceRequest, context: RequestContext) -> ProduceResponse | Deferred | None:
+def handle(
+    node: Node, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Deferred | Coroutine[Any, Any, Message | None] | None:
     for topic in request.topic_data:
         for partition in topic.partition_data:
             records = partition.records
@@ -62,7 +85,13 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Prod
                 and records[ATTRIBUTES_AT] & TRANSACTIONAL
                 and records[MAGIC_AT] == MAGIC
             ):
-                return _refuse_transactional(request)
+                return _handle_transactional(node, request, context)
+    return _append_all(node, request, context, {})
+
+
+def _append_all(
+    node: Node, request: ProduceRequest, context: RequestContext, refusals: Refusals
+) -> ProduceResponse | Deferred | None:
     unflushed: list[Unflushed] = []
     topics = []
     for topic in request.topic_data:
@@ -71,7 +100,9 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Prod
             known = node.cluster.topic_by_id(topic.topic_id)
             name = known.name if known is not None else ""
         rows = [
-            _append(node, name, partition, request.acks, context, unflushed)
+            _refused_row(partition.index, refusals[name, partition.index], context)
+            if refusals and (name, partition.index) in refusals
+            else _append(node, name, partition, request.acks, context, unflushed)
             for partition in topic.partition_data
         ]
         if rows:
@@ -153,11 +184,84 @@ def _error_row(
     )
 
 
-def _refuse_transactional(request: ProduceRequest) -> ProduceResponse | None:
-    """Transactions are not served yet. Without a transactional id Kafka refuses the whole request too."""
-    error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if request.transactional_id is not None:
-        error = KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported yet")
+def _handle_transactional(
+    node: Node, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Deferred | Coroutine[Any, Any, Message | None] | None:
+    """Transactional batches are written once their partitions are known to be part of an open transaction."""
+    if request.transactional_id is None:
+        return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    producers: set[tuple[int, int]] = set()
+    sequences: dict[tuple[str, int], int] = {}
+    for topic in request.topic_data:
+        name = topic.name
+        if context.api_version >= TOPIC_ID_VERSION:
+            known = node.cluster.topic_by_id(topic.topic_id)
+            name = known.name if known is not None else ""
+        for partition in topic.partition_data:
+            records = partition.records
+            if name and records is not None and len(records) >= HEADER_SIZE:
+                producer_id, epoch, sequence = _producer.unpack_from(records, PRODUCER_AT)
+                if records[ATTRIBUTES_AT] & TRANSACTIONAL and producer_id >= 0:
+                    producers.add((producer_id, epoch))
+                    sequences[name, partition.index] = sequence
+    if len(producers) > 1:
+        return _refuse_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if not producers:
+        return _append_all(node, request, context, {})
+    producer = enrolment.Producer(request.transactional_id, *producers.pop())
+    support = (
+        enrolment.Support.ADD
+        if context.api_version >= ADDS_VERSION
+        else enrolment.Support.ABORTABLE
+        if context.api_version >= ABORTABLE_VERSION
+        else enrolment.Support.VERIFY
+    )
+    asked, refusals = enrolment.must_ask(node, producer, sequences, support)
+    if asked:
+        refusals |= (found := enrolment.enrol(node, producer, asked, support))
+        if enrolment.must_wait(node, producer, found, support):
+            for topic in request.topic_data:
+                for partition in topic.partition_data:
+                    if partition.records is not None:
+                        # The buffer that it is in belongs to all connections.
+                        partition.records = memoryview(bytearray(partition.records))
+            return _append_later(node, request, context, (producer, asked, support), refusals)
+    return _append_all(node, request, context, refusals)
+
+
+async def _append_later(
+    node: Node,
+    request: ProduceRequest,
+    context: RequestContext,
+    asked: tuple[enrolment.Producer, list[enrolment.Partition], enrolment.Support],
+    refusals: Refusals,
+) -> Message | None:
+    producer, partitions, support = asked
+    for partition in partitions:
+        refusals.pop(partition, None)
+    refusals |= await enrolment.enrol_later(node, producer, partitions, support)
+    answer = _append_all(node, request, context, refusals)
+    return await answer.reply if isinstance(answer, Deferred) else answer
+
+
+def _refused_row(index: int, code: ErrorCode, context: RequestContext) -> PartitionProduceResponse:
+    """A partition whose batch is not part of an open transaction, or whose coordinator cannot say."""
+    message = None
+    if code is ErrorCode.INVALID_TXN_STATE:
+        message = "Partition was not added to the transaction"
+    elif code in RETRIED_AS_NOT_ENOUGH or (
+        code is ErrorCode.CONCURRENT_TRANSACTIONS and context.api_version < ADDS_VERSION
+    ):
+        message = (
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
+        )
+        code = ErrorCode.NOT_ENOUGH_REPLICAS
+    return PartitionProduceResponse(index, code, -1, -1, -1, [], message)
+
+
+def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+    """The whole request is refused, partition by partition."""
+    error = KafkaError(code)
     return _finish(
         ProduceResponse(
             [

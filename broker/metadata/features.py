@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.image import BROKER, ELR_VERSION, METADATA_VERSION, MetadataImage
+from broker.metadata.image import (
+    BROKER,
+    ELR_VERSION,
+    GROUP_VERSION,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+    MetadataImage,
+)
 from wire.errors import ErrorCode, KafkaError
 from wire.stored.metadata import (
     BeginTransactionRecord,
@@ -19,6 +26,7 @@ from wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
     from wire.schema import Message
 
 METADATA_VERSION_4_3_IV0 = 30
@@ -28,16 +36,22 @@ _SUPPORTED: dict[str, tuple[int, int]] = {
     # Records are written in the versions of this one level.
     METADATA_VERSION: (METADATA_VERSION_4_3_IV0, METADATA_VERSION_4_3_IV0),
     ELR_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
+    # 1: groups of the consumer protocol (KIP-848).
+    GROUP_VERSION: (0, 1),
 }
 
 # Voters that change while the quorum runs (level 1) need a quorum, and Kafka lists no feature whose only level is 0.
 KRAFT_VERSION = "kraft.version"
-_KAFKAS_OTHERS = frozenset(
-    {KRAFT_VERSION, "transaction.version", "group.version", "share.version", "streams.version"}
-)
+_KAFKAS_OTHERS = frozenset({KRAFT_VERSION, "share.version", "streams.version"})
 
 # Levels at format, as kafka-storage finalizes them; features that are not supported (yet) are left out.
-FORMAT_LEVELS: dict[str, int] = {METADATA_VERSION: METADATA_VERSION_4_3_IV0, ELR_VERSION: 1}
+FORMAT_LEVELS: dict[str, int] = {
+    METADATA_VERSION: METADATA_VERSION_4_3_IV0,
+    ELR_VERSION: 1,
+    GROUP_VERSION: 1,
+    TRANSACTION_VERSION: 2,
+}
 
 # Upgrade types of UpdateFeatures (``FeatureUpdate.UpgradeType``); anything else is refused.
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -51,6 +65,14 @@ def supported_features() -> dict[str, tuple[int, int]]:
 def finalized_features(image: MetadataImage) -> tuple[int, dict[str, int]]:
     """The epoch (the offset of the last metadata record) and name -> level of the features that are finalized."""
     return image.offset, image.features
+
+
+def is_consumer_protocol_enabled(image: MetadataImage, config: BrokerConfig) -> bool:
+    """Whether groups of the consumer protocol are served. A data directory from before ``group.version`` has it at 0
+    until somebody upgrades it, as in Kafka.
+    """
+    served = "consumer" in config.group_coordinator_rebalance_protocols
+    return served and image.features.get(GROUP_VERSION, 0) > 0
 
 
 def broker_features() -> list[BrokerFeature]:

@@ -39,7 +39,6 @@ class TransactionSettings(Protocol):
     transactional_id_expiration_ms: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_remove_expired_transaction_cleanup_interval_ms: int
-    transaction_two_phase_commit_enable: bool
 
 
 class TransactionContext:

@@ -13,7 +13,7 @@ from wire.messages.metadata import MetadataRequest, MetadataRequestTopic, Metada
 
 @pytest.mark.parametrize(
     ("key_type", "version", "code"),
-    [(0, 1, ErrorCode.NONE), (0, 6, ErrorCode.NONE), (1, 6, ErrorCode.UNSUPPORTED_VERSION),
+    [(0, 1, ErrorCode.NONE), (0, 6, ErrorCode.NONE), (1, 1, ErrorCode.NONE), (1, 6, ErrorCode.NONE),
      (2, 5, ErrorCode.INVALID_REQUEST), (9, 6, ErrorCode.INVALID_REQUEST)],
 )  # fmt: skip
 def test_every_key_is_answered(key_type: int, version: int, code: ErrorCode) -> None:

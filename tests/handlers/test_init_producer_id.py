@@ -31,7 +31,7 @@ async def test_ids_are_unique_over_restarts_and_crashes() -> None:
 @pytest.mark.parametrize(
     ("transactional_id", "producer_id", "epoch", "code"),
     [(None, 5, -1, ErrorCode.INVALID_REQUEST), (None, -1, 3, ErrorCode.INVALID_REQUEST), (None, 5, 3, 0),
-     ("", -1, -1, ErrorCode.INVALID_REQUEST), ("t", -1, -1, ErrorCode.UNSUPPORTED_VERSION)],
+     ("", -1, -1, ErrorCode.INVALID_REQUEST), ("t", -1, -1, ErrorCode.NOT_COORDINATOR)],
 )  # fmt: skip
 def test_requests_that_ask_for_more(
     transactional_id: str | None, producer_id: int, epoch: int, code: int

@@ -12,6 +12,8 @@ from wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesReques
 from wire.stored.metadata import ConfigRecord, FeatureLevelRecord
 
 ELR = "eligible.leader.replicas.version"
+TXN = "transaction.version"
+GROUP = "group.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 FAILED = "The update failed for all features since the following feature had an error: Invalid update version"
 
@@ -31,9 +33,9 @@ def node() -> StandInNode:
 
 def test_what_is_finalized_at_first(node: StandInNode) -> None:
     epoch, levels = finalized_features(node.metadata.image)
-    assert epoch == node.metadata.image.offset == 9
-    assert levels == {"metadata.version": 30, ELR: 1}
-    assert supported_features() == {"metadata.version": (30, 30), ELR: (0, 1)}
+    assert epoch == node.metadata.image.offset == 11
+    assert levels == {"metadata.version": 30, ELR: 1, TXN: 2, GROUP: 1}
+    assert supported_features() == {"metadata.version": (30, 30), ELR: (0, 1), TXN: (0, 2), GROUP: (0, 1)}
 
 
 def test_every_change_of_metadata_raises_the_epoch(node: StandInNode) -> None:
@@ -45,7 +47,7 @@ def test_every_change_of_metadata_raises_the_epoch(node: StandInNode) -> None:
 def test_down_and_up_again(node: StandInNode) -> None:
     answer = update(node, (ELR, 0, SAFE_DOWNGRADE))
     assert (answer.error_code, answer.error_message, answer.results) == (0, None, [])
-    assert node.metadata.image.features == {"metadata.version": 30}
+    assert node.metadata.image.features == {"metadata.version": 30, TXN: 2, GROUP: 1}
     node.metadata.commit(
         [
             ConfigRecord(BROKER, "", "min.insync.replicas", None),
@@ -60,7 +62,7 @@ def test_down_and_up_again(node: StandInNode) -> None:
         ConfigRecord(BROKER, "1", "min.insync.replicas", None),
         FeatureLevelRecord(ELR, 1),
     ]
-    assert finalized_features(node.metadata.image)[1] == {"metadata.version": 30, ELR: 1}
+    assert finalized_features(node.metadata.image)[1] == {"metadata.version": 30, ELR: 1, TXN: 2, GROUP: 1}
 
 
 @pytest.mark.parametrize(
@@ -79,8 +81,16 @@ def test_down_and_up_again(node: StandInNode) -> None:
         (ELR, 1, 7, "The controller does not support the given upgrade type."),
         ("metadata.version", 31, UPGRADE, "Local controller 1 only supports versions 30"),
         ("metadata.version", 29, UNSAFE_DOWNGRADE, "Local controller 1 only supports versions 30"),
-        ("transaction.version", 2, UPGRADE, "Local controller 1 does not support this feature."),
-        ("group.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
+        (TXN, 3, UPGRADE, "Local controller 1 only supports versions 0-2"),
+        (
+            TXN,
+            1,
+            UPGRADE,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
+        ),
+        (GROUP, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
+        ("share.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
         ("kraft.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
         ("nix", 1, UPGRADE, "Local controller 1 does not support this feature."),
         ("nix", 0, UPGRADE, "Feature nix not found."),
@@ -112,9 +122,9 @@ def test_the_same_level_again_and_levels_that_are_none(node: StandInNode) -> Non
     assert update(node, (ELR, 1, UPGRADE), ("metadata.version", 30, UPGRADE)).error_code == 0
     node.records.clear()
     assert update(node, ("kraft.version", 0, UPGRADE)).error_code == 0
-    assert update(node, ("transaction.version", 0, UPGRADE)).error_code == 0
+    assert update(node, ("share.version", 0, UPGRADE)).error_code == 0
     assert update(node).error_code == 0
-    assert finalized_features(node.metadata.image)[1] == {"metadata.version": 30, ELR: 1}
+    assert finalized_features(node.metadata.image)[1] == {"metadata.version": 30, ELR: 1, TXN: 2, GROUP: 1}
 
 
 def test_rows_per_feature_before_version_2(node: StandInNode) -> None:

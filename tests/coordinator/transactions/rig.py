@@ -21,7 +21,6 @@ class Settings:
     transactional_id_expiration_ms = 7 * 24 * 3_600_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms = 10_000
     transaction_remove_expired_transaction_cleanup_interval_ms = 3_600_000
-    transaction_two_phase_commit_enable = False
 
 
 class MemoryJournal:

@@ -1,0 +1,43 @@
+"""AddOffsetsToTxn (API key 25): a transaction will commit offsets of a group, in the partition that stores them.
+
+- Only producers without transactions v2 ask for it; for others TxnOffsetCommit does it.
+- Before version 2 PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinators.internal_topics import OFFSETS_TOPIC
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.transactions.shard import TransactionShard
+
+FENCED_VERSION = 2
+
+
+def handle(
+    node: Node, request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
+    from coordinator.transactions.partitions import CLASSIC, add_partitions
+
+    partition = (OFFSETS_TOPIC, node.groups.partition_for(request.group_id))
+
+    def step(shard: TransactionShard) -> AddOffsetsToTxnResponse:
+        name, producer_id, epoch = request.transactional_id, request.producer_id, request.producer_epoch
+        add_partitions(shard, name, producer_id, epoch, [partition], CLASSIC)
+        return AddOffsetsToTxnResponse(0, 0)
+
+    def refused(error: KafkaError) -> AddOffsetsToTxnResponse:
+        if error.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_VERSION:
+            return AddOffsetsToTxnResponse(0, ErrorCode.INVALID_PRODUCER_EPOCH)
+        return AddOffsetsToTxnResponse(0, error.code)
+
+    if not request.transactional_id:
+        return AddOffsetsToTxnResponse(0, ErrorCode.INVALID_REQUEST)
+    return node.transactions.serve(request.transactional_id, step, refused)

@@ -1,0 +1,123 @@
+"""AddPartitionsToTxn (API key 24): a transaction will write to these partitions, all of them or none.
+
+- Versions 0 to 3 are for clients: one transaction. From 4 on brokers ask for several at once, or only whether
+  partitions are part of one (``verify_only``, KIP-890).
+- A partition that does not exist refuses all of its transaction: the others get OPERATION_NOT_ATTEMPTED.
+- Before version 2 PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.transactions.shard import TransactionShard
+
+FENCED_VERSION = 2
+BATCHED_VERSION = 4
+
+Answer = AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]
+
+
+def handle(node: Node, request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer:
+    if context.api_version < BATCHED_VERSION:
+        transaction = AddPartitionsToTxnTransaction(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            False,
+            request.v3_and_below_topics,
+        )
+        return _one(node, transaction, context)
+    if len(request.transactions) == 1:
+        return _one(node, request.transactions[0], context)
+    return _several(node, request, context)
+
+
+async def _several(
+    node: Node, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    found = AddPartitionsToTxnResponse()
+    for transaction in request.transactions:
+        answer = _one(node, transaction, context)
+        if not isinstance(answer, AddPartitionsToTxnResponse):
+            answer = await answer
+        found.results_by_transaction += answer.results_by_transaction
+    return found
+
+
+def _one(node: Node, transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Answer:
+    partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    answer = partial(_answer, transaction.transactional_id, partitions, context.api_version)
+
+    def refused(error: KafkaError) -> AddPartitionsToTxnResponse:
+        fenced = error.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_VERSION
+        return answer({}, ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error.code)
+
+    unknown = [partition for partition in partitions if not _exists(node, *partition)]
+    if unknown:
+        errors = dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return answer(errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    if not transaction.transactional_id:
+        return answer({}, ErrorCode.INVALID_REQUEST)
+    step = partial(_step, transaction, partitions, answer, context.api_version)
+    return node.transactions.serve(transaction.transactional_id, step, refused)
+
+
+def _step(
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: list[tuple[str, int]],
+    answer: partial[AddPartitionsToTxnResponse],
+    api_version: int,
+    shard: TransactionShard,
+) -> AddPartitionsToTxnResponse:
+    from coordinator.transactions.partitions import CLASSIC, add_partitions, verify_partitions
+    from coordinator.transactions.state import TRANSACTIONS_V2
+
+    name = transaction.transactional_id
+    producer_id, epoch = transaction.producer_id, transaction.producer_epoch
+    if transaction.verify_only:
+        missing = verify_partitions(shard, name, producer_id, epoch, partitions)
+        return answer(dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE), ErrorCode.NONE)
+    version = TRANSACTIONS_V2 if api_version >= BATCHED_VERSION else CLASSIC
+    add_partitions(shard, name, producer_id, epoch, partitions, version)
+    return answer({}, ErrorCode.NONE)
+
+
+def _exists(node: Node, topic: str, partition: int) -> bool:
+    known = node.cluster.topic(topic)
+    return known is not None and 0 <= partition < len(known.partitions)
+
+
+def _answer(
+    transactional_id: str,
+    partitions: list[tuple[str, int]],
+    api_version: int,
+    errors: dict[tuple[str, int], ErrorCode],
+    others: ErrorCode,
+) -> AddPartitionsToTxnResponse:
+    """A row per partition: its error, or that of all others."""
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for topic, partition in dict.fromkeys(partitions):
+        code = errors.get((topic, partition), others)
+        topics.setdefault(topic, []).append(AddPartitionsToTxnPartitionResult(partition, code))
+    rows = [AddPartitionsToTxnTopicResult(topic, results) for topic, results in topics.items()]
+    if api_version < BATCHED_VERSION:
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[AddPartitionsToTxnResult(transactional_id, rows)]
+    )

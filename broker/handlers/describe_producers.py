@@ -1,0 +1,65 @@
+"""DescribeProducers (API key 61): the producers that a partition's leader knows, and who has a transaction open.
+
+KIP-664.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(
+    node: Node, request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        0,
+        [
+            TopicResponse(
+                topic.name, [_partition(node, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _partition(node: Node, topic: str, partition: int) -> PartitionResponse:
+    from broker.metadata.topics import check_name
+
+    try:
+        check_name(topic)
+        if node.cluster.topic(topic) is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return PartitionResponse(partition, error, "This server does not host this topic-partition.")
+    except KafkaError as error:
+        return PartitionResponse(partition, error.code, error.message)
+    try:
+        producers = node.cluster.hosted(topic, partition).log.producers.producers.values()
+    except KafkaError as error:
+        return PartitionResponse(partition, error.code)
+    return PartitionResponse(
+        partition,
+        active_producers=[
+            ProducerState(
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                entry.txn_first_offset,
+            )
+            for entry in producers
+        ],
+    )

@@ -1,0 +1,48 @@
+"""DescribeTransactions (API key 65): the state of transactional ids, and the partitions of their transactions.
+
+KIP-664.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.transactions.shard import TransactionShard
+
+
+def handle(
+    node: Node, request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
+    shards: list[TransactionShard] = []
+    rows = [_row(node, name, shards) for name in request.transactional_ids]
+
+    def refused(error: KafkaError) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            0, [TransactionState(error.code, name) for name in request.transactional_ids]
+        )
+
+    return node.transactions.answer_of(shards, DescribeTransactionsResponse(0, rows), refused)
+
+
+def _row(node: Node, transactional_id: str, shards: list[TransactionShard]) -> TransactionState:
+    from coordinator.transactions.admin import describe_transaction
+
+    if not transactional_id:
+        return TransactionState(ErrorCode.INVALID_REQUEST, transactional_id)
+    try:
+        shard = node.transactions.shard(transactional_id)
+        shards.append(shard)
+        return describe_transaction(shard, transactional_id)
+    except KafkaError as error:
+        return TransactionState(error.code, transactional_id)

@@ -1,0 +1,51 @@
+"""EndTxn (API key 26): commit or abort a transaction.
+
+- Versions 0 to 4: the producer keeps its epoch. 5 is transactions v2: every end raises it, and the answer tells the id
+  and epoch to go on with (KIP-890).
+- Before version 2 PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
+- Kafka answers once the decision is stored, before the markers are written. Here they mostly are by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.transactions.shard import TransactionShard
+
+FENCED_VERSION = 2
+TRANSACTIONS_V2_VERSION = 5
+
+
+def handle(
+    node: Node, request: EndTxnRequest, context: RequestContext
+) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
+    from coordinator.transactions.end import end_transaction
+    from coordinator.transactions.partitions import CLASSIC
+    from coordinator.transactions.state import TRANSACTIONS_V2
+
+    def step(shard: TransactionShard) -> EndTxnResponse:
+        ended = end_transaction(
+            shard,
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            commit=request.committed,
+            client_version=TRANSACTIONS_V2 if context.api_version >= TRANSACTIONS_V2_VERSION else CLASSIC,
+        )
+        return EndTxnResponse(0, 0, *ended)
+
+    def refused(error: KafkaError) -> EndTxnResponse:
+        if error.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_VERSION:
+            return EndTxnResponse(0, ErrorCode.INVALID_PRODUCER_EPOCH)
+        return EndTxnResponse(0, error.code)
+
+    if not request.transactional_id:
+        return EndTxnResponse(0, ErrorCode.INVALID_REQUEST)
+    return node.transactions.serve(request.transactional_id, step, refused)

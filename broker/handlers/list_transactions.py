@@ -1,0 +1,31 @@
+"""ListTransactions (API key 66): the transactional ids that this node coordinates (KIP-664).
+
+Version 1 filters by duration (KIP-994), 2 by a regular expression that the whole id must match (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from wire.errors import KafkaError
+from wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(
+    node: Node, request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse | Coroutine[Any, Any, ListTransactionsResponse]:
+    from coordinator.transactions.admin import list_transactions
+
+    def refused(error: KafkaError) -> ListTransactionsResponse:
+        return ListTransactionsResponse(0, error.code)
+
+    try:
+        shards = node.transactions.shards()
+        return node.transactions.answer_of(shards, list_transactions(shards, request), refused)
+    except KafkaError as error:
+        return refused(error)

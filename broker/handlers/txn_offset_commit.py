@@ -1,0 +1,133 @@
+"""TxnOffsetCommit (API key 28): stores a group's offsets as part of a transaction; they count when it commits.
+
+- The partition that stores the group's offsets must be part of the transaction: AddOffsetsToTxn has added it, or with
+  version 5 this request does (KIP-890). Version 4 knows TRANSACTION_ABORTABLE.
+- Version 3 has the member's generation, and the group fences who is none of it any more (KIP-447).
+- Before version 2 COORDINATOR_LOAD_IN_PROGRESS is told as COORDINATOR_NOT_AVAILABLE (KAFKA-7296).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators import enrolment
+from broker.coordinators.groups import client_of
+from broker.coordinators.internal_topics import OFFSETS_TOPIC
+from coordinator.groups.errors import as_told
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.node import Node
+    from broker.request import RequestContext
+    from coordinator.groups.shard import GroupShard
+
+    Answer = TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]
+
+LOADING_VERSION = 2
+ABORTABLE_VERSION = 4
+ADDS_VERSION = 5
+
+
+def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext) -> Answer:
+    commit = _Commit(node, request, context)
+    if not request.topics:
+        return TxnOffsetCommitResponse(0, commit.unknown)
+    if not request.group_id:
+        return commit.refused(KafkaError(ErrorCode.INVALID_GROUP_ID))
+    partition = (OFFSETS_TOPIC, node.groups.partition_for(request.group_id))
+    asked, refusals = enrolment.must_ask(node, commit.producer, {partition: -1}, commit.support)
+    if asked:
+        refusals = enrolment.enrol(node, commit.producer, asked, commit.support)
+        if enrolment.must_wait(node, commit.producer, refusals, commit.support):
+            return commit.store_later(asked)
+    return commit.store(refusals)
+
+
+class _Commit:
+    """One request: what of it concerns partitions that are there, and the rows of those that are not."""
+
+    def __init__(self, node: Node, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+        self.node = node
+        self.request = request
+        self.context = context
+        self.unknown: list[TxnOffsetCommitResponseTopic] = []
+        self.producer = enrolment.Producer(
+            request.transactional_id, request.producer_id, request.producer_epoch
+        )
+        self.support = (
+            enrolment.Support.ADD
+            if context.api_version >= ADDS_VERSION
+            else enrolment.Support.ABORTABLE
+            if context.api_version >= ABORTABLE_VERSION
+            else enrolment.Support.VERIFY
+        )
+        request.topics = [found for topic in request.topics if (found := self._existing(topic))]
+
+    def _existing(self, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic | None:
+        known = self.node.cluster.topic(topic.name)
+        count = 0 if known is None else len(known.partitions)
+        there: list[TxnOffsetCommitRequestPartition] = []
+        missing: list[TxnOffsetCommitResponsePartition] = []
+        for row in topic.partitions:
+            if 0 <= row.partition_index < count:
+                there.append(row)
+            else:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                missing.append(TxnOffsetCommitResponsePartition(row.partition_index, code))
+        if missing:
+            self.unknown.append(TxnOffsetCommitResponseTopic(topic.name, missing))
+        return TxnOffsetCommitRequestTopic(topic.name, there) if there else None
+
+    def store(self, refusals: enrolment.Refusals) -> Answer:
+        if refusals:
+            [code] = refusals.values()
+            return self.refused(as_told(KafkaError(code)))
+        return self.node.groups.ask(self.request.group_id, self._step, self.refused)
+
+    async def store_later(self, asked: list[enrolment.Partition]) -> TxnOffsetCommitResponse:
+        refusals = await enrolment.enrol_later(self.node, self.producer, asked, self.support)
+        answer = self.store(refusals)
+        return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
+
+    def _step(self, shard: GroupShard) -> TxnOffsetCommitResponse:
+        from coordinator.groups.offsets import commit_transactional_offsets
+
+        answer = commit_transactional_offsets(shard, self.request, client_of(self.context))
+        answer.topics = _merged(self.unknown, answer.topics)
+        return answer
+
+    def refused(self, error: KafkaError) -> TxnOffsetCommitResponse:
+        code = error.code
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self.context.api_version < LOADING_VERSION:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        rows = [
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [TxnOffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions],
+            )
+            for topic in self.request.topics
+        ]
+        return TxnOffsetCommitResponse(0, _merged(self.unknown, rows))
+
+
+def _merged(
+    unknown: list[TxnOffsetCommitResponseTopic], known: list[TxnOffsetCommitResponseTopic]
+) -> list[TxnOffsetCommitResponseTopic]:
+    """One entry per topic, refused partitions first, as Kafka puts them together."""
+    rows: dict[str, TxnOffsetCommitResponseTopic] = {}
+    for topic in unknown + known:
+        first = rows.setdefault(topic.name, topic)
+        if first is not topic:
+            first.partitions += topic.partitions
+    return list(rows.values())

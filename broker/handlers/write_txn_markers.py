@@ -1,0 +1,112 @@
+"""WriteTxnMarkers (API key 27): end a transaction in these partitions, whatever its coordinator says.
+
+Kafka's coordinators send it to the leaders of a transaction's partitions; here that is a call in the process, and only
+tools send it: to abort a transaction that hangs (KIP-664). Version 2 brings the transaction version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinators.internal_topics import OFFSETS_TOPIC
+from broker.log.producer_state import Origin
+from wire.control import end_transaction_marker
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+    from broker.node import Node
+    from broker.request import RequestContext
+
+Unflushed = tuple["PartitionLog", int, WritableTxnMarkerPartitionResult]
+
+NOT_READY = frozenset(
+    (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
+"""Of a group coordinator that loads; a transaction coordinator expects NOT_LEADER_OR_FOLLOWER."""
+
+
+def handle(
+    node: Node, request: WriteTxnMarkersRequest, context: RequestContext
+) -> WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse]:
+    unflushed: list[Unflushed] = []
+    results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
+    for marker in request.markers:
+        topics = results.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            rows = topics.setdefault(topic.name, [])
+            rows += [_write(node, marker, topic.name, index, unflushed) for index in topic.partition_indexes]
+    response = WriteTxnMarkersResponse(
+        [
+            WritableTxnMarkerResult(
+                producer_id,
+                [WritableTxnMarkerTopicResult(topic, rows) for topic, rows in topics.items()],
+            )
+            for producer_id, topics in results.items()
+        ]
+    )
+    return _wait_flushed(unflushed, response) if unflushed else response
+
+
+def _write(
+    node: Node, marker: WritableTxnMarker, topic: str, partition: int, unflushed: list[Unflushed]
+) -> WritableTxnMarkerPartitionResult:
+    row = WritableTxnMarkerPartitionResult(partition, 0)
+    try:
+        log, up_to = _append(node, marker, topic, partition)
+        if log.high_watermark < up_to:
+            unflushed.append((log, up_to, row))
+    except KafkaError as error:
+        row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in NOT_READY else error.code
+    return row
+
+
+def _append(node: Node, marker: WritableTxnMarker, topic: str, partition: int) -> tuple[PartitionLog, int]:
+    hosted = node.cluster.hosted(topic, partition)
+    if topic == OFFSETS_TOPIC:
+        node.groups.complete_transaction(
+            partition,
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_version,
+            committed=marker.transaction_result,
+        )
+        return hosted.log, hosted.log.log_end_offset
+    result = hosted.log.append(
+        end_transaction_marker(
+            commit=marker.transaction_result,
+            coordinator_epoch=marker.coordinator_epoch,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp=node.clock.now_ms(),
+        ),
+        leader_epoch=hosted.leader_epoch,
+        origin=Origin.COORDINATOR,
+        transaction_version=marker.transaction_version,
+    )
+    return hosted.log, result.last_offset + 1
+
+
+async def _wait_flushed(
+    unflushed: list[Unflushed], response: WriteTxnMarkersResponse
+) -> WriteTxnMarkersResponse:
+    for log, up_to, row in unflushed:
+        try:
+            await log.flush(up_to)
+        except KafkaError as error:
+            row.error_code = error.code
+    return response
