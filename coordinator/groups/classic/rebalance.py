@@ -73,6 +73,8 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
     the generation before stays stored, and after a restart its members would time out.
     """
     timers.cancel_join(shard, group)
+    if group.state is not State.PREPARING_REBALANCE:
+        return
     for member in [
         m for m in group.members.values() if m.join_answer is None and m.group_instance_id is None
     ]:

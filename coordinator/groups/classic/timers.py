@@ -1,13 +1,15 @@
-"""The deadlines of a classic group: sessions of its members, its joins, its syncs."""
+"""The deadlines of a classic group: sessions of its members, its joins, its syncs.
+
+What comes due may raise what the journal raises, where a group is empty now and that could not be stored. It may then
+be done again (Kafka's timers do), which changes nothing more.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic import removal
 from coordinator.groups.classic.states import State
-from wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -49,7 +51,7 @@ def cancel_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> No
 
 
 def set_join(shard: GroupShard, group: ClassicGroup, delay_ms: int, action: Callable[[], None]) -> None:
-    _set(shard, join_key(shard, group.group_id), delay_ms, action)
+    shard.context.deadlines.set(join_key(shard, group.group_id), delay_ms, action)
 
 
 def cancel_join(shard: GroupShard, group: ClassicGroup) -> None:
@@ -57,7 +59,7 @@ def cancel_join(shard: GroupShard, group: ClassicGroup) -> None:
 
 
 def set_sync(shard: GroupShard, group: ClassicGroup, delay_ms: int, action: Callable[[], None]) -> None:
-    _set(shard, sync_key(shard, group.group_id), delay_ms, action)
+    shard.context.deadlines.set(sync_key(shard, group.group_id), delay_ms, action)
 
 
 def cancel_sync(shard: GroupShard, group: ClassicGroup) -> None:
@@ -77,12 +79,3 @@ def cancel_all(shard: GroupShard, group: ClassicGroup) -> None:
     cancel_sync(shard, group)
     for member_id in (*group.members, *group.pending_joins):
         cancel_session(shard, group, member_id)
-
-
-def _set(shard: GroupShard, key: Hashable, delay_ms: int, action: Callable[[], None]) -> None:
-    def when_due() -> None:
-        # Nobody waits for what a deadline does. What could not be stored was an empty group, see `rebalance.complete`.
-        with suppress(KafkaError):
-            action()
-
-    shard.context.deadlines.set(key, delay_ms, when_due)

@@ -29,6 +29,8 @@ EPOCH_MS = 1_900_000_000_000
 ROUNDING = 1e-6
 """Seconds that sums of floats may be off."""
 
+RETRY_BACKOFF_MS = 500
+
 
 class FakeTopic:
     def __init__(self, name: str, topic_id: Uuid, partitions: int) -> None:
@@ -140,8 +142,18 @@ class Lab:
         end = self.now + delay_ms / 1000
         while self.deadlines.next_at() <= end + ROUNDING:
             self.now = max(self.now, self.deadlines.next_at())
-            self.deadlines.run_due()
+            self._run_due()
         self.now = max(self.now, end)
+
+    def _run_due(self) -> None:
+        """As the broker does it: what could not be written is tried again."""
+        while (due := self.deadlines.take_due()) is not None:
+            key, action = due
+            try:
+                action()
+            except KafkaError:
+                if key not in self.deadlines:
+                    self.deadlines.set(key, RETRY_BACKOFF_MS, action)
 
     def settle(self, limit_ms: float = 86_400_000) -> None:
         """Let time pass until nothing is due any more."""

@@ -40,7 +40,8 @@ def answer_of(result: T | Later[T]) -> T | None:
     return result.value if result.done else None
 
 
-def given(result: T | Later[T]) -> T:
+def given(result: T | Later[T] | None) -> T:
+    assert result is not None, "not asked"
     answer = answer_of(result)
     assert answer is not None, "still owed"
     return answer

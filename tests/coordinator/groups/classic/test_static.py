@@ -1,0 +1,205 @@
+"""Static members (KIP-345, KIP-814): a restart within the session costs no rebalance, and there is only one holder."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.coordinator.groups.classic.players import (
+    DELAY_MS,
+    SESSION_MS,
+    Player,
+    given,
+    settle,
+    stable,
+    subscription,
+)
+from tests.coordinator.groups.lab import Lab
+from wire.errors import ErrorCode
+
+
+def again(old: Player, **changes: object) -> Player:
+    """The same instance, started anew: it knows no member id."""
+    words = {"instance": old.instance, "version": old.version, "protocols": dict(old.protocols), **changes}
+    return Player(old.lab, **words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("version", [5, 8, 9])
+def test_a_follower_that_restarts(version: int) -> None:
+    lab = Lab()
+    players = [Player(lab, instance=name, version=version) for name in ("a", "b")]
+    stable(lab, players)
+    old = players[1]
+    new = again(old)
+    answer = new.join()
+    assert answer is not None
+    assert (answer.error_code, answer.generation_id, answer.leader) == (0, 1, players[0].member_id)
+    assert (answer.members, answer.skip_assignment) == ([], False)
+    assert answer.member_id != old.member_id
+    assert answer.member_id.startswith("b-")
+    assert players[0].heartbeat() == ErrorCode.NONE
+    synced = new.sync()
+    assert synced is not None
+    assert synced.assignment == old.member_id.encode()
+    stored = lab.reloaded().groups["g"]
+    assert stored.has_member(new.member_id)
+    assert not stored.has_member(old.member_id)
+    assert [old.heartbeat(), old.leave()] == [ErrorCode.FENCED_INSTANCE_ID] * 2
+    fenced = old.join()
+    assert fenced is not None
+    assert fenced.error_code == ErrorCode.FENCED_INSTANCE_ID
+    refused = old.sync()
+    assert refused is not None
+    assert refused.error_code == ErrorCode.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize("version", [5, 8, 9])
+def test_a_leader_that_restarts(version: int) -> None:
+    """From version 9 on it is told that it leads and shall not assign; before, that somebody else leads."""
+    lab = Lab()
+    players = [Player(lab, instance=name, version=version) for name in ("a", "b")]
+    old = stable(lab, players)
+    new = again(old)
+    answer = new.join()
+    assert answer is not None
+    if version == 9:
+        assert (answer.leader, answer.skip_assignment) == (new.member_id, True)
+        assert {row.member_id: row.group_instance_id for row in answer.members} == {
+            new.member_id: "a",
+            players[1].member_id: "b",
+        }
+    else:
+        assert (answer.leader, answer.skip_assignment, answer.members) == (old.member_id, False, [])
+    assert new.group.leader_id == new.member_id
+    assert lab.reloaded().groups["g"].leader_id == new.member_id  # type: ignore[attr-defined]
+    # A leader may rebalance when it has found new partitions.
+    new.join()
+    assert players[1].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_new_words_are_taken_over() -> None:
+    lab = Lab()
+    players = [Player(lab, instance=name) for name in ("a", "b")]
+    stable(lab, players)
+    new = again(players[1], protocols={"range": subscription("other")}, session_ms=60_000)
+    answer = new.join()
+    assert answer is not None
+    assert answer.error_code == 0
+    member = new.group.members[new.member_id]
+    assert member.protocols == [("range", subscription("other"))]
+    assert member.session_timeout_ms == 60_000
+
+
+def test_another_choice_of_protocol_is_a_rebalance() -> None:
+    lab = Lab()
+    both = {"range": b"r", "sticky": b"s"}
+    players = [Player(lab, instance=name, protocols=both) for name in ("a", "b")]
+    stable(lab, players)
+    assert players[0].group.protocol_name == "range"
+    new = again(players[1], protocols={"sticky": b"s"})
+    assert new.join() is None
+    assert players[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    players[0].join()
+    settle([players[0], new])
+    assert players[0].group.protocol_name == "sticky"
+
+
+def test_a_first_session_is_the_old_ones() -> None:
+    lab = Lab()
+    players = [Player(lab, instance="a"), Player(lab, instance="b")]
+    stable(lab, players)
+    lab.advance(SESSION_MS - 1)
+    assert players[0].heartbeat() == ErrorCode.NONE
+    new = again(players[1], session_ms=60_000)
+    new.join()
+    lab.advance(SESSION_MS - 1)
+    assert players[0].heartbeat() == ErrorCode.NONE
+    lab.advance(1)
+    assert new.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_restart_that_takes_too_long_is_a_rebalance() -> None:
+    lab = Lab()
+    players = [Player(lab, instance="a", session_ms=60_000), Player(lab, instance="b")]
+    stable(lab, players)
+    lab.advance(SESSION_MS)
+    assert players[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    new = again(players[1])
+    assert new.join() is None
+    players[0].join()
+    settle([players[0], new])
+
+
+def test_the_old_one_is_fenced_while_it_waits() -> None:
+    lab = Lab()
+    first, old = Player(lab, instance="a"), Player(lab, instance="b")
+    first.enter()
+    old.enter()
+    new = again(old)
+    assert new.join() is None
+    assert given(old.joined).error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert given(old.joined).member_id.startswith("b-")
+    lab.advance(2 * DELAY_MS)
+    first.join_answer()
+    new.join_answer()
+    new.sync()
+    # The leader may have the old member id by now: everybody joins again.
+    newest = again(new)
+    assert newest.join() is None
+    assert given(new.synced or given(None)).error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert first.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    first.join()
+    settle([first, newest])
+
+
+def test_static_members_that_do_not_join_stay_until_their_session_is_over() -> None:
+    lab = Lab()
+    players = [Player(lab, instance="a", session_ms=100_000), Player(lab), Player(lab, instance="c")]
+    stable(lab, players)
+    players[2].protocols = {"range": b"news"}
+    players[2].join()
+    lab.advance(30_000)
+    assert given(players[2].joined).generation_id == 2
+    assert players[2].join_answer() is not None
+    assert players[2].leads, "the leader did not join"
+    assert players[2].group.members.keys() == {players[0].member_id, players[2].member_id}
+    players[2].sync({})
+    assert players[0].heartbeat(generation=2) == ErrorCode.NONE
+
+
+def test_a_group_of_absent_static_members_waits() -> None:
+    """Nobody joins: there is no generation until a session is over or somebody comes."""
+    lab = Lab()
+    dynamic, static = Player(lab), Player(lab, instance="s", session_ms=200_000)
+    stable(lab, [dynamic, static])
+    dynamic.leave()
+    lab.advance(100_000)
+    assert static.group.state_name == "PreparingRebalance"
+    assert static.group.generation_id == 1
+    lab.advance(100_000)
+    assert static.group.is_empty()
+    assert static.group.generation_id == 2
+
+
+def test_a_replacement_that_cannot_be_stored() -> None:
+    lab = Lab()
+    players = [Player(lab, instance=name) for name in ("a", "b")]
+    stable(lab, players)
+    lab.journal.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    new = again(players[1], protocols={"range": b"news"})
+    answer = new.join()
+    assert answer is not None
+    assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+    assert (answer.generation_id, answer.leader, answer.protocol_name) == (1, players[0].member_id, "range")
+    assert players[1].heartbeat() == ErrorCode.NONE
+    member = new.group.members[players[1].member_id]
+    assert member.protocols == [("range", subscription("t"))]
+    assert new.group.supporters == {"range": 2}
+
+
+def test_a_pending_member_is_never_static() -> None:
+    lab = Lab()
+    pending = Player(lab)
+    pending.join()
+    pending.instance = "i"
+    with pytest.raises(Exception, match="static"):
+        pending.join()
