@@ -1,0 +1,164 @@
+"""Members of consumer groups as tests move them: each sends heartbeats, and does what a client does on an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.heartbeat import check, heartbeat
+from wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from coordinator.groups.shard import GroupShard
+    from tests.coordinator.groups.lab import Lab
+
+REBALANCE_MS = 60_000
+VERSION = 1
+Rows = set[tuple[bytes, int]]
+
+
+def send(lab: Lab, request: ConsumerGroupHeartbeatRequest, version: int = VERSION) -> Any:
+    """The step's answer; raises KafkaError."""
+    client = lab.client(version)
+    check(lab.shard.context, request, version)
+    answer = heartbeat(lab.shard, request, client)
+    # What could not be encoded would be no answer.
+    return ConsumerGroupHeartbeatResponse.decode(answer.encode(version), version)
+
+
+def group_of(shard: GroupShard, group_id: str = "g") -> ConsumerGroup:
+    group = shard.groups[group_id]
+    assert isinstance(group, ConsumerGroup)
+    return group
+
+
+def as_rows(partitions: Iterable[tuple[bytes, int]]) -> list[TopicPartitions]:
+    by_topic: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(partitions):
+        by_topic.setdefault(topic_id, []).append(partition)
+    return [TopicPartitions(topic_id, numbers) for topic_id, numbers in by_topic.items()]
+
+
+class Consumer:
+    """``owned``: what the client reads at the moment; ``wanted``: what it was told to have, None before that."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        member_id: str,
+        topics: Sequence[str] | None = ("t",),
+        *,
+        regex: str | None = None,
+        instance: str | None = None,
+        assignor: str | None = None,
+        group: str = "g",
+    ) -> None:
+        self.lab = lab
+        self.member_id = member_id
+        self.topics = None if topics is None else list(topics)
+        self.regex = regex
+        self.instance = instance
+        self.assignor = assignor
+        self.group = group
+        self.epoch = 0
+        self.owned: Rows = set()
+        self.wanted: Rows | None = None
+
+    def request(self, **changes: Any) -> ConsumerGroupHeartbeatRequest:
+        fields: dict[str, Any] = {
+            "group_id": self.group,
+            "member_id": self.member_id,
+            "member_epoch": self.epoch,
+            "instance_id": self.instance,
+        }
+        return ConsumerGroupHeartbeatRequest(**(fields | changes))
+
+    def join(self, **changes: Any) -> Any:
+        self.epoch, self.owned, self.wanted = 0, set(), None
+        return self.take(
+            send(
+                self.lab,
+                self.request(
+                    rebalance_timeout_ms=REBALANCE_MS,
+                    subscribed_topic_names=self.topics,
+                    subscribed_topic_regex=self.regex,
+                    server_assignor=self.assignor,
+                    topic_partitions=[],
+                    **changes,
+                ),
+            )
+        )
+
+    def beat(self, **changes: Any) -> Any:
+        """A heartbeat without news of itself."""
+        return self.take(send(self.lab, self.request(**changes)))
+
+    def acknowledge(self) -> Any:
+        """Give up what it shall not have, and say what it owns."""
+        if self.wanted is not None:
+            self.owned &= self.wanted
+        return self.beat(topic_partitions=as_rows(self.owned))
+
+    def subscribe(self, topics: Sequence[str]) -> Any:
+        self.topics = list(topics)
+        return self.beat(subscribed_topic_names=self.topics)
+
+    def leave(self, epoch: int = -1) -> Any:
+        answer = send(self.lab, self.request(member_epoch=epoch))
+        self.owned, self.wanted = set(), None
+        return answer
+
+    def take(self, answer: Any) -> Any:
+        """New partitions are read at once; what is to go is given up with `acknowledge`."""
+        self.member_id, self.epoch = answer.member_id, answer.member_epoch
+        if answer.assignment is not None:
+            self.wanted = {
+                (row.topic_id, number)
+                for row in answer.assignment.topic_partitions
+                for number in row.partitions
+            }
+            # A client gives up first, and takes what is new once that is acknowledged.
+            if self.owned <= self.wanted:
+                self.owned = set(self.wanted)
+        return answer
+
+    def settle_down(self) -> None:
+        """Take what was assigned, after what was not had gone."""
+        if self.wanted is not None:
+            self.owned = set(self.wanted)
+
+
+def settle(lab: Lab, consumers: Iterable[Consumer], rounds: int = 12) -> None:
+    """Everybody acknowledges what it is told, for some rounds a heartbeat interval apart."""
+    members = list(consumers)
+    for _ in range(rounds):
+        lab.advance(5_000)
+        for consumer in members:
+            consumer.acknowledge()
+            consumer.settle_down()
+
+
+def target_of(shard: GroupShard, member_id: str, group_id: str = "g") -> Rows:
+    targets = group_of(shard, group_id).targets.get(member_id, {})
+    return {(topic_id, number) for topic_id, numbers in targets.items() for number in numbers}
+
+
+def durable(shard: GroupShard) -> dict[str, Any]:
+    """All that the log stores of the shard's consumer groups, as plain values."""
+    made: dict[str, Any] = {}
+    for group_id, group in shard.groups.items():
+        if not isinstance(group, ConsumerGroup):
+            made[group_id] = getattr(group, "stored", None)
+            continue
+        made[group_id] = {
+            name: getattr(group, name)
+            for name in ConsumerGroup.__slots__
+            if name not in ("soft", "subscriptions")
+        } | {name: getattr(group.subscriptions, name) for name in ("topics", "regexes", "resolved")}
+    return made

@@ -1,0 +1,265 @@
+"""Consumer groups through anything: members that come, go, are lost, acknowledge or do not; topics that change; appends
+that fail; restarts between any two steps. After every step what must always hold is looked at.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from coordinator.groups.consumer import timeouts
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.states import GROUP_MOVES, MEMBER_MOVES, GroupState
+from tests.coordinator.groups.consumer.consumers import Consumer, durable, group_of, settle
+from tests.coordinator.groups.lab import Lab
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STEPS = 250
+FENCED = (
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNRELEASED_INSTANCE_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+)
+PATTERNS = ("t.*", "u[0-4]", ".*", "nothing")
+
+
+class Machine:
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        interval = self.rng.choice(["0", "1000", "5000"])
+        self.lab = Lab({"group.consumer.assignment.interval.ms": interval}, seed)
+        for name in ("t0", "t1", "u0"):
+            self.lab.topics.create(name, self.rng.randint(1, 6))
+        self.consumers: list[Consumer] = []
+        self.made = 0
+        self.seen: dict[str, Any] = {}
+
+    def step(self) -> None:
+        names = [name for name in dir(self) if name.startswith("do_")]
+        action: Callable[[], None] = getattr(self, self.rng.choice(names))
+        before = durable(self.lab.shard)
+        self.lab.journal.fails = 0.1
+        code = None
+        try:
+            action()
+        except KafkaError as error:
+            code = error.code
+        assert code in (None, *FENCED, ErrorCode.NOT_ENOUGH_REPLICAS)
+        if code is ErrorCode.NOT_ENOUGH_REPLICAS:
+            assert durable(self.lab.shard) == before, "a failed append changed something"
+        self.lab.journal.fails = 0.0
+        self.look()
+
+    # --- what may happen
+
+    def some(self) -> Consumer | None:
+        return self.rng.choice(self.consumers) if self.consumers else None
+
+    def do_join(self) -> None:
+        if len(self.consumers) > 8:
+            return
+        self.made += 1
+        topics: list[str] | None = self.rng.sample(["t0", "t1", "u0", "missing"], self.rng.randint(1, 3))
+        regex = None
+        if self.rng.random() < 0.3:
+            topics, regex = None, self.rng.choice(PATTERNS)
+        instance = f"i{self.rng.randint(0, 2)}" if self.rng.random() < 0.3 else None
+        consumer = Consumer(self.lab, f"m{self.made}", topics, regex=regex, instance=instance)
+        consumer.assignor = self.rng.choice([None, "range", "uniform"])
+        self.consumers.append(consumer)
+        self.asks(consumer, consumer.join)
+
+    def asks(self, consumer: Consumer, request: Callable[[], Any]) -> None:
+        """A request, whose answer may be lost: then the client knows nothing of it."""
+        known = (consumer.epoch, set(consumer.owned), consumer.wanted)
+        try:
+            request()
+        except KafkaError as error:
+            if error.code in FENCED:
+                # A fenced client gives up everything, and joins again some time.
+                consumer.epoch, consumer.owned, consumer.wanted = 0, set(), None
+                if error.code is ErrorCode.UNRELEASED_INSTANCE_ID or self.rng.random() < 0.3:
+                    self.consumers.remove(consumer)
+            raise
+        if self.rng.random() < 0.1:
+            consumer.epoch, consumer.owned, consumer.wanted = known
+
+    def do_beat(self) -> None:
+        consumer = self.some()
+        if consumer is not None:
+            self.asks(consumer, consumer.beat if consumer.epoch else consumer.join)
+
+    def do_acknowledge(self) -> None:
+        consumer = self.some()
+        if consumer is not None:
+            self.asks(consumer, consumer.acknowledge if consumer.epoch else consumer.join)
+            if consumer.wanted is not None and consumer.epoch:
+                consumer.settle_down()
+
+    do_acknowledge_more = do_acknowledge_still_more = do_acknowledge
+
+    def do_subscribe(self) -> None:
+        consumer = self.some()
+        if consumer is not None and consumer.epoch and consumer.topics is not None:
+            topics = self.rng.sample(["t0", "t1", "u0", "u1"], self.rng.randint(0, 3))
+            self.asks(consumer, lambda: consumer.subscribe(topics))
+
+    def do_change_expression(self) -> None:
+        consumer = self.some()
+        if consumer is not None and consumer.epoch and consumer.regex is not None:
+            consumer.regex = self.rng.choice(["", *PATTERNS])
+            self.asks(consumer, lambda: consumer.beat(subscribed_topic_regex=consumer.regex))
+
+    def do_leave(self) -> None:
+        consumer = self.some()
+        if consumer is not None and consumer.epoch:
+            epoch = -2 if consumer.instance and self.rng.random() < 0.5 else -1
+            self.asks(consumer, lambda: consumer.leave(epoch))
+            self.consumers.remove(consumer)
+
+    def do_lose(self) -> None:
+        """A client that is gone without a word."""
+        consumer = self.some()
+        if consumer is not None:
+            self.consumers.remove(consumer)
+
+    def do_return(self) -> None:
+        """A static member comes back as another process, with another member id."""
+        consumer = self.some()
+        if consumer is not None and consumer.instance:
+            self.made += 1
+            consumer.member_id = f"m{self.made}"
+            self.asks(consumer, consumer.join)
+
+    def do_wait(self) -> None:
+        self.lab.advance(self.rng.choice([10, 1_000, 11_000]))
+
+    def do_wait_long(self) -> None:
+        if self.rng.random() < 0.2:
+            self.lab.advance(100_000)
+
+    def do_change_topics(self) -> None:
+        name = self.rng.choice(["t0", "t1", "u0", "u1", "t9"])
+        known = self.lab.topics.by_name(name)
+        if known is None:
+            self.lab.topics.create(name, self.rng.randint(1, 4))
+        elif self.rng.random() < 0.3:
+            self.lab.topics.delete(name)
+        else:
+            self.lab.topics.create(name, len(known.partitions) + 1)
+        for group in self.lab.shard.groups.values():
+            group.on_topics_changed(self.lab.shard, [name])
+
+    def do_restart(self) -> None:
+        self.lab.restart()
+        self.seen.clear()
+
+    # --- what must always hold
+
+    def look(self) -> None:
+        shard = self.lab.shard
+        assert durable(self.lab.reloaded()) == durable(shard), "a restart would make something else"
+        group = shard.groups.get("g")
+        if group is None:
+            assert not len(self.lab.deadlines)
+            return
+        assert isinstance(group, ConsumerGroup)
+        self.look_at_owners(group)
+        self.look_at_moves(group)
+        self.look_at_deadlines(group)
+
+    def look_at_owners(self, group: ConsumerGroup) -> None:
+        owners: Counter[tuple[bytes, int]] = Counter()
+        for member in group.members.values():
+            for partitions in (member.assigned, member.pending_revocation):
+                owners.update(
+                    (topic_id, number) for topic_id, numbers in partitions.items() for number in numbers
+                )
+        assert all(count == 1 for count in owners.values()), "a partition has two owners"
+        held = {(topic_id, number) for topic_id, rows in group.holders.items() for number in rows}
+        assert held == set(owners)
+        for topic_id, rows in group.holders.items():
+            for number, member_id in rows.items():
+                member = group.members[member_id]
+                assert member.assignment_epoch(topic_id, number) is not None
+        # What clients think they own, those clients that the group still knows by their epoch.
+        reading: Counter[tuple[bytes, int]] = Counter()
+        for consumer in self.consumers:
+            known = group.members.get(consumer.member_id)
+            if known is not None and consumer.epoch in (known.epoch, known.previous_epoch) and consumer.epoch:
+                reading.update(consumer.owned)
+        assert all(count == 1 for count in reading.values()), "two clients read one partition"
+        targets = Counter(
+            (topic_id, number)
+            for target in group.targets.values()
+            for topic_id, numbers in target.items()
+            for number in numbers
+        )
+        assert all(count == 1 for count in targets.values())
+        assert set(group.targets) <= set(group.members)
+
+    def look_at_moves(self, group: ConsumerGroup) -> None:
+        before = self.seen.get("group")
+        if before is not None:
+            epoch, target_epoch, state, members = before
+            assert group.epoch >= epoch
+            assert group.target_epoch >= target_epoch
+            assert group.state is state or group.state in GROUP_MOVES[state]
+            for member_id, (member_epoch, member_state) in members.items():
+                member = group.members.get(member_id)
+                if member is not None and member.epoch > 0:
+                    assert member.epoch >= member_epoch
+                    assert member.state in MEMBER_MOVES[member_state]
+        assert group.epoch >= group.target_epoch
+        for member in group.members.values():
+            assert member.epoch <= group.target_epoch
+        self.seen["group"] = (
+            group.epoch,
+            group.target_epoch,
+            group.state,
+            {id_: (member.epoch, member.state) for id_, member in group.members.items()},
+        )
+
+    def look_at_deadlines(self, group: ConsumerGroup) -> None:
+        keys = set(self.lab.deadlines._by_key)
+        for member_id, member in group.members.items():
+            assert timeouts.key(self.lab.shard, timeouts.SESSION, "g", member_id) in keys
+            revokes = timeouts.key(self.lab.shard, timeouts.REBALANCE, "g", member_id) in keys
+            if member.epoch > 0:
+                assert revokes == (member.state.name == "UNREVOKED_PARTITIONS"), member
+        for key in keys:
+            assert isinstance(key, tuple)
+            assert len(key) == 3 or key[3] in group.members, "a deadline of what is gone"
+
+    def converge(self) -> None:
+        """All that is left acknowledges, and gets where the target assignment wants it."""
+        self.lab.advance(200_000)
+        self.consumers = [Consumer(self.lab, f"last{n}", ["t0", "u0"]) for n in range(3)]
+        for consumer in self.consumers:
+            consumer.join()
+        settle(self.lab, self.consumers)
+        group = group_of(self.lab.shard)
+        assert group.state is GroupState.STABLE
+        assert set(group.members) == {"last0", "last1", "last2"}
+        found = sorted(row for consumer in self.consumers for row in consumer.owned)
+        topics = [topic for name in ("t0", "u0") if (topic := self.lab.topics.by_name(name)) is not None]
+        assert found == sorted((topic.topic_id, n) for topic in topics for n in range(len(topic.partitions)))
+        counts = [len(consumer.owned) for consumer in self.consumers]
+        assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_anything(seed: int) -> None:
+    machine = Machine(seed)
+    for _ in range(STEPS):
+        machine.step()
+    machine.converge()
+    machine.look()
