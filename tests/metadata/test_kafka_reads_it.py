@@ -81,6 +81,8 @@ def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> Non
         "BEGIN_TRANSACTION_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
         "CONFIG_RECORD",
         "END_TRANSACTION_RECORD",
         "REGISTER_CONTROLLER_RECORD",
@@ -97,8 +99,8 @@ def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> Non
         "CONFIG_RECORD",
         "PRODUCER_IDS_RECORD",
     ]
-    assert records[9]["data"] == {"name": "kept", "topicId": uuid_to_text(ID)}
-    assert records[12]["data"]["directories"] == [uuid_to_text(DIRECTORY_ID)]
+    assert records[11]["data"] == {"name": "kept", "topicId": uuid_to_text(ID)}
+    assert records[14]["data"]["directories"] == [uuid_to_text(DIRECTORY_ID)]
     store = opened(tmp_path)
     store.snapshot()
     store.close()

@@ -71,7 +71,7 @@ def log_of(files: SimFileSystem) -> tuple[list[int], list[Message]]:
 
 def without_kafkas_others(records: list[Message]) -> list[Message]:
     """Kafka's records without the features that are not supported here, and without NoOps."""
-    left_out = ("group.version", "share.version", "streams.version", "transaction.version")
+    left_out = ("share.version", "streams.version")
     return [
         record
         for record in records
@@ -93,12 +93,12 @@ def test_a_first_start_writes_the_records_that_kafka_writes() -> None:
     assert features_and_config == [
         record for record in kafkas if isinstance(record, FeatureLevelRecord | ConfigRecord)
     ]
-    assert counts == [0, 5, 4]
-    assert store.image.offset == 9
-    assert store.broker_epoch == 7
+    assert counts == [0, 7, 4]
+    assert store.image.offset == 11
+    assert store.broker_epoch == 9
     [broker] = store.image.brokers.values()
     assert (broker.broker_epoch, broker.fenced, broker.log_dirs, broker.cordoned_log_dirs) == (
-        7,
+        9,
         False,
         [DIRECTORY_ID],
         [],
@@ -111,6 +111,8 @@ def test_bootstrap_checkpoint_is_written_and_read() -> None:
     assert snapshots.read(files, "/data/bootstrap.checkpoint") == [
         FeatureLevelRecord("metadata.version", 30),
         FeatureLevelRecord("eligible.leader.replicas.version", 1),
+        FeatureLevelRecord("group.version", 1),
+        FeatureLevelRecord("transaction.version", 2),
     ]
     files = disk()
     snapshots.write(
@@ -129,12 +131,12 @@ def test_bootstrap_checkpoint_is_written_and_read() -> None:
 def test_a_directory_that_needs_more_is_refused() -> None:
     files = disk()
     files.open("/data/bootstrap.checkpoint", create=True).append(BOOTSTRAP)
-    with pytest.raises(KafkaError, match=r"needs group.version at level 1; supported are 0 to 0"):
+    with pytest.raises(KafkaError, match=r"needs share.version at level 1; supported are 0 to 0"):
         store_on(files)
     files = disk()
     files.makedirs(DIR)
     files.open(FIRST, create=True).append(LOG_START)
-    with pytest.raises(KafkaError, match=r"needs group.version"):
+    with pytest.raises(KafkaError, match=r"needs share.version"):
         store_on(files)
 
 
@@ -142,8 +144,8 @@ def test_a_second_start_formats_nothing() -> None:
     files = disk()
     store_on(files).commit(a_topic())
     store = store_on(files)
-    assert log_of(files)[0] == [0, 5, 4, 2, 0, 4]
-    assert (store.image.offset, store.broker_epoch) == (16, 14)
+    assert log_of(files)[0] == [0, 7, 4, 2, 0, 4]
+    assert (store.image.offset, store.broker_epoch) == (18, 16)
     assert list(store.image.topics) == ["t"]
 
 
@@ -266,12 +268,13 @@ def snapshot_offsets(files: SimFileSystem) -> list[int]:
 def test_a_snapshot_after_so_many_bytes() -> None:
     files = disk()
     store = store_on(files, metadata_log_max_record_bytes_between_snapshots="2000")
+    start = len(files.read_bytes(FIRST))
     commits = 0
     while not snapshot_offsets(files):
         store.commit([NoOpRecord()])
         commits += 1
-    # 665 bytes of the start, and 72 for each NoOp batch.
-    assert commits == (2000 - 665) // 72 + 1
+    # 72 bytes for each NoOp batch.
+    assert commits == (2000 - start) // 72 + 1
     assert snapshot_offsets(files) == [store.image.offset + 1]
     for _ in range(27):
         store.commit([NoOpRecord()])
@@ -342,4 +345,6 @@ def test_registration_says_where_clients_come_in() -> None:
     assert {row.name: (row.min_supported_version, row.max_supported_version) for row in broker.features} == {
         "metadata.version": (30, 30),
         "eligible.leader.replicas.version": (0, 1),
+        "transaction.version": (0, 2),
+        "group.version": (0, 1),
     }
