@@ -97,6 +97,8 @@ class Node:
                 await nursery.start(self.transactions.run)
                 self.server = Server(self, entrances)
                 await nursery.start(self.server.run)
+                self.groups.load_unread()
+                self.transactions.load_unread()
                 task_status.started()
         finally:
             self._stop()

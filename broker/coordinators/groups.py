@@ -39,10 +39,10 @@ def client_of(context: RequestContext) -> Client:
     from coordinator.groups.context import Client
 
     host = context.connection.transport.peer.rpartition(":")[0]
-    return Client(context.client_id or "", f"/{_java_address(host)}", context.api_version)
+    return Client(context.client_id or "", f"/{java_address(host)}", context.api_version)
 
 
-def _java_address(host: str) -> str:
+def java_address(host: str) -> str:
     """As Java writes an address: IPv6 in eight groups, none left out."""
     host = host.strip("[]")
     if ":" not in host or "." in host:

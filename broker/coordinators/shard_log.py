@@ -19,7 +19,7 @@ from wire.records import iterate_records
 from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from broker.cluster import Cluster, Hosted
     from broker.log.partition_log import PartitionLog
@@ -144,7 +144,7 @@ class LogReplay:
         self.records = 0
         """Replayed so far."""
 
-    def steps(self) -> Iterator[FileRange | None]:
+    def steps(self) -> Generator[FileRange | None, None, None]:
         """A step that would read from a cold disk gives the range first: it may be read ahead in a thread.
 
         Raises KafkaError where the log cannot be read, DecodeError where what is in it is no such record.

@@ -23,7 +23,7 @@ from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.stored.metadata import RemoveTopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 
     from broker.log.partition_log import PartitionLog
     from broker.log.reads import FileRange
@@ -63,7 +63,7 @@ class _Served(Generic[S]):
         shard: S,
         journal: ShardLog,
         log: PartitionLog,
-        steps: Iterator[FileRange | None],
+        steps: Generator[FileRange | None, None, None],
         on_lost: Callable[[], None],
     ) -> None:
         self.shard = shard
@@ -82,6 +82,7 @@ class _Served(Generic[S]):
             self._on_lost()
 
     def close(self) -> None:
+        self.steps.close()
         self.log.waiters.discard(self)
 
 
@@ -98,6 +99,7 @@ class Shards(Duties, Generic[S]):
         """Partitions whose records make no state: a restart may try again."""
         self._partitions = 0
         self._partition_by_key: dict[str, int] = {}
+        self._may_load_unread = False
         self._load_event = trio.Event()
         self._has_lost = False
         node.metadata.subscribe(self.on_record)
@@ -319,7 +321,7 @@ class Shards(Duties, Generic[S]):
     # -- the tasks
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Load what the last run left, and keep the deadlines, until cancelled."""
+        """Load what is asked for and keep the deadlines, until cancelled."""
         topic = self.node.cluster.topic(self.topic)
         if topic is not None:
             self._partitions = len(topic.partitions)
@@ -327,9 +329,15 @@ class Shards(Duties, Generic[S]):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.run_duties)
             nursery.start_soon(self._keep_loading)
-            if self._unread:
-                nursery.start_soon(self._when_recovered)
             task_status.started()
+            if self._unread:
+                await self.node.logs.recovered()
+                self._load_event.set()
+
+    def load_unread(self) -> None:
+        """Load what the last run left, too: from now on, since a start that is not through yet comes first."""
+        self._may_load_unread = True
+        self._load_event.set()
 
     def _with_records(self, partitions: int) -> Iterator[int]:
         for partition in range(partitions):
@@ -344,7 +352,7 @@ class Shards(Duties, Generic[S]):
             self._load_event = trio.Event()
             if self._loading:
                 await self._load_in_slices(*next(iter(self._loading.items())))
-            elif not self._start_unread():
+            elif not (self._may_load_unread and self._start_unread()):
                 await self._load_event.wait()
 
     def _start_unread(self) -> bool:
@@ -357,7 +365,3 @@ class Shards(Duties, Generic[S]):
                 if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     del self._unread[partition]
         return False
-
-    async def _when_recovered(self) -> None:
-        await self.node.logs.recovered()
-        self._load_event.set()

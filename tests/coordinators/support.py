@@ -1,0 +1,35 @@
+"""Shards of a simulated broker: filled from inside, since a million commits over the wire take their time."""
+
+from __future__ import annotations
+
+from broker.log.partition_log import PartitionLog
+from coordinator.journal import CoordinatorRecord
+from tests.sim.broker import SimBroker
+from tests.sim.client import SimClient
+from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from wire.stored.groups import OffsetCommitKey, OffsetCommitValue
+
+OFFSETS_TOPIC = "__consumer_offsets"
+ONE_PARTITION = {"offsets.topic.num.partitions": "1"}
+BATCH = 1_000
+
+
+async def find(client: SimClient, group: str = "g") -> None:
+    """Have the offsets topic made."""
+    answer = await client.ask(FindCoordinatorRequest(group, 0), 1, FindCoordinatorResponse)
+    assert answer.error_code == 0, answer
+
+
+def fill(broker: SimBroker, group: str, count: int, topic: str = "a") -> None:
+    """So many commits, one for each of as many partitions: the offset is the partition's number."""
+    shard = broker.node.groups.shard(group)
+    for first in range(0, count, BATCH):
+        records = [
+            CoordinatorRecord(OffsetCommitKey(group, topic, number), OffsetCommitValue(number), 3)
+            for number in range(first, min(first + BATCH, count))
+        ]
+        shard.commit(records)
+
+
+def log_of(broker: SimBroker, partition: int = 0) -> PartitionLog:
+    return broker.node.cluster.hosted(OFFSETS_TOPIC, partition).log

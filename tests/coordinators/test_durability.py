@@ -1,0 +1,254 @@
+"""What a group was told of stays, whatever ends the process; a log that cannot be used ends its shard."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+import trio
+import trio.testing
+
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.shard import GroupShard
+from coordinator.later import Later
+from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, find, log_of
+from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.disk import Fault
+from tests.sim.run import simulated
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from wire.messages.heartbeat import HeartbeatResponse
+
+NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
+EVERY_MESSAGE = {"log.flush.interval.messages": "1"}
+
+
+def of_offsets_topic(path: str) -> bool:
+    return f"/{OFFSETS_TOPIC}-" in path
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_was_told_survives(seed: int) -> None:
+    """Power losses with flush.messages=1, deaths of the process in any case: also while commits are on their way."""
+
+    @simulated
+    async def run() -> None:
+        rng = random.Random(seed)
+        power = seed % 2 == 0
+        config = {**ONE_PARTITION, **(EVERY_MESSAGE if power else {})}
+        async with SimBroker(seed, config=config) as broker:
+            client = broker.connect()
+            await create_topic(client, "a", 4)
+            await find(client)
+            told: dict[int, int] = {}
+            sent: dict[int, int] = dict.fromkeys(range(4), -1)
+            offset = 0
+            for _ in range(4):
+                for _ in range(rng.randrange(1, 8)):
+                    offset += 1
+                    partition = rng.randrange(4)
+                    sent[partition] = offset
+                    answer = await commit(client, "g", {"a": {partition: offset}})
+                    if answer == {("a", partition): 0}:
+                        told[partition] = offset
+                    if rng.random() < 0.3:
+                        assert await fetch_offsets(client, "g", {"a": [partition]}) == {
+                            ("a", partition): offset
+                        }
+                await broker.crash("power" if power else "process")
+                await broker.start()
+                client = broker.connect()
+                found = await fetch_offsets(client, "g", {"a": list(range(4))})
+                while found in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR):
+                    await trio.sleep(0.1)
+                    found = await fetch_offsets(client, "g", {"a": list(range(4))})
+                assert isinstance(found, dict), f"seed {seed}: {found}"
+                for (_, partition), stored in found.items():
+                    assert told.get(partition, -1) <= stored <= sent[partition], f"seed {seed}"
+
+    run()
+
+
+@simulated
+async def test_an_answer_waits_for_the_disk() -> None:
+    """Reads do too: what they show must not be lost either."""
+    async with SimBroker(config={**ONE_PARTITION, **EVERY_MESSAGE}) as broker:
+        client, other = broker.connect(), broker.connect()
+        await create_topic(client, "a")
+        await find(client)
+        broker.files.latency_s = 2
+        began = trio.current_time()
+        times: list[float] = []
+
+        async def write() -> None:
+            await commit(client, "g", {"a": {0: 1}})
+            times.append(trio.current_time() - began)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await trio.sleep(1)
+            assert await fetch_offsets(other, "g") == {("a", 0): 1}
+            times.append(trio.current_time() - began)
+        assert min(times) >= 2
+
+
+@simulated
+async def test_a_commit_whose_flush_fails_is_refused() -> None:
+    async with SimBroker(config={**ONE_PARTITION, **EVERY_MESSAGE}) as broker:
+        client = broker.connect()
+        await create_topic(client, "a")
+        await find(client)
+        broker.files.faults.append(Fault("fsync", errno.EIO, of_offsets_topic))
+        for _ in range(2):
+            assert await commit(client, "g", {"a": {0: 1}}) == {("a", 0): NOT_COORDINATOR}
+            assert await fetch_offsets(client, "g") == NOT_COORDINATOR
+        assert broker.node.groups.shards() == []
+
+
+class GivenUp(ClassicGroup):
+    """Says when it is unloaded."""
+
+    def __init__(self, group_id: str, told: list[str]) -> None:
+        super().__init__(group_id)
+        self._told = told
+
+    def on_unloaded(self, shard: GroupShard) -> None:
+        self._told.append(self.group_id)
+
+
+@simulated
+async def test_a_shard_whose_log_goes_offline_is_given_up() -> None:
+    """Whoever waits is told, deadlines go, and other partitions' groups know nothing of it."""
+    async with SimBroker(config={"offsets.topic.num.partitions": "2"}) as broker:
+        client = broker.connect()
+        await create_topic(client, "a")
+        await find(client)
+        bad, good = sorted("gh", key=broker.node.groups.partition_for)
+        await commit(client, good, {"a": {0: 1}})
+        await commit(client, bad, {"a": {0: 1}})
+        shard = broker.node.groups.shard(bad)
+        given_up: list[str] = []
+        shard.groups[bad] = GivenUp(bad, given_up)
+        broker.files.faults.append(Fault("write", errno.EIO, lambda path: f"/{OFFSETS_TOPIC}-0/" in path))
+        assert await commit(client, bad, {"a": {0: 2}}) == {("a", 0): NOT_COORDINATOR}
+        await trio.testing.wait_all_tasks_blocked()
+        assert given_up == [bad]
+        assert not shard.loaded
+        assert await fetch_offsets(client, bad) == NOT_COORDINATOR
+        assert await commit(client, good, {"a": {0: 2}}) == {("a", 0): 0}
+
+
+@simulated
+async def test_a_later_answer_of_a_shard_that_is_given_up() -> None:
+    async with SimBroker(config=ONE_PARTITION) as broker:
+        client = broker.connect()
+        await create_topic(client, "a")
+        await find(client)
+        await commit(client, "g", {"a": {0: 1}})
+        groups = broker.node.groups
+        shard = groups.shard("g")
+        later: Later[HeartbeatResponse] = Later()
+        waiting = groups.answer(shard, later, lambda error: HeartbeatResponse(0, error.code))
+        assert not isinstance(waiting, HeartbeatResponse)
+        log_of(broker).fail(OSError(errno.EIO, "broken"))
+        await trio.testing.wait_all_tasks_blocked()
+        later.resolve(HeartbeatResponse(0, 0))
+        assert (await waiting).error_code == NOT_COORDINATOR
+
+
+@simulated
+async def test_a_full_disk_refuses_and_then_goes_on() -> None:
+    async with SimBroker(config=ONE_PARTITION) as broker:
+        client = broker.connect()
+        await create_topic(client, "a")
+        await find(client)
+        await commit(client, "g", {"a": {0: 1}})
+        broker.files.faults.append(Fault("write", errno.ENOSPC, of_offsets_topic, times=1))
+        assert await commit(client, "g", {"a": {0: 2}}) == {("a", 0): NOT_COORDINATOR}
+        assert await fetch_offsets(client, "g") == {("a", 0): 1}
+        assert await commit(client, "g", {"a": {0: 3}}) == {("a", 0): 0}
+        assert await fetch_offsets(client, "g") == {("a", 0): 3}
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_the_topic_is_deleted_and_made_anew(large: bool) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "a")
+            await find(client)
+            await commit(client, "g", {"a": {0: 1}})
+            if large:
+                await broker.stop()
+                await broker.start()
+                client = broker.connect()
+            request = DeleteTopicsRequest(topic_names=[OFFSETS_TOPIC], timeout_ms=1)
+            answer = await client.ask(request, 5, DeleteTopicsResponse)
+            assert answer.responses[0].error_code == 0
+            assert await fetch_offsets(client, "g") == NOT_COORDINATOR
+            assert await delete_offsets(client, "g", {"a": [0]}) == NOT_COORDINATOR
+            assert broker.node.groups.shards() == []
+            await find(client)
+            assert await fetch_offsets(client, "g") == {}
+            assert await commit(client, "g", {"a": {0: 5}}) == {("a", 0): 0}
+            assert await fetch_offsets(client, "g") == {("a", 0): 5}
+
+    run()
+
+
+@simulated
+async def test_a_topic_that_grows_moves_no_group_before_a_restart() -> None:
+    async with SimBroker(config={"offsets.topic.num.partitions": "3"}) as broker:
+        client = broker.connect()
+        await create_topic(client, "a")
+        await find(client)
+        groups = broker.node.groups
+        names = [f"group-{number}" for number in range(20)]
+        before = [groups.partition_for(name) for name in names]
+        await commit(client, names[0], {"a": {0: 1}})
+
+        row = CreatePartitionsTopic(OFFSETS_TOPIC, 7, None)
+        await client.ask(CreatePartitionsRequest([row], 1), 3, CreatePartitionsResponse)
+        assert [groups.partition_for(name) for name in names] == before
+        assert max(before) == 2
+        await broker.stop()
+        await broker.start()
+        assert max(broker.node.groups.partition_for(name) for name in names) > 2
+
+
+@simulated
+async def test_our_own_bug_at_a_deadline_costs_nobody_else() -> None:
+    async with SimBroker(config=ONE_PARTITION) as broker:
+        broker.node.fail_on_bugs = False
+        bugs: list[str] = []
+        broker.node.note_bug = lambda: bugs.append("bug")  # type: ignore[method-assign]
+        deadlines = broker.node.groups.deadlines
+        done: list[float] = []
+
+        def fail() -> None:
+            raise ZeroDivisionError
+
+        attempts = iter([KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), None])
+
+        def not_at_first() -> None:
+            error = next(attempts)
+            if error is not None:
+                raise error
+            done.append(trio.current_time() - began)
+
+        began = trio.current_time()
+        deadlines.set("bad", 100, fail)
+        deadlines.set("again", 100, not_at_first)
+        deadlines.set("good", 100, lambda: done.append(trio.current_time() - began))
+        await trio.sleep(1)
+        assert bugs == ["bug"]
+        assert done == pytest.approx([0.1, 0.6])

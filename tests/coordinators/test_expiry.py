@@ -1,0 +1,83 @@
+"""Offsets that nobody uses go after offsets.retention.minutes, and the topic that holds them does not grow."""
+
+from __future__ import annotations
+
+import trio
+
+from tests.coordinators.support import ONE_PARTITION, find, log_of
+from tests.handlers.offsets import commit, fetch_offsets
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+
+MINUTE_S = 60
+
+
+@simulated
+async def test_offsets_expire() -> None:
+    config = {
+        **ONE_PARTITION,
+        "offsets.retention.minutes": "5",
+        "offsets.retention.check.interval.ms": "1000",
+    }
+    async with SimBroker(config=config) as broker:
+        client = broker.connect()
+        await create_topic(client, "a", 2)
+        await find(client)
+        await commit(client, "g", {"a": {0: 1, 1: 1}})
+        await trio.sleep(4 * MINUTE_S)
+        await commit(client, "g", {"a": {0: 2}})
+        await trio.sleep(1.5 * MINUTE_S)
+        assert await fetch_offsets(client, "g") == {("a", 0): 2}
+        await broker.stop()
+        await broker.start()
+        client = broker.connect()
+        assert await fetch_offsets(client, "g") == {("a", 0): 2}
+        await trio.sleep(4 * MINUTE_S)
+        assert broker.node.groups.shard("g").groups == {}
+        await broker.crash("process")
+        await broker.start()
+        await trio.sleep(1)
+        assert broker.node.groups.shard("g").groups == {}
+
+
+@simulated
+async def test_never_is_a_long_time() -> None:
+    config = {**ONE_PARTITION, "offsets.retention.check.interval.ms": str((1 << 63) - 1)}
+    async with SimBroker(config=config) as broker:
+        client = broker.connect()
+        await create_topic(client, "a")
+        await find(client)
+        await commit(client, "g", {"a": {0: 1}})
+        await trio.sleep(MINUTE_S)
+        assert await fetch_offsets(client, "g") == {("a", 0): 1}
+
+
+@simulated
+async def test_the_cleaner_keeps_the_last_offsets() -> None:
+    config = {
+        **ONE_PARTITION,
+        "log.roll.ms": "10000",
+        "log.cleaner.backoff.ms": "1000",
+        "log.cleaner.min.cleanable.ratio": "0.1",
+        "log.cleaner.delete.retention.ms": "1000",
+    }
+    async with SimBroker(config=config) as broker:
+        client = broker.connect()
+        await create_topic(client, "a", 3)
+        await find(client)
+        for number in range(1_000):
+            await commit(client, "g", {"a": {number % 3: number}})
+            if number % 100 == 99:
+                await trio.sleep(11)
+        await trio.sleep(MINUTE_S)
+        assert log_of(broker).log_end_offset == 1_000
+        assert log_of(broker).size < 20_000
+        expected = {("a", 999 % 3): 999, ("a", 998 % 3): 998, ("a", 997 % 3): 997}
+        assert await fetch_offsets(client, "g") == expected
+        await broker.stop()
+        await broker.start()
+        client = broker.connect()
+        await trio.sleep(1)
+        assert await fetch_offsets(client, "g") == expected
+        assert log_of(broker).segments[0].base_offset == 0

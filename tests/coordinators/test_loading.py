@@ -1,0 +1,188 @@
+"""Shards are loaded from their logs: small ones at once, large ones beside requests, none twice, and none half."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from broker.coordinators.shards import LOAD_AT_ONCE_BYTES
+from broker.log.producer_state import Origin
+from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, find, log_of
+from tests.handlers.offsets import commit, fetch_offsets
+from tests.sim.ask import create_topic, fetch
+from tests.sim.broker import SimBroker
+from tests.sim.disk import Fault
+from tests.sim.run import simulated
+from wire.batch import BatchBuilder
+from wire.errors import ErrorCode, KafkaError
+
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
+LARGE = 20_000
+"""Commits: some two megabytes of log, and twenty slices."""
+
+
+@pytest.mark.parametrize("how", ["stop", "process"])
+def test_requests_while_a_large_shard_is_loaded(how: str) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker(config=ONE_PARTITION) as broker:
+            client = broker.connect()
+            await find(client)
+            await create_topic(client, "a")
+            fill(broker, "g", LARGE)
+            await (broker.stop() if how == "stop" else broker.crash("process"))
+            await broker.start()
+            client = broker.connect()
+            answers = [await fetch_offsets(client, "g", {"a": [LARGE - 1]})]
+            with pytest.raises(KafkaError, match="LOAD_IN_PROGRESS"):
+                broker.node.groups.shards()
+            served = 0
+            while answers[-1] == LOADING:
+                assert (await fetch(client, "a")).error_code in (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                served += 1
+                answers.append(await fetch_offsets(client, "g", {"a": [LARGE - 1]}))
+            assert answers[0] == LOADING
+            assert answers[-1] == {("a", LARGE - 1): LARGE - 1}
+            assert served >= 2
+            assert [shard.partition for shard in broker.node.groups.shards()] == [0]
+            found = await fetch_offsets(client, "g")
+            assert found == {("a", number): number for number in range(LARGE)}
+
+    run()
+
+
+@simulated
+async def test_a_small_shard_is_loaded_by_the_first_request() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await find(client)
+        await create_topic(client, "a")
+        for group in "ghijk":
+            await commit(client, group, {"a": {0: 3}})
+        await broker.stop()
+        await broker.start()
+        client = broker.connect()
+        groups = broker.node.groups
+        assert groups.shard("i").groups.keys() == {"i"}  # nothing has run since the start
+        with pytest.raises(KafkaError, match="LOAD_IN_PROGRESS"):
+            groups.shards()  # a list of groups would lack some
+        await trio.testing.wait_all_tasks_blocked()
+        assert {group for shard in groups.shards() for group in shard.groups} == set("ghijk")
+        assert len(groups.shards()) == 5  # not all fifty
+
+
+@simulated
+async def test_a_shard_that_is_still_recovered() -> None:
+    async with SimBroker(config=ONE_PARTITION) as broker:
+        client = broker.connect()
+        await find(client)
+        await create_topic(client, "a")
+        fill(broker, "g", LARGE)
+        assert log_of(broker).size > 10 * LOAD_AT_ONCE_BYTES
+        await broker.crash("process")
+        await broker.start()
+        with pytest.raises(KafkaError) as found:
+            broker.node.groups.shard("g")
+        assert found.value.code is LOADING
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(broker.node.groups.shard("g").offsets.topics("g")["a"]) == LARGE
+
+
+@simulated
+async def test_a_cold_disk_is_read_in_a_thread() -> None:
+    """What the loop itself reads afterwards is in the page cache."""
+    async with SimBroker(config=ONE_PARTITION) as broker:
+        client = broker.connect()
+        await find(client)
+        fill(broker, "g", 3_000)
+        await broker.stop()
+        await broker.start()
+        broker.files.is_cold = lambda path: OFFSETS_TOPIC in path
+        broker.files.latency_s = 0.25
+        began = trio.current_time()
+        while True:
+            try:
+                shard = broker.node.groups.shard("g")
+                break
+            except KafkaError:
+                await trio.sleep(0.1)
+        assert trio.current_time() - began > 0.5
+        assert len(shard.offsets.topics("g")["a"]) == 3_000
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.files.held == 0
+
+
+def append(broker: SimBroker, key: bytes, value: bytes | None) -> None:
+    batch = BatchBuilder()
+    batch.append(broker.clock.now_ms(), key, value)
+    log_of(broker).append(batch.build(), leader_epoch=0, origin=Origin.COORDINATOR)
+
+
+@simulated
+async def test_records_of_a_type_that_nobody_knows_are_left_out() -> None:
+    async with SimBroker(config=ONE_PARTITION) as broker:
+        client = broker.connect()
+        await find(client)
+        await create_topic(client, "a")
+        append(broker, b"\0\x63what a later version writes", b"\0\0anything")
+        await commit(client, "g", {"a": {0: 3}})
+        append(broker, b"\0\x63what a later version writes", None)
+        await broker.stop()
+        await broker.start()
+        assert await fetch_offsets(broker.connect(), "g", {"a": [0]}) == {("a", 0): 3}
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(("key", "value"), [
+    (b"\0\1\0\1g\0\1a\0\0\0\0", b"\0\x09 a version of the value that is not known"),
+    (b"\0\1\0\x09cut", b"\0\0"),
+    (b"", None),
+])  # fmt: skip
+def test_what_is_no_such_record_stops_that_shard_and_no_other(
+    key: bytes, value: bytes | None, large: bool
+) -> None:
+    """Kafka leaves the coordinator of that partition failed, too."""
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker(config={"offsets.topic.num.partitions": "2"}) as broker:
+            client = broker.connect()
+            await find(client)
+            await create_topic(client, "a")
+            bad, good = sorted("gh", key=broker.node.groups.partition_for)
+            await commit(client, good, {"a": {0: 1}})
+            if large:
+                fill(broker, bad, 3_000)
+            append(broker, key, value)
+            await broker.stop()
+            await broker.start()
+            client = broker.connect()
+            await trio.testing.wait_all_tasks_blocked()
+            assert await commit(client, bad, {"a": {0: 4}}) == {("a", 0): NOT_COORDINATOR}
+            assert await commit(client, good, {"a": {0: 4}}) == {("a", 0): 0}
+            assert [shard.partition for shard in broker.node.groups.shards()] == [1]
+            assert broker.files.held == 0
+
+    run()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_disk_that_cannot_be_read(large: bool) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker(config=ONE_PARTITION) as broker:
+            client = broker.connect()
+            await find(client)
+            fill(broker, "g", 3_000 if large else 3)
+            await broker.stop()
+            await broker.start()
+            broker.files.faults.append(Fault("read", 5, lambda path: f"/{OFFSETS_TOPIC}-0/" in path))
+            await trio.testing.wait_all_tasks_blocked()
+            client = broker.connect()
+            assert await fetch_offsets(client, "g") == NOT_COORDINATOR
+            assert await fetch_offsets(client, "g") == NOT_COORDINATOR
+            assert broker.files.held == 0
+
+    run()

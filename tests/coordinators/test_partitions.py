@@ -1,0 +1,44 @@
+"""Which partition stores a group; addresses as Java writes them."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from broker.coordinators.groups import java_address
+from broker.coordinators.internal_topics import java_hash, partition_of
+
+# Hashes that are well known, as a Java program prints them.
+HASHES = {
+    "": 0,
+    "a": 97,
+    "Aa": 2112,
+    "BB": 2112,
+    "hello": 99162322,
+    "Hello, World!": 1498789909,
+    "polygenelubricants": -(1 << 31),
+    "\U0001f600": 1772899,  # two UTF-16 code units: 0xD83D * 31 + 0xDE00
+}
+
+
+@pytest.mark.parametrize(("text", "value"), HASHES.items())
+def test_hashes(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+def test_partitions() -> None:
+    assert [partition_of(text, 50) for text in HASHES] == [0, 47, 12, 12, 22, 9, 0, 49]
+
+
+def test_a_negative_hash() -> None:
+    names = [f"consumers-of-{number}" for number in range(100)]
+    assert any(java_hash(name) < 0 for name in names)
+    assert all(0 <= partition_of(name, 50) < 50 for name in names)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::", "fe80::1:0:0:2", "2001:db8::", "1:2:3:4:5:6:7:8"])
+def test_addresses(host: str) -> None:
+    parts = ipaddress.ip_address(host).exploded
+    expected = host if ":" not in host else ":".join(f"{int(part, 16):x}" for part in parts.split(":"))
+    assert java_address(host) == java_address(f"[{host}]") == expected
