@@ -18,7 +18,7 @@ from wire.stored.coordinator import decode_key, decode_value, encode_key, encode
 from wire.stored.groups import KEY_TYPES, VALUE_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from wire.schema import Uuid
 
@@ -121,6 +121,7 @@ class Lab:
         self.rng = random.Random(seed)
         self.journal = MemoryJournal(random.Random(seed + 1))
         self.deadlines = Deadlines(lambda: self.now)
+        self.retried: set[Hashable] = set()
         self.shard = GroupShard(PARTITION, self.journal, self.context(self.deadlines))
         self.shard.on_loaded()
 
@@ -149,9 +150,11 @@ class Lab:
         """As the broker does it: what could not be written is tried again."""
         while (due := self.deadlines.take_due()) is not None:
             key, action = due
+            self.retried.discard(key)
             try:
                 action()
             except KafkaError:
+                self.retried.add(key)
                 if key not in self.deadlines:
                     self.deadlines.set(key, RETRY_BACKOFF_MS, action)
 

@@ -75,6 +75,7 @@ class Player:
         self.member_id = ""
         self.generation = -1
         self.joined: JoinGroupResponse | Later[JoinGroupResponse] | None = None
+        self.synced_generation = -1
         self.synced: SyncGroupResponse | Later[SyncGroupResponse] | None = None
 
     @property
@@ -134,6 +135,7 @@ class Player:
             protocol,
             [SyncGroupRequestAssignment(member, data) for member, data in (assignments or {}).items()],
         )
+        self.synced_generation = request.generation_id
         self.synced = sync(self.lab.shard, request, self.lab.client(SYNC_VERSION))
         return answer_of(self.synced)
 

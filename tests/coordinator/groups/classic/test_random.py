@@ -1,0 +1,315 @@
+"""Many members, each doing valid and invalid things at random times, over a journal that sometimes fails.
+
+After every step: what a restart would read is what is stored live; generations never fall; nobody is owed an answer
+that nothing will give; no two clients of one generation own a partition. Only legal moves are made: `move_to` asserts.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from coordinator.groups.admin import delete_groups
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.states import State
+from coordinator.later import Later
+from tests.coordinator.groups.classic.players import Player, leave_all
+from tests.coordinator.groups.lab import PARTITION, Lab
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SEEDS = range(40)
+STEPS = 150
+PARTITIONS = 12
+GROUPS = ("g", "h")
+INSTANCES = (None, None, None, "i", "j")
+PROTOCOLS: tuple[dict[str, bytes], ...] = (
+    {"range": b"r"},
+    {"range": b"r", "sticky": b"s"},
+    {"sticky": b"s", "range": b"r"},
+    {"sticky": b"other", "range": b"r"},
+)
+
+
+class Crowd:
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.lab = Lab({"group.max.size": "6"} if seed % 4 == 0 else None, seed)
+        self.lab.journal.fails = 0.1 if seed % 2 else 0.0
+        self.players: list[Player] = []
+        self.owed: list[Later[object]] = []
+        self.generations: dict[str, int] = {}
+        self.log: list[str] = []
+
+    def step(self) -> None:
+        actions: list[Callable[[], None]] = [
+            self.arrive, self.join, self.join, self.sync, self.sync, self.heartbeat, self.leave, self.wait, self.wait,
+            self.nonsense, self.delete, self.restart, self.replaced, self.obey,
+        ]  # fmt: skip
+        weights = [3, 8, 8, 8, 8, 6, 2, 6, 6, 3, 0.5, 0.2, 2, 10]
+        [action] = self.rng.choices(actions, weights)
+        self.log.append(action.__name__)
+        action()
+        self.check()
+
+    def arrive(self) -> None:
+        if len(self.players) >= 10:
+            self.players.pop(self.rng.randrange(len(self.players)))
+        player = Player(
+            self.lab,
+            group=self.rng.choice(GROUPS),
+            instance=self.rng.choice(INSTANCES),
+            protocols=self.rng.choice(PROTOCOLS),
+            version=self.rng.choice((0, 3, 5, 7, 9)),
+            session_ms=self.rng.choice((6_000, 10_000, 40_000)),
+            rebalance_ms=self.rng.choice((1_000, 20_000, 60_000)),
+        )
+        if player.version < 5:
+            player.instance = None
+        self.players.append(player)
+
+    def any(self) -> Player:
+        if not self.players:
+            self.arrive()
+        return self.rng.choice(self.players)
+
+    def join(self) -> None:
+        player = self.any()
+        if self.rng.random() < 0.2:
+            player.protocols = self.rng.choice(PROTOCOLS)
+        self.join_with(player)
+
+    def join_with(self, player: Player) -> None:
+        if self.is_owed(player.joined):
+            return
+        answer = player.join()
+        self.note(player.joined)
+        if answer is not None and answer.error_code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ):
+            player.member_id = ""
+
+    def replaced(self) -> None:
+        """A static member starts anew."""
+        player = self.any()
+        if player.instance is not None:
+            player.member_id, player.generation = "", -1
+            player.join()
+            self.note(player.joined)
+
+    def sync(self) -> None:
+        self.sync_with(self.any())
+
+    def sync_with(self, player: Player) -> None:
+        if player.joined is not None:
+            player.join_answer()
+        assignments = {}
+        if player.joined is not None and player.leads:
+            assignments = self.assign(player)
+        player.sync(assignments)
+        self.note(player.synced)
+
+    def assign(self, leader: Player) -> dict[str, bytes]:
+        """What a client's assignor does: every partition to one of the members that it was told."""
+        answer = leader.join_answer()
+        assert answer is not None
+        members = [row.member_id for row in answer.members]
+        shares: dict[str, list[int]] = {member: [] for member in members}
+        for partition in range(PARTITIONS if members else 0):
+            shares[self.rng.choice(members)].append(partition)
+        return {member: bytes(share) for member, share in shares.items()}
+
+    def heartbeat(self) -> None:
+        self.any().heartbeat(self.rng.choice((None, None, None, 0, 5)))
+
+    def obey(self) -> None:
+        """Everybody does what a client does next."""
+        for player in self.players:
+            code = player.heartbeat()
+            if code == ErrorCode.REBALANCE_IN_PROGRESS and not self.is_owed(player.joined):
+                self.join_with(player)
+            elif code and not self.is_owed(player.joined):
+                player.member_id = ""
+                self.join_with(player)
+                self.join_with(player)
+        for player in sorted(self.players, key=lambda player: player.joined is not None and player.leads):
+            self.sync_with(player)
+
+    def leave(self) -> None:
+        if self.rng.random() < 0.7:
+            self.any().leave()
+        else:
+            leave_all(
+                self.lab, [("", "i"), ("x", None), (self.any().member_id, None)], self.rng.choice(GROUPS)
+            )
+
+    def wait(self) -> None:
+        self.lab.advance(self.rng.choice((1, 500, 3_000, 3_000, 9_000)))
+
+    def nonsense(self) -> None:
+        player = self.any()
+        stranger = Player(self.lab, group=player.group_id, protocol_type="connect")
+        stranger.join()
+        self.note(stranger.joined)
+        stranger.join("made up")
+        stranger.sync({})
+        stranger.heartbeat()
+        stranger.leave()
+        member_id, player.member_id = player.member_id, "made up"
+        player.sync({}, generation=player.generation)
+        player.member_id = member_id
+
+    def delete(self) -> None:
+        try:
+            rows = delete_groups(self.lab.shard, GROUPS)
+        except KafkaError:
+            return
+        for row in rows:
+            if not row.error_code:
+                self.generations.pop(row.group_id, None)
+
+    def restart(self) -> None:
+        """Whoever waits is told, the process ends, and its soft state with it."""
+        self.lab.shard.on_unloaded()
+        assert all(later.done for later in self.owed)
+        self.lab.restart()
+        self.generations = {
+            group_id: group.generation_id
+            for group_id, group in self.lab.shard.groups.items()
+            if isinstance(group, ClassicGroup)
+        }
+
+    @staticmethod
+    def is_owed(result: object) -> bool:
+        return isinstance(result, Later) and not result.done
+
+    def note(self, result: object) -> None:
+        if isinstance(result, Later):
+            self.owed.append(result)
+
+    def check(self) -> None:
+        self.owed = [later for later in self.owed if not later.done]
+        groups = {
+            name: group for name, group in self.lab.shard.groups.items() if isinstance(group, ClassicGroup)
+        }
+        reloaded = self.lab.reloaded().groups
+        assert reloaded.keys() == groups.keys()
+        parked: set[int] = set()
+        for name, group in groups.items():
+            assert group.generation_id >= self.generations.get(name, 0)
+            self.generations[name] = group.generation_id
+            self.check_counts(group)
+            other = reloaded[name]
+            assert isinstance(other, ClassicGroup)
+            assert group.stored == other.stored
+            self.check_settled(group, other)
+            for member in group.members.values():
+                parked |= {
+                    id(later) for later in (member.join_answer, member.sync_answer) if later is not None
+                }
+        assert {id(later) for later in self.owed} <= parked, "an answer that nobody will give"
+        self.check_deadlines(groups)
+        self.check_owners()
+
+    @staticmethod
+    def check_counts(group: ClassicGroup) -> None:
+        members = group.members.values()
+        assert group.awaited_joins == sum(member.join_answer is not None for member in members)
+        assert group.static_members == {
+            member.group_instance_id: member.member_id for member in members if member.group_instance_id
+        }
+        assert (group.leader_id is None) == (not members)
+        assert group.leader_id is None or group.leader_id in group.members
+        assert not group.pending_joins & group.members.keys()
+        counted: dict[str, int] = {}
+        for member in members:
+            for protocol in member.protocols:
+                counted[protocol.name] = counted.get(protocol.name, 0) + 1
+        assert {name: count for name, count in group.supporters.items() if count} == counted
+        assert not members or len(members) in counted.values(), "no protocol that all of them know"
+        if group.state is not State.COMPLETING_REBALANCE:
+            assert all(member.sync_answer is None for member in members)
+        if group.state is not State.PREPARING_REBALANCE:
+            assert not group.awaited_joins
+
+    @staticmethod
+    def check_settled(group: ClassicGroup, reloaded: ClassicGroup) -> None:
+        """A stable group is what a restart makes of its record; members then know only the selected protocol."""
+        if group.state is not State.STABLE:
+            return
+        for name in (
+            "state",
+            "generation_id",
+            "protocol_type",
+            "protocol_name",
+            "leader_id",
+            "static_members",
+        ):
+            assert getattr(group, name) == getattr(reloaded, name), name
+        assert group.assignments() == reloaded.assignments()
+        for member in group.members.values():
+            other = reloaded.members[member.member_id]
+            assert member.metadata(group.protocol_name) == other.metadata(group.protocol_name)
+            assert member.session_timeout_ms == other.session_timeout_ms
+            assert member.rebalance_timeout_ms == other.rebalance_timeout_ms
+
+    def check_deadlines(self, groups: dict[str, ClassicGroup]) -> None:
+        """Every member has a session or is held; nothing is due for who is gone; a rebalance ends by itself."""
+        keys = {key for key in self.lab.deadlines._by_key if isinstance(key, tuple)}
+        assert {key[0] for key in keys} <= {PARTITION}
+        for _, name, kind, *rest in keys - self.lab.retried:
+            assert name in groups
+            if kind == "classic-session":
+                assert rest[0] in groups[name].members or rest[0] in groups[name].pending_joins
+            elif kind == "classic-join":
+                assert groups[name].state is State.PREPARING_REBALANCE
+            elif kind == "classic-sync":
+                assert groups[name].state in (State.COMPLETING_REBALANCE, State.STABLE)
+        for name, group in groups.items():
+            for member in group.members.values():
+                assert member.is_held or (PARTITION, name, "classic-session", member.member_id) in keys
+            for member_id in group.pending_joins:
+                assert (PARTITION, name, "classic-session", member_id) in keys
+            if group.state is State.PREPARING_REBALANCE:
+                assert (PARTITION, name, "classic-join") in keys
+            if group.state is State.COMPLETING_REBALANCE:
+                assert (PARTITION, name, "classic-sync") in keys or not group.pending_syncs
+
+    def check_owners(self) -> None:
+        """Of the clients that were given an assignment in the same generation, no two own a partition."""
+        owners: dict[tuple[str, int, int], str] = {}
+        for player in self.players:
+            answer = None if player.synced is None else player.sync_answer()
+            group = self.lab.shard.groups.get(player.group_id)
+            if not isinstance(group, ClassicGroup) or answer is None or answer.error_code:
+                continue
+            if group.state is not State.STABLE or player.synced_generation != group.generation_id:
+                continue
+            if not group.has_member(player.member_id):
+                continue
+            for partition in answer.assignment:
+                owner = owners.setdefault((player.group_id, group.generation_id, partition), player.member_id)
+                assert owner == player.member_id
+
+    def finish(self) -> None:
+        """All clients fall silent: sessions end, everybody gets an answer, groups are empty, nothing is due."""
+        self.lab.journal.fails = 0.0
+        self.lab.settle()
+        assert all(later.done for later in self.owed)
+        for group in self.lab.shard.groups.values():
+            assert group.is_empty()
+        assert not len(self.lab.deadlines)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_crowd(seed: int) -> None:
+    crowd = Crowd(seed)
+    for _ in range(STEPS):
+        crowd.step()
+    crowd.finish()
+    crowd.check()
