@@ -1,0 +1,240 @@
+"""What a classic group answers when its offsets, its deletion or its expiry are asked for; and what a restart makes of
+its records."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.records import new_group_record, record_of, tombstone
+from coordinator.groups.classic.states import LEGAL_MOVES, State
+from coordinator.groups.group import any_partition
+from tests.coordinator.groups.classic.players import DELAY_MS, SESSION_MS, Player, stable, subscription
+from tests.coordinator.groups.lab import EPOCH_MS, Lab
+from wire.errors import ErrorCode, KafkaError
+from wire.stored.groups import GroupMetadataValue, MemberMetadata
+
+
+def commit_code(
+    group: ClassicGroup,
+    member_id: str = "",
+    instance: str | None = None,
+    generation: int = -1,
+    *,
+    transactional: bool = False,
+) -> ErrorCode:
+    try:
+        check = group.check_offset_commit(
+            member_id, instance, generation, transactional=transactional, api_version=9
+        )
+    except KafkaError as error:
+        return error.code
+    assert check is any_partition
+    return ErrorCode.NONE
+
+
+def in_state(state: State) -> tuple[Player, ClassicGroup]:
+    """A group of a static member in that state."""
+    lab = Lab()
+    player = Player(lab, instance="i")
+    if state is not State.COMPLETING_REBALANCE:
+        stable(lab, [player])
+    if state is State.COMPLETING_REBALANCE:
+        player.enter()
+        lab.advance(DELAY_MS)
+        player.join_answer()
+    if state is State.PREPARING_REBALANCE:
+        Player(lab).enter()
+    if state is State.EMPTY:
+        player.leave()
+    if state is State.DEAD:
+        lab.shard.on_unloaded()
+    group = player.group
+    assert group.state is state
+    return player, group
+
+
+@pytest.mark.parametrize(
+    ("state", "as_member", "as_nobody", "nobody_transactional"),
+    [
+        (State.EMPTY, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE, ErrorCode.NONE),
+        (State.PREPARING_REBALANCE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE),
+        (State.COMPLETING_REBALANCE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE),
+        (State.STABLE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE),
+        (State.DEAD, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3),
+    ],
+)  # fmt: skip
+def test_who_may_commit(
+    state: State, as_member: ErrorCode, as_nobody: ErrorCode, nobody_transactional: ErrorCode
+) -> None:
+    player, group = in_state(state)
+    generation = 1 if state is not State.EMPTY else 2
+    assert commit_code(group, player.member_id, None, generation) == as_member
+    assert commit_code(group) == as_nobody
+    assert commit_code(group, transactional=True) == nobody_transactional
+
+
+def test_commits_of_others() -> None:
+    player, group = in_state(State.STABLE)
+    member = player.member_id
+    assert commit_code(group, member, "i", 1) == ErrorCode.NONE
+    assert commit_code(group, member, None, 1, transactional=True) == ErrorCode.NONE
+    assert commit_code(group, member, "i", 0) == ErrorCode.ILLEGAL_GENERATION
+    assert commit_code(group, member, "i") == ErrorCode.ILLEGAL_GENERATION
+    assert commit_code(group, "stranger", "i", 1) == ErrorCode.FENCED_INSTANCE_ID
+    assert commit_code(group, "stranger", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit_code(group, member, "nobody's", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit_code(group, "", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    _, completing = in_state(State.COMPLETING_REBALANCE)
+    [member] = completing.members
+    assert commit_code(completing, member, None, 1, transactional=True) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("state", State)
+def test_what_may_be_deleted(state: State) -> None:
+    _, group = in_state(state)
+    expected = {State.EMPTY: None, State.DEAD: ErrorCode.GROUP_ID_NOT_FOUND}.get(
+        state, ErrorCode.NON_EMPTY_GROUP
+    )
+    assert code_of(group.check_delete) == expected
+    of_consumers = ErrorCode.GROUP_ID_NOT_FOUND if state is State.DEAD else None
+    assert code_of(group.check_offset_delete) == of_consumers
+    assert code_of(lambda: group.check_offset_fetch(None, -1)) == of_consumers
+    group.protocol_type_or_none = "connect"
+    assert code_of(group.check_offset_delete) == expected
+
+
+def code_of(check: object) -> ErrorCode | None:
+    assert callable(check)
+    try:
+        check()
+    except KafkaError as error:
+        return error.code
+    return None
+
+
+def test_when_offsets_expire() -> None:
+    simple = ClassicGroup("simple")
+    assert simple.offset_expires_at(1000, 10) == 1010
+    _, group = in_state(State.EMPTY)
+    assert group.state_timestamp_ms is not None
+    assert group.offset_expires_at(1000, 10) == group.state_timestamp_ms + 10
+    group.state_timestamp_ms = None
+    assert group.offset_expires_at(1000, 10) == 1010
+    _, group = in_state(State.STABLE)
+    assert group.offset_expires_at(1000, 10) == 1010
+    group.protocol_type_or_none = "connect"
+    group.remember_subscriptions()
+    assert group.offset_expires_at(1000, 10) is None
+    for state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
+        _, group = in_state(state)
+        assert group.offset_expires_at(1000, 10) is None
+
+
+def test_subscribed_topics() -> None:
+    lab = Lab()
+    players = [
+        Player(lab, protocols={"range": subscription("a", "b")}),
+        # A newer version has more fields behind those of version 0.
+        Player(lab, protocols={"range": b"\x00\x03" + subscription("c")[2:] + bytes(12)}),
+    ]
+    leader = stable(lab, players)
+    group = leader.group
+    assert group.subscribed_topics() == frozenset({"a", "b", "c"})
+    assert group.is_subscribed_to("a")
+    assert not group.is_subscribed_to("d")
+    reloaded = lab.reloaded().groups["g"]
+    assert reloaded.is_subscribed_to("c")
+    assert not reloaded.is_subscribed_to("d")
+    lab.advance(SESSION_MS)
+    assert group.subscribed_topics() == frozenset()
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00", b"\x00\x00\x00\x00\x00\x05\x00\x01a"])
+def test_subscriptions_that_cannot_be_read(metadata: bytes) -> None:
+    """A group of consumers is then taken to read every topic, and none of its offsets expires."""
+    lab = Lab()
+    leader = stable(lab, [Player(lab), Player(lab, protocols={"range": metadata})])
+    assert leader.group.subscribed_topics() is None
+    assert leader.group.is_subscribed_to("anything")
+    assert leader.group.offset_expires_at(1000, 10) is None
+
+
+def test_a_restart_of_a_stable_group() -> None:
+    lab = Lab()
+    players = [Player(lab), Player(lab, instance="i")]
+    leader = stable(lab, players)
+    lab.restart()
+    group = leader.group
+    assert (group.state, group.generation_id, group.leader_id) == (State.STABLE, 1, leader.member_id)
+    assert {player.heartbeat() for player in players} == {ErrorCode.NONE}
+    assert [answer.assignment for player in players if (answer := player.sync())] == [
+        player.member_id.encode() for player in players
+    ]
+    lab.advance(SESSION_MS - 1)
+    assert players[0].heartbeat() == ErrorCode.NONE
+    lab.advance(1)
+    assert players[1].heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_restart_in_a_rebalance_goes_back_to_the_generation_before() -> None:
+    lab = Lab()
+    players = [Player(lab), Player(lab)]
+    leader = stable(lab, players)
+    new = Player(lab)
+    new.enter()
+    for player in players:
+        player.join()
+    for player in (*players, new):
+        player.join_answer()
+    assert leader.generation == 2
+    lab.restart()
+    assert leader.heartbeat() == ErrorCode.ILLEGAL_GENERATION
+    assert leader.heartbeat(1) == ErrorCode.NONE
+    assert new.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_records_of_other_brokers() -> None:
+    """Without timestamps or timeouts (versions 0 and 1), with members and none, and gone."""
+    lab = Lab()
+    member = MemberMetadata("m", None, "c", "/h", -1, 7_000, subscription("t"), b"a")
+    lab.journal.append(
+        [
+            record_of("old", GroupMetadataValue("consumer", 3, "range", "m", -1, [member]))._replace(
+                version=0
+            ),
+            new_group_record("new", EPOCH_MS),
+            record_of("gone", GroupMetadataValue("consumer", 3, None, None, 5)),
+            tombstone("gone"),
+            tombstone("never"),
+            record_of("anew", GroupMetadataValue("consumer", 3, "range", "m", 5, [member])),
+            tombstone("anew"),
+            new_group_record("anew", EPOCH_MS),
+        ]
+    )
+    groups = lab.reloaded().groups
+    assert groups.keys() == {"old", "new", "anew"}
+    old = groups["old"]
+    assert isinstance(old, ClassicGroup)
+    assert (old.state, old.generation_id, old.leader_id, old.state_timestamp_ms) == (
+        State.STABLE,
+        3,
+        "m",
+        None,
+    )
+    assert old.members["m"].rebalance_timeout_ms == 7_000
+    assert groups["new"].state_name == groups["anew"].state_name == "Empty"
+
+
+def test_the_table_of_moves_is_kafkas() -> None:
+    """``ClassicGroupState`` says where each state may be reached from."""
+    sources = {
+        "Empty": {"PreparingRebalance"},
+        "PreparingRebalance": {"Stable", "CompletingRebalance", "Empty"},
+        "CompletingRebalance": {"PreparingRebalance"},
+        "Stable": {"CompletingRebalance"},
+        "Dead": {"Stable", "PreparingRebalance", "CompletingRebalance", "Empty", "Dead"},
+    }
+    assert {
+        now.value: {before.value for before, after in LEGAL_MOVES.items() if now in after} for now in State
+    } == sources

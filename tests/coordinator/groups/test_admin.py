@@ -1,0 +1,139 @@
+"""Listing, describing and deleting groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.groups.admin import delete_groups, describe_groups, list_groups
+from coordinator.groups.offsets import commit_offsets
+from tests.coordinator.groups.classic.players import DELAY_MS, Player, stable, subscription
+from tests.coordinator.groups.lab import Lab
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.list_groups import ListGroupsRequest
+from wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+
+def commit(lab: Lab, group: str) -> None:
+    rows = [OffsetCommitRequestPartition(partition, 5, -1, "") for partition in (0, 1)]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=rows)]
+    commit_offsets(lab.shard, OffsetCommitRequest(group, -1, "", topics=topics), lab.client(8))
+
+
+def groups_of_all_kinds() -> Lab:
+    lab = Lab()
+    stable(lab, [Player(lab, group="s", client_id="c", instance="i")])
+    gone = Player(lab, group="e")
+    stable(lab, [gone])
+    gone.leave()
+    Player(lab, group="p", protocol_type="connect", protocols={"x": b"w"}).enter()
+    commit(lab, "simple")
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "listed"),
+    [
+        ([], [], "s e p simple"),
+        (["Stable"], [], "s"),
+        (["stable", "PREPARINGREBALANCE"], [], "s p"),
+        ([" empty "], [], "e simple"),
+        (["Nonsense"], [], ""),
+        ([], ["Classic"], "s e p simple"),
+        ([], ["consumer"], ""),
+        ([], [" classic"], ""),
+        ([], ["nonsense", "classic"], "s e p simple"),
+        (["Empty"], ["CLASSIC"], "e simple"),
+    ],
+)
+def test_list(states: list[str], types: list[str], listed: str) -> None:
+    rows = list_groups(groups_of_all_kinds().shard, ListGroupsRequest(states, types))
+    assert {row.group_id for row in rows} == set(listed.split())
+
+
+def test_what_a_list_says() -> None:
+    rows = list_groups(groups_of_all_kinds().shard, ListGroupsRequest())
+    assert {(row.group_id, row.protocol_type, row.group_state, row.group_type) for row in rows} == {
+        ("s", "consumer", "Stable", "classic"),
+        ("e", "consumer", "Empty", "classic"),
+        ("p", "connect", "PreparingRebalance", "classic"),
+        ("simple", "", "Empty", "classic"),
+    }
+
+
+def test_describe() -> None:
+    lab = groups_of_all_kinds()
+    stable_group, preparing, empty, simple = describe_groups(
+        lab.shard, ["s", "p", "e", "simple"], lab.client(6)
+    )
+    assert (stable_group.group_state, stable_group.protocol_type, stable_group.protocol_data) == (
+        "Stable",
+        "consumer",
+        "range",
+    )
+    [member] = stable_group.members
+    assert (member.group_instance_id, member.client_id, member.client_host) == ("i", "c", "/127.0.0.1")
+    assert (member.member_metadata, member.member_assignment) == (
+        subscription("t"),
+        member.member_id.encode(),
+    )
+    assert (preparing.group_state, preparing.protocol_type, preparing.protocol_data) == (
+        "PreparingRebalance",
+        "connect",
+        "",
+    )
+    assert [row.member_metadata for row in preparing.members] == [b""], "nothing is settled yet"
+    assert (empty.group_state, empty.protocol_type, empty.members) == ("Empty", "consumer", [])
+    assert (simple.group_state, simple.protocol_type, simple.members) == ("Empty", "", [])
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_describe_what_is_not_there(version: int) -> None:
+    lab = Lab()
+    [row] = describe_groups(lab.shard, ["x"], lab.client(version))
+    code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
+    assert (row.error_code, row.group_state) == (code, "Dead")
+    assert row.error_message == ("Group x not found." if version >= 6 else None)
+
+
+def test_delete() -> None:
+    lab = groups_of_all_kinds()
+    commit(lab, "e")
+    rows = delete_groups(lab.shard, ["s", "e", "p", "simple", "x"])
+    assert [(row.group_id, row.error_code) for row in rows] == [
+        ("s", ErrorCode.NON_EMPTY_GROUP),
+        ("e", ErrorCode.NONE),
+        ("p", ErrorCode.NON_EMPTY_GROUP),
+        ("simple", ErrorCode.NONE),
+        ("x", ErrorCode.GROUP_ID_NOT_FOUND),
+    ]
+    assert lab.shard.groups.keys() == {"s", "p"}
+    assert lab.reloaded().groups.keys() == {"s", "p"}
+    commit(lab, "e")
+    assert lab.shard.groups["e"].protocol_type == ""
+
+
+def test_a_deletion_that_cannot_be_written_deletes_nothing() -> None:
+    lab = groups_of_all_kinds()
+    lab.journal.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    with pytest.raises(KafkaError):
+        delete_groups(lab.shard, ["e", "simple"])
+    assert lab.shard.groups.keys() == {"s", "e", "p", "simple"}
+
+
+def test_a_deleted_group_waits_for_nobody() -> None:
+    """A member that was given its id and comes after the deletion is unknown."""
+    lab = Lab()
+    player = Player(lab)
+    player.join()
+    [row] = delete_groups(lab.shard, ["g"])
+    assert row.error_code == ErrorCode.NONE
+    assert not len(lab.deadlines)
+    answer = player.join()
+    assert answer is not None
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    lab.advance(2 * DELAY_MS)
+    assert not lab.shard.groups
