@@ -2,17 +2,16 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions  # type: ignore[attr-defined]
 
 from compat_tests.differential import Session
-from compat_tests.frames import CLOSED
 
 DEADLINE_S = 60.0
-END_TXN = 26
+API_KEYS = {"JoinGroup": 11, "EndTxn": 26}
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -30,11 +29,14 @@ def numbered(count: int, start: int = 0) -> list[Record]:
     return [Record(b"k%d" % one, b"v%d" % one) for one in range(start, start + count)]
 
 
-def until(what: Any, reason: str, deadline_s: float = DEADLINE_S) -> Any:
+def until(what: Any, reason: str | Callable[[], str], deadline_s: float = DEADLINE_S) -> Any:
     """The first true answer of `what()`, asked again and again."""
     deadline = time.monotonic() + deadline_s
     while not (answer := what()):
-        assert time.monotonic() < deadline, f"not in {deadline_s:.0f} s: {reason}"
+        if time.monotonic() > deadline:
+            raise AssertionError(
+                f"not in {deadline_s:.0f} s: {reason if isinstance(reason, str) else reason()}"
+            )
         time.sleep(0.02)
     return answer
 
@@ -50,7 +52,13 @@ class Topics:
         self._producer: Producer | None = None
 
     def close(self) -> None:
+        self._forget_producer()
         self._session.close()
+
+    def _forget_producer(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
 
     def make(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
         """Create the topic and wait until it can be used; its name."""
@@ -65,6 +73,7 @@ class Topics:
     def add_partitions(self, name: str, total: int) -> None:
         self.admin.create_partitions([NewPartitions(name, total)])[name].result(DEADLINE_S)
         self._session.wait_for_leaders(name, total)
+        self._forget_producer()  # it knows the old number
 
     def delete_records(self, name: str, partition: int, before: int) -> None:
         where = TopicPartition(name, partition, before)
@@ -77,14 +86,23 @@ class Topics:
             self._producer = Producer({**self.settings, "enable.idempotence": True, "linger.ms": 1})
         return _produce(self._producer, name, records, partition)
 
-    @property
-    def has_transactions(self) -> bool:
-        """Whether the broker says that it serves EndTxn."""
-        answer = self._session.quiet(
-            "ApiVersions", 3, {"client_software_name": "x", "client_software_version": "1"}
-        )
-        assert answer != CLOSED
-        return any(row["api_key"] == END_TXN for row in answer["api_keys"])
+    def serves(self, api: str) -> bool:
+        """Whether the broker says that it serves this API."""
+        asked = {"client_software_name": "spark-it", "client_software_version": "1"}
+        answer = self._session.quiet("ApiVersions", 3, asked)
+        return any(row["api_key"] == API_KEYS[api] for row in answer["api_keys"])
+
+    def configure(self, name: str, key: str, value: str) -> None:
+        """Set a topic's configuration, and wait until the broker has it."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        resource.add_incremental_config(ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET))
+        for future in self.admin.incremental_alter_configs([resource]).values():
+            future.result(DEADLINE_S)
+        self._session.wait_for_config(name, key, value)
+
+    def wait_for_start(self, name: str, partition: int, offset: int) -> None:
+        """Return when the log starts at `offset` or later."""
+        until(lambda: self.ends(name, partition)[0] >= offset, f"retention took what is before {offset}")
 
     @contextlib.contextmanager
     def transactional(self, transactional_id: str, **settings: Any) -> Iterator[Producer]:
