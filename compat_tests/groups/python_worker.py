@@ -171,11 +171,16 @@ class KafkaPython(Member):
                 member.tell_partitions("lost", lost)
 
         consumer = KafkaConsumer(**python_config("kafka", self.settings))
+        coordinator = consumer._coordinator
         try:
             consumer.subscribe(topics=self.settings["topics"], listener=Listener())
             while not self.closing:
                 self.obey()
-                polled = consumer.poll(timeout_ms=POLL_MS)
+                # A join that completes between two polls is lost to kafka-python 3.0.12: it sits in its group without
+                # ever taking its partitions. Long polls make that rare, and here it is told to try again.
+                polled = consumer.poll(timeout_ms=10 * POLL_MS)
+                if coordinator._join_task is not None and not coordinator.rejoin_needed:
+                    coordinator.request_rejoin()
                 found = {tuple(where): [one.offset for one in records] for where, records in polled.items()}
                 if not found:
                     continue

@@ -78,7 +78,7 @@ def test_what_a_broker_remembers(
         assert [end - 1 for end in group.ends] == [20] * 4
     assert left.listed() == ("classic", "empty")
     assert left.committed() == [20] * 4
-    assert described_members(classic) == described  # though a leader may have called for another round
+    assert described_members(classic) == described  # though its leader may have called for another round
     for group in static:
         gone, stayed = group.members
         group.wait_read()
@@ -94,8 +94,8 @@ def test_what_a_broker_remembers(
 
 
 def described_members(group: Group) -> list[tuple[str, ...]]:
-    """What DescribeGroups tells of each member of a group that is stable."""
+    """What DescribeGroups tells of each member of a stable group, but for its subscription: that holds its generation."""
     group.wait_stable()
     rows = group.describe()["members"]
-    fields = ("member_id", "group_instance_id", "client_id", "member_metadata", "member_assignment")
+    fields = ("member_id", "group_instance_id", "client_id", "member_assignment")
     return sorted(tuple(row[field] for field in fields) for row in rows)

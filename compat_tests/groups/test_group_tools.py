@@ -32,16 +32,16 @@ class Tool:
         return out
 
     def rows(self, *arguments: str) -> list[Row]:
-        """The table it prints, as words, without its heading and the group's name; the topic is "T"."""
+        """The table it prints, sorted, as words without its heading and the group's name; the topic is "T"."""
         lines = [line.split() for line in self.text(*arguments).splitlines() if line.strip()]
         wanted = [line[1:] for line in lines if line[0] == self._group.group_id]
-        return [["T" if word == self._group.topic else word for word in line] for line in wanted]
+        return sorted(["T" if word == self._group.topic else word for word in line] for line in wanted)
 
     def reset(self, *how: str, execute: bool = True) -> list[Row]:
         """--reset-offsets: rows of topic, partition, new offset."""
         doing = "--execute" if execute else "--dry-run"
         topic = () if "--topic" in how else ("--topic", self._group.topic)
-        return sorted(self.rows("--reset-offsets", doing, *topic, *how))
+        return self.rows("--reset-offsets", doing, *topic, *how)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_offsets_without_members(tool: Tool, group: Group) -> None:
     """Resetting offsets makes the group; then every way to reset, what describe says, deleting."""
     everything = [["T", "0", "0"], ["T", "1", "0"]]
     assert tool.reset("--to-earliest", execute=False) == everything
-    assert f"Consumer group '{group.group_id}' does not exist." in tool.text("--describe")
+    assert f"GroupIdNotFoundException: Group {group.group_id} not found." in tool.text("--describe")
     assert tool.reset("--to-earliest") == everything
     assert tool.rows("--describe") == [
         ["T", "0", "0", "20", "20", "-", "-", "-"],
@@ -76,7 +76,7 @@ def test_offsets_without_members(tool: Tool, group: Group) -> None:
     assert tool.reset("--by-duration", "P1D", *one) == everything[1:]
     assert tool.reset("--to-current") == [["T", "0", "7"], ["T", "1", "0"]]
     exported = tool.text("--reset-offsets", "--to-current", "--export", "--dry-run", "--topic", group.topic)
-    assert sorted(exported.split()) == [f'"{group.topic}",0,7', f'"{group.topic}",1,0']
+    assert sorted(exported.split()) == [f"{group.topic},0,7", f"{group.topic},1,0"]
     verbose = tool.rows("--describe", "--offsets", "--verbose")
     assert [row[:6] for row in verbose] == [
         ["T", "0", "-", "7", "20", "13"],
@@ -121,13 +121,10 @@ def test_with_members(tool: Tool, group: Group, protocol: str) -> None:
     described = tool.rows("--describe")
     assert [row[:5] for row in described] == [["T", str(n), "20", "20", "0"] for n in range(2)]
     assert [row[6:] for row in described] == [["/127.0.0.1", owners[str(n)]] for n in range(2)]
-    members = sorted(tool.rows("--describe", "--members"), key=lambda row: row[-2])
-    shown = [row[1:] for row in members]
+    members = tool.rows("--describe", "--members")
+    assert sorted(row[-2:] for row in members) == [[name, "1"] for name in sorted(names)]
     if protocol == "classic":
-        instances = {first.name: ["first"], second.name: []}
-        shown = [row[1 + ("first" in row) - 1 :] for row in shown]
-        assert sorted(map(len, shown)) == [3, 4], instances
-    assert [row[-2:] for row in members] == [[name, "1"] for name in sorted(names)]
+        assert sorted(row[1] for row in members) == ["/127.0.0.1", "first"]
     verbose = tool.rows("--describe", "--members", "--verbose")
     assert sorted(part for row in verbose for part in row if part.startswith(group.topic)) == [
         f"{group.topic}:{n}" for n in range(2) for _ in range(2 if protocol == "consumer" else 1)
