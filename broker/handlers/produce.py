@@ -64,6 +64,7 @@ WITH_LOG_START = frozenset(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_TXN_STATE,
         ErrorCode.NOT_ENOUGH_REPLICAS,
     )
 )

@@ -1,0 +1,1 @@
+"""Transactions with stock clients, on both targets."""

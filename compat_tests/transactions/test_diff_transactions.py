@@ -1,0 +1,357 @@
+"""Transactional requests, field by field, on both targets."""
+
+import pytest
+
+from compat_tests.definitions import Fields
+from compat_tests.differential import Pair, Session
+from compat_tests.transactions.wire import (
+    GROUP,
+    V2_END,
+    V2_OFFSETS,
+    V2_PRODUCE,
+    Producer,
+    committed,
+    find_coordinator,
+    producers,
+    see,
+)
+
+CLASSIC = [(0, 0), (1, 1), (2, 2), (3, 3), (3, 4)]
+"""Versions of AddPartitionsToTxn and EndTxn."""
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_init_producer_id(pair: Pair, name: str, version: int) -> None:
+    def scenario(session: Session) -> None:
+        producer = Producer(session, name)
+        assert producer.init(version) == 0
+        assert (producer.epoch, producer.init(version), producer.epoch) == (0, 0, 1)
+        for timeout_ms in (0, -1, 900_001, 900_000, 1):
+            producer.init(version, timeout_ms=timeout_ms)
+        producer.describe()
+        if version >= 3:
+            known = (producer.producer_id, producer.epoch)
+            for _ in range(2):
+                producer.init(version, expected=known)  # the second is a repeated request
+            for expected in (
+                (known[0], known[1] - 1),
+                (known[0], known[1] + 5),
+                (known[0] + 77_000, 0),
+                (producer.producer_id, -1),
+                (-1, 3),
+            ):
+                producer.init(version, expected=expected)
+            other = Producer(session, f"{name}-other")
+            other.init(version, expected=(12, 34))
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize(("add", "end"), CLASSIC)
+def test_classic(pair: Pair, name: str, add: int, end: int, commit: bool) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+        producer = Producer(session, name)
+        producer.init()
+        producer.end(commit, end)
+        producer.add([(name, 0)], add)
+        producer.describe()
+        producer.send(name, 0, 3)
+        producer.send(name, 0, 2)
+        see(session, name)
+        producers(session, name)
+        producer.add([(name, 0), (name, 1)], add)
+        producer.send(name, 1, 1)
+        producer.end(not commit, end, epoch=producer.epoch + 1)
+        producer.end(not commit, end, producer_id=producer.producer_id + 5000)
+        producer.end(commit, end)
+        producer.describe()
+        producers(session, name)
+        producer.end(commit, end)
+        producer.end(not commit, end)
+        for partition in (0, 1):
+            see(session, name, partition)
+        producer.add([(name, 1)], add)
+        producer.send(name, 1, 1)
+        producer.end(not commit, end)
+        see(session, name, 1)
+        see(session, name, 1, 2)
+
+    pair.compare(scenario)
+
+
+def test_transactions_v2(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+        producer = Producer(session, name)
+        producer.init(5)
+        for commit in (True, False, True):
+            producer.send(name, 0, 2, V2_PRODUCE)
+            producer.send(name, 0, 1, V2_PRODUCE)
+            producer.send(name, 1, 1, V2_PRODUCE)
+            producer.describe()
+            producers(session, name)
+            before = producer.epoch
+            assert producer.end(commit, V2_END)["producer_epoch"] == before + 1
+            producer.describe()
+            producers(session, name)
+            # The same again, as after a lost answer; the other; from before; from the future.
+            for epoch in (before, before - 1, before + 2):
+                for other in (commit, not commit):
+                    producer.end(other, V2_END, epoch=epoch, take=False)
+            see(session, name)
+            # A late one of the transaction that ended.
+            producer.send(name, 0, 1, V2_PRODUCE, epoch=before, sequence=3)
+            producer.send(name, 1, 1, V2_PRODUCE, epoch=before, sequence=1)
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("back", [0, 1])
+def test_ends_of_what_is_not_open(pair: Pair, name: str, state: str, commit: bool, back: int) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name)
+        producer = Producer(session, name)
+        producer.init(5)
+        producer.init(5)
+        if state != "Empty":
+            producer.send(name, 0, 1, V2_PRODUCE)
+            producer.end(state == "CompleteCommit", V2_END)
+        assert producer.describe()["transaction_state"] == state
+        producer.end(commit, V2_END, epoch=producer.epoch - back)
+        producer.describe()
+        producer.send(name, 0, 1, V2_PRODUCE)
+        see(session, name)
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", [3, 7, 9, 10, 11, 12])
+def test_what_was_not_added(pair: Pair, name: str, version: int) -> None:
+    """Before v12 the partition must have been added; from then on the write adds it."""
+
+    def scenario(session: Session) -> None:
+        session.topic(name, 3)
+        producer = Producer(session, name)
+        producer.init()
+        producer.send(name, 0, 1, version)
+        producer.add([(name, 1)])
+        producer.send(name, 0, 1, version)
+        producer.send(name, 1, 1, version)
+        producer.send(name, 2, 1, version, producer_id=producer.producer_id + 9000)
+        producer.send(name, 2, 1, version, epoch=producer.epoch + 1)
+        producer.send(name, 2, 1, version, transactional_id=f"{name}-unknown")
+        producer.send(name, 2, 1, version, transactional_id=None)
+        producer.send(name, 1, 1, version, transactional=False)
+        producer.send(name, 1, 1, version, transactional=False, transactional_id=None)
+        producer.send(name, 2, 1, version, transactional=False, transactional_id=None)
+        producer.send(name, 7, 1, version)
+        producer.send(f"{name}-unknown", 0, 1, version)
+        producer.describe()
+        producer.end(True)
+        producer.send(name, 1, 1, version)
+        producer.describe()
+        for partition in range(3):
+            see(session, name, partition)
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", [9, 11, 12])
+def test_sequences_of_what_begins(pair: Pair, name: str, version: int) -> None:
+    """A batch is refused because its partition was not added; those behind it must not go first."""
+
+    def scenario(session: Session) -> None:
+        session.topic(name)
+        producer = Producer(session, name)
+        producer.init()
+        producer.send(name, 0, 2, version, sequence=2)
+        producer.send(name, 0, 2, version, sequence=0)
+        producer.add([(name, 0)])
+        for sequence in (4, 2, 0, 2, 6, 4, 0):
+            producer.send(name, 0, 2, version, sequence=sequence)
+        producer.end(True)
+        producer.add([(name, 0)])
+        for sequence in (8, 6, 0, 6):
+            producer.send(name, 0, 2, version, sequence=sequence)
+        producer.end(True)
+        see(session, name)
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_add_partitions(pair: Pair, name: str, version: int) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+        producer = Producer(session, name)
+        producer.init()
+        unknown = f"{name}-unknown"
+        producer.add([(name, 0), (name, 9)], version)
+        producer.add([(name, 0), (unknown, 0)], version)
+        producer.describe()
+        if version >= 4:
+            producer.add([(name, 0)], version, verify_only=True)
+        producer.add([(name, 0)], version)
+        if version >= 4:
+            producer.add([(name, 0), (name, 1)], version, verify_only=True)
+            producer.add([(name, 0)], version, verify_only=True, epoch=producer.epoch + 1)
+            producer.add([(name, 0)], version, verify_only=True, producer_id=1 << 40)
+        producer.add([(name, 1)], version, epoch=producer.epoch + 1)
+        producer.add([(name, 1)], version, epoch=-1)
+        producer.add([(name, 1)], version, producer_id=1 << 40)
+        producer.describe()
+        producer.transactional_id = unknown
+        producer.add([(name, 1)], version)
+        producer.transactional_id = ""
+        producer.add([(name, 1)], version)
+        producer.transactional_id = name
+        producer.end(True)
+        producer.describe()
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("commit", [True, False])
+def test_offsets(pair: Pair, name: str, version: int, commit: bool) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+        group = f"{name}-group"
+        find_coordinator(session, group, GROUP)
+        producer = Producer(session, name)
+        producer.init()
+        committed(session, group, name)
+        if version < V2_OFFSETS:
+            producer.commit_offset(group, name, 3, version)
+            producer.add_offsets(group, min(version, 4))
+        producer.describe()
+        producer.commit_offset(group, name, 5, version)
+        producer.commit_offset(group, name, 6, version, partition=1)
+        producer.commit_offset(group, name, 6, version, partition=7)
+        producer.commit_offset(group, f"{name}-unknown", 6, version)
+        producer.commit_offset(group, name, 7, version, epoch=producer.epoch + 1)
+        producer.commit_offset("", name, 7, version)
+        if version >= 3:
+            producer.commit_offset(group, name, 7, version, generation=4, member="nobody")
+            producer.commit_offset(f"{group}-2", name, 7, version, generation=4, member="nobody")
+        producer.describe()
+        for stable in (False, True):
+            committed(session, group, name, 2, stable=stable)
+        producer.end(commit, V2_END if version >= V2_OFFSETS else 3)
+        for stable in (False, True):
+            committed(session, group, name, 2, stable=stable)
+        producer.describe()
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("transactions_v2", [False, True])
+def test_a_new_producer_ends_the_old_ones_transaction(pair: Pair, name: str, transactions_v2: bool) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name)
+        produce, end = (V2_PRODUCE, V2_END) if transactions_v2 else (9, 3)
+        old = Producer(session, name)
+        old.init()
+        old.add([(name, 0)])
+        old.send(name, 0, 2, produce)
+        new = Producer(session, name)
+        new.init()
+        new.describe()
+        old.send(name, 0, 1, produce)
+        for commit in (True, False):
+            old.end(commit, end)
+        old.add([(name, 0)])
+        old.commit_offset(f"{name}-g", name, 3, V2_OFFSETS if transactions_v2 else 3)
+        new.add([(name, 0)])
+        new.send(name, 0, 1, produce)
+        new.end(True, end)
+        see(session, name)
+        producers(session, name)
+        for version in (3, 4):
+            old.init(version, expected=(old.producer_id, old.epoch))
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_write_txn_markers(pair: Pair, name: str, version: int) -> None:
+    """As kafka-transactions sends it to end a transaction that hangs."""
+
+    def mark(session: Session, producer: Producer, **changes: object) -> None:
+        marker: Fields = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.epoch,
+            "transaction_result": False,
+            "topics": [{"name": name, "partition_indexes": [0]}],
+            "coordinator_epoch": 0,
+        }
+        if version >= 2:
+            marker["transaction_version"] = 0
+        marker |= changes
+        answer = session.quiet("WriteTxnMarkers", version, {"markers": [marker]})
+        for row in answer["markers"][0]["topics"]:
+            row["partitions"].sort(key=lambda one: one["partition_index"])
+        session.remember(f"WriteTxnMarkers {changes}", answer)
+
+    def scenario(session: Session) -> None:
+        session.topic(name)
+        producer = Producer(session, name)
+        producer.init()
+        producer.init()
+        producer.add([(name, 0)])
+        producer.send(name, 0, 2)
+        mark(session, producer, producer_epoch=producer.epoch - 1)
+        mark(session, producer, coordinator_epoch=-1)
+        see(session, name)
+        producer.send(name, 0, 2)
+        mark(session, producer, coordinator_epoch=7)
+        mark(session, producer, coordinator_epoch=6)
+        mark(session, producer, topics=[{"name": name, "partition_indexes": [0, 3]}])
+        mark(session, producer, topics=[{"name": f"{name}-unknown", "partition_indexes": [0]}])
+        mark(session, producer, producer_id=1 << 41)
+        session.call("WriteTxnMarkers", version, {"markers": []})
+        producers(session, name)
+        see(session, name)
+
+    pair.compare(scenario)
+
+
+def test_list_and_describe(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+        opened = Producer(session, f"{name}-open")
+        opened.init()
+        opened.add([(name, 0), (name, 1)])
+        empty = Producer(session, f"{name}-empty")
+        empty.init()
+        pattern = f"{name}-.*"
+        for state in ([], ["Ongoing"], ["Empty"], ["CompleteCommit", "Nonsense"], ["ongoing"]):
+            values: Fields = {"state_filters": state, "transactional_id_pattern": pattern}
+            answer = session.quiet("ListTransactions", 2, values)
+            answer["transaction_states"].sort(key=lambda row: row["transactional_id"])
+            session.remember(f"ListTransactions {state}", answer)
+        for more in (
+            {"producer_id_filters": [opened.producer_id]},
+            {"transactional_id_pattern": f"{name}-e"},
+            {"transactional_id_pattern": f"{name}-o[a-z]+"},
+            {"transactional_id_pattern": "("},
+            {"duration_filter": 3_600_000, "state_filters": ["Ongoing"]},
+        ):
+            values = {"transactional_id_pattern": pattern, **more}
+            answer = session.quiet("ListTransactions", 2, values)
+            answer["transaction_states"].sort(key=lambda row: row["transactional_id"])
+            session.remember(f"ListTransactions {more.keys()}", answer)
+        opened.describe()
+        empty.describe()
+        for unknown in (f"{name}-unknown", ""):
+            session.call("DescribeTransactions", 0, {"transactional_ids": [unknown]})
+        for topic, partition in ((name, 5), (f"{name}-unknown", 0), ("a/b", 0)):
+            rows = [{"name": topic, "partition_indexes": [partition]}]
+            session.call("DescribeProducers", 0, {"topics": rows})
+        opened.end(False)
+
+    pair.compare(scenario)

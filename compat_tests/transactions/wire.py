@@ -1,0 +1,308 @@
+"""Transactional requests made by hand, for scenarios that compare both targets.
+
+Kafka answers EndTxn before its markers are written, and needs a moment for its coordinators: what is asked again here
+until it is settled is not compared, what it settles to is.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from compat_tests.batches import TRANSACTIONAL, batch, now_ms
+from compat_tests.definitions import Fields
+from compat_tests.differential import Session
+
+UNSETTLED = (14, 15, 16, 51)
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
+GROUP, TRANSACTION = 0, 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+V2_PRODUCE, V2_END, V2_OFFSETS = 12, 5, 5
+SETTLE_S = 20
+
+
+def until_settled(ask: Any, code_of: Any) -> Any:
+    deadline = time.monotonic() + SETTLE_S
+    while code_of(answer := ask()) in UNSETTLED:
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.02)
+    return answer
+
+
+def find_coordinator(session: Session, key: str, key_type: int = TRANSACTION) -> None:
+    values: Fields = {"key_type": key_type, "coordinator_keys": [key]}
+    until_settled(
+        lambda: session.quiet("FindCoordinator", 4, values),
+        lambda answer: answer["coordinators"][0]["error_code"],
+    )
+
+
+class Producer:
+    """A transactional id on one target. Every answer is remembered, with what was asked as its label."""
+
+    def __init__(self, session: Session, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
+        self.session = session
+        self.transactional_id = transactional_id
+        self.timeout_ms = timeout_ms
+        self.producer_id = self.epoch = -1
+        self.sequences: dict[tuple[str, int], int] = {}
+        find_coordinator(session, transactional_id)
+
+    def init(
+        self, version: int = 4, *, expected: tuple[int, int] = (-1, -1), timeout_ms: int | None = None
+    ) -> int:
+        """The error code; what was given is taken over."""
+        values: Fields = {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout_ms": self.timeout_ms if timeout_ms is None else timeout_ms,
+        }
+        if version >= 3:
+            values |= {"producer_id": expected[0], "producer_epoch": expected[1]}
+        answer = until_settled(
+            lambda: self.session.quiet("InitProducerId", version, values), lambda answer: answer["error_code"]
+        )
+        self.session.remember(f"InitProducerId v{version} {expected[1]}", answer)
+        if not answer["error_code"]:
+            self.producer_id, self.epoch = answer["producer_id"], answer["producer_epoch"]
+            self.sequences.clear()
+        return int(answer["error_code"])
+
+    def add(
+        self,
+        partitions: Iterable[tuple[str, int]],
+        version: int = 3,
+        *,
+        epoch: int | None = None,
+        producer_id: int | None = None,
+        verify_only: bool = False,
+        settle: bool = True,
+    ) -> Any:
+        """AddPartitionsToTxn; the answer."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        rows = [{"name": topic, "partitions": ids} for topic, ids in topics.items()]
+        producer_id = self.producer_id if producer_id is None else producer_id
+        epoch = self.epoch if epoch is None else epoch
+        if version < 4:
+            values: Fields = {
+                "v3_and_below_transactional_id": self.transactional_id,
+                "v3_and_below_producer_id": producer_id,
+                "v3_and_below_producer_epoch": epoch,
+                "v3_and_below_topics": rows,
+            }
+        else:
+            one = {
+                "transactional_id": self.transactional_id,
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+                "verify_only": verify_only,
+                "topics": rows,
+            }
+            values = {"transactions": [one]}
+
+        def code(answer: Any) -> int:
+            found = (
+                answer["results_by_topic_v3_and_below"]
+                if version < 4
+                else (answer["results_by_transaction"][0]["topic_results"])
+            )
+            return int(found[0]["results_by_partition"][0]["partition_error_code"]) if settle else 0
+
+        answer = until_settled(lambda: self.session.quiet("AddPartitionsToTxn", version, values), code)
+        for row in [answer, *answer["results_by_transaction"]] if version >= 4 else [answer]:
+            found = row.get("results_by_topic_v3_and_below") or row.get("topic_results") or []
+            found.sort(key=lambda topic: topic["name"])  # Kafka's come from hash maps
+            for topic_row in found:
+                topic_row["results_by_partition"].sort(key=lambda one: one["partition_index"])
+        self.session.remember(f"AddPartitionsToTxn v{version}", answer)
+        return answer
+
+    def send(
+        self,
+        topic: str,
+        partition: int = 0,
+        count: int = 1,
+        version: int = 9,
+        *,
+        epoch: int | None = None,
+        producer_id: int | None = None,
+        sequence: int | None = None,
+        transactional: bool = True,
+        transactional_id: str | None = "",
+        topic_id: bytes | None = None,
+    ) -> Any:
+        """Produce one batch; the row."""
+        place = (topic, partition)
+        first = self.sequences.get(place, 0) if sequence is None else sequence
+        producer = (
+            self.producer_id if producer_id is None else producer_id,
+            self.epoch if epoch is None else epoch,
+            first,
+        )
+        records = batch(
+            count,
+            producer=producer,
+            attributes=TRANSACTIONAL if transactional else 0,
+            base_timestamp=now_ms(),
+        )
+        row: Fields = {"topic_id": topic_id} if topic_id is not None else {"name": topic}
+        row["partition_data"] = [{"index": partition, "records": records}]
+        values: Fields = {
+            "transactional_id": self.transactional_id if transactional_id == "" else transactional_id,
+            "acks": -1,
+            "timeout_ms": 15_000,
+            "topic_data": [row],
+        }
+        answer = self.session.quiet("Produce", version, values)
+        self.session.remember(f"Produce v{version} {producer[1:]} {topic[-2:]}-{partition}", answer)
+        found = answer["responses"][0]["partition_responses"][0]
+        if not found["error_code"] and sequence is None:
+            self.sequences[place] = first + count
+        return found
+
+    def end(
+        self,
+        commit: bool,
+        version: int = 3,
+        *,
+        epoch: int | None = None,
+        producer_id: int | None = None,
+        take: bool = True,
+    ) -> Any:
+        """EndTxn, and its markers; the answer."""
+        values: Fields = {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id if producer_id is None else producer_id,
+            "producer_epoch": self.epoch if epoch is None else epoch,
+            "committed": commit,
+        }
+        answer = until_settled(
+            lambda: self.session.quiet("EndTxn", version, values), lambda answer: answer["error_code"]
+        )
+        self.session.remember(f"EndTxn v{version} {'commit' if commit else 'abort'}", answer)
+        if take and version >= V2_END and not answer["error_code"]:
+            if (self.producer_id, self.epoch) != (answer["producer_id"], answer["producer_epoch"]):
+                self.sequences.clear()
+            self.producer_id, self.epoch = answer["producer_id"], answer["producer_epoch"]
+        self.wait_ended()
+        return answer
+
+    def wait_ended(self) -> None:
+        """Until no markers are due."""
+        deadline = time.monotonic() + SETTLE_S
+        while self._describe()["transaction_state"].startswith("Prepare"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def _describe(self) -> Any:
+        values: Fields = {"transactional_ids": [self.transactional_id]}
+        return self.session.quiet("DescribeTransactions", 0, values)["transaction_states"][0]
+
+    def describe(self) -> Any:
+        row = self._describe()
+        for topic in row["topics"]:
+            topic["partitions"].sort()
+        row["topics"].sort(key=lambda topic: topic["topic"])
+        self.session.remember("DescribeTransactions", row)
+        return row
+
+    def add_offsets(self, group: str, version: int = 3) -> int:
+        values: Fields = {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "group_id": group,
+        }
+        answer = until_settled(
+            lambda: self.session.quiet("AddOffsetsToTxn", version, values),
+            lambda answer: answer["error_code"],
+        )
+        self.session.remember(f"AddOffsetsToTxn v{version}", answer)
+        return int(answer["error_code"])
+
+    def commit_offset(
+        self,
+        group: str,
+        topic: str,
+        offset: int,
+        version: int = 3,
+        partition: int = 0,
+        *,
+        epoch: int | None = None,
+        generation: int = -1,
+        member: str = "",
+    ) -> int:
+        values: Fields = {
+            "transactional_id": self.transactional_id,
+            "group_id": group,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch if epoch is None else epoch,
+            "topics": [
+                {
+                    "name": topic,
+                    "partitions": [
+                        {
+                            "partition_index": partition,
+                            "committed_offset": offset,
+                            "committed_metadata": f"at {offset}",
+                        }
+                    ],
+                }
+            ],
+        }
+        if version >= 3:
+            values |= {"generation_id": generation, "member_id": member}
+        answer = until_settled(
+            lambda: self.session.quiet("TxnOffsetCommit", version, values),
+            lambda answer: answer["topics"][0]["partitions"][0]["error_code"],
+        )
+        self.session.remember(f"TxnOffsetCommit v{version}", answer)
+        return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+
+def see(session: Session, topic: str, partition: int = 0, start: int = 0) -> None:
+    """Compare what readers of both kinds get of a partition, and where it ends for them."""
+    for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+        values: Fields = {
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "max_bytes": 1 << 24,
+            "isolation_level": isolation,
+            "topics": [
+                {
+                    "topic": topic,
+                    "partitions": [
+                        {"partition": partition, "fetch_offset": start, "partition_max_bytes": 1 << 24}
+                    ],
+                }
+            ],
+        }
+        session.call("Fetch", 12, values, f"isolation {isolation} from {start}")
+        rows = [{"partition_index": partition, "timestamp": -1}]
+        session.call(
+            "ListOffsets",
+            7,
+            {"isolation_level": isolation, "topics": [{"name": topic, "partitions": rows}]},
+            f"isolation {isolation}",
+        )
+
+
+def producers(session: Session, topic: str, partition: int = 0) -> list[Any]:
+    """Compare what DescribeProducers tells; its rows."""
+    values: Fields = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
+    answer = session.quiet("DescribeProducers", 0, values)
+    rows = answer["topics"][0]["partitions"][0]["active_producers"]
+    rows.sort(key=lambda row: row["producer_id"])
+    session.remember("DescribeProducers", answer)
+    return list(rows)
+
+
+def committed(session: Session, group: str, topic: str, partitions: int = 1, *, stable: bool = False) -> Any:
+    """Compare a group's offsets, pending ones where `stable` asks for them."""
+    rows = [{"name": topic, "partition_indexes": list(range(partitions))}]
+    values: Fields = {"groups": [{"group_id": group, "topics": rows}], "require_stable": stable}
+    answer = until_settled(
+        lambda: session.quiet("OffsetFetch", 8, values), lambda answer: answer["groups"][0]["error_code"]
+    )
+    session.remember(f"OffsetFetch stable {stable}", answer)
+    return answer
