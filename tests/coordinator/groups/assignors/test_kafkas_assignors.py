@@ -1,0 +1,101 @@
+"""Our assignors beside Kafka's own (AssignorOracle.java), on groups made by chance: the same assignments.
+
+Only one thing may differ: where all members read the same, Kafka's uniform assignor hands out free partitions in the
+order of a hash table of topics, and takes others away in that of one of partitions. Where these orders show, it is
+counted who gets how many, and who keeps how many.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import subprocess
+
+import pytest
+
+from compat_tests.real_kafka import RealPartMissing, java, kafka_libs, require
+from coordinator.groups.assignors import ASSIGNORS, Assignment, GroupSpec
+from tests.coordinator.groups.assignors.groups import check, random_history, rows_of
+
+ORACLE = pathlib.Path(__file__).with_name("AssignorOracle.java")
+ORACLE_TIMEOUT_S = 120
+HISTORIES = 400
+SMALLEST_TABLE = 16
+"""Buckets of Java's smallest hash table: smaller numbers are in order there."""
+
+pytestmark = pytest.mark.slow
+
+
+def by_kafka(cases: list[tuple[str, GroupSpec]]) -> list[dict[str, Assignment]]:
+    try:
+        command = [
+            java(),
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-cp",
+            f"{kafka_libs()}/*",
+            str(ORACLE),
+        ]
+    except RealPartMissing as missing:
+        require(str(missing))
+    ran = subprocess.run(
+        command,
+        input="".join(as_text(assignor, group) for assignor, group in cases),
+        capture_output=True,
+        text=True,
+        timeout=ORACLE_TIMEOUT_S,
+        check=False,
+    )
+    if ran.returncode and "jdk.compiler" in ran.stderr:
+        require("this Java has no compiler (a JDK is needed)")
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    lines = iter(ran.stdout.splitlines())
+    return [{member_id: parsed(group, next(lines)) for member_id in group.members} for _, group in cases]
+
+
+def as_text(assignor: str, group: GroupSpec) -> str:
+    number = {topic_id: str(at) for at, topic_id in enumerate(group.partitions)}
+    lines = [f"group {assignor} {'HOMOGENEOUS' if group.homogeneous else 'HETEROGENEOUS'}"]
+    for topic_id, count in group.partitions.items():
+        high, low = (int.from_bytes(half, signed=True) for half in (topic_id[:8], topic_id[8:]))
+        lines.append(f"topic {high} {low} {count}")
+    for member_id, member in group.members.items():
+        reads = ",".join(number[topic_id] for topic_id in member.topics) or "-"
+        has = ",".join(f"{number[topic_id]}:{at}" for topic_id, at in sorted(rows_of(member.assigned))) or "-"
+        lines.append(f"member {member_id} {member.instance_id or '-'} {reads} {has}")
+    return "\n".join([*lines, "end", ""])
+
+
+def _hashes_show(group: GroupSpec) -> bool:
+    return len(group.partitions) > 1 or max(group.partitions.values()) > SMALLEST_TABLE
+
+
+def parsed(group: GroupSpec, line: str) -> Assignment:
+    ids = list(group.partitions)
+    made: dict[bytes, set[int]] = {}
+    for row in line.split(",") if line != "-" else ():
+        number, partition = map(int, row.split(":"))
+        made.setdefault(ids[number], set()).add(partition)
+    return {topic_id: frozenset(numbers) for topic_id, numbers in made.items()}
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+@pytest.mark.parametrize(("same_topics", "topics"), [(True, 1), (True, 4), (False, 1), (False, 5)])
+def test_random_groups(assignor: str, same_topics: bool, topics: int) -> None:
+    rng = random.Random(f"{assignor} {same_topics} {topics}")
+    cases = [
+        (assignor, group)
+        for _ in range(HISTORIES)
+        for group in random_history(rng, assignor, same_topics=same_topics, topics=topics)
+    ]
+    for (_, group), kafkas in zip(cases, by_kafka(cases), strict=True):
+        ours = ASSIGNORS[assignor](group)
+        check(group, ours)
+        for member_id, member in group.members.items():
+            got, theirs = ours.get(member_id, {}), kafkas[member_id]
+            if assignor == "uniform" and group.homogeneous and _hashes_show(group):
+                assert len(rows_of(got)) == len(rows_of(theirs)), group
+                had = rows_of(member.assigned)
+                assert len(had & rows_of(got)) == len(had & rows_of(theirs)), group
+            else:
+                assert got == theirs, group
