@@ -85,6 +85,8 @@ class _Topics:
 class Groups(Shards["GroupShard"]):
     """The shards of ``__consumer_offsets``."""
 
+    BASE_SEQUENCE = 0
+
     def __init__(self, node: Node) -> None:
         self._context: GroupContext | None = None
         self._changed: dict[str, None] = {}

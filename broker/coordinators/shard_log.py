@@ -37,14 +37,21 @@ _log = get_logger("broker.coordinators.shard_log")
 class ShardLog:
     """The `Journal` of the shard that ``topic``'s ``partition`` stores. ``codec`` gives the codec of new batches."""
 
-    __slots__ = ("_clock", "_cluster", "_codec", "partition", "topic")
+    __slots__ = ("_base_sequence", "_clock", "_cluster", "_codec", "partition", "topic")
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, topic: str, partition: int, codec: Callable[[], int]
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        topic: str,
+        partition: int,
+        codec: Callable[[], int],
+        base_sequence: int,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._codec = codec
+        self._base_sequence = base_sequence
         self.topic = topic
         self.partition = partition
 
@@ -63,6 +70,7 @@ class ShardLog:
         batch = BatchBuilder(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
+            base_sequence=self._base_sequence,
             transactional=producer_id != NO_PRODUCER_ID,
             codec=self._codec(),
         )

@@ -18,6 +18,7 @@ from broker.log.slices import Slices
 from broker.logs import get_logger
 from coordinator.groups.errors import as_told
 from coordinator.later import Later
+from wire.batch import NO_SEQUENCE
 from wire.compression import NONE
 from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.stored.metadata import RemoveTopicRecord
@@ -88,6 +89,9 @@ class _Served(Generic[S]):
 
 class Shards(Duties, Generic[S]):
     """The shards of ``topic`` by partition. Subclasses say what a shard is: `make`, `record_types`, `codec`."""
+
+    BASE_SEQUENCE = NO_SEQUENCE
+    """Of every batch: no producer numbers them, but Kafka does write one."""
 
     def __init__(self, node: Node, topic: str) -> None:
         super().__init__(node, topic)
@@ -173,7 +177,8 @@ class Shards(Duties, Generic[S]):
         topic = self.node.cluster.topic(self.topic)
         if partition in self._failed or topic is None or partition >= len(topic.partitions):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        journal = ShardLog(self.node.cluster, self.node.clock, self.topic, partition, self.codec)
+        node = self.node
+        journal = ShardLog(node.cluster, node.clock, self.topic, partition, self.codec, self.BASE_SEQUENCE)
         try:
             log = journal.hosted().log
             log.check_alive()
