@@ -15,6 +15,7 @@ from compat_tests.frames import CLOSED, Connection, address
 
 RECENT_MS = 3_600_000
 TEXTS = ("error_message", "batch_index_error_message")
+MEMBER_ID = re.compile("(.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Scenario = Callable[["Session"], None]
 
 
@@ -25,6 +26,7 @@ class Session:
         self.bootstrap = bootstrap
         self.trace: list[tuple[str, Any]] = []
         self._connection: Connection | None = None
+        self._others: list[Connection] = []
         self._seen: dict[tuple[str, Any], str] = {}
 
     @property
@@ -37,6 +39,16 @@ class Session:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def another(self, client_id: str) -> Connection:
+        """One more connection, closed when the scenario ends."""
+        self._others.append(Connection(self.bootstrap, client_id))
+        return self._others[-1]
+
+    def end(self) -> None:
+        for one in self._others:
+            one.close()
+        self.close()
 
     def call(self, api: str, version: int, values: Fields | None = None, note: str = "") -> Any:
         """The answer, which is remembered as well; CLOSED where the broker closed the connection."""
@@ -112,6 +124,8 @@ class Session:
             return "cluster" if re.fullmatch(r"[A-Za-z0-9_-]{22}", value) else value
         if isinstance(value, str) and field in TEXTS:
             return "text"
+        if isinstance(value, str) and (given := MEMBER_ID.fullmatch(value)):
+            return self._seen.setdefault(("member", value), f"{given[1]}#{self._count('member')}")
         if isinstance(value, int) and not isinstance(value, bool):
             return self._number(field, value)
         return value
@@ -165,7 +179,7 @@ class Pair:
         try:
             scenario(session)
         finally:
-            session.close()
+            session.end()
         return session.trace
 
 
