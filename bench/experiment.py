@@ -37,6 +37,10 @@ def ratio_at_most(value: float) -> Target:
     return Target("ratio", at_most=value)
 
 
+def ours_at_least(value: float) -> Target:
+    return Target("ours", at_least=value)
+
+
 def ours_at_most(value: float) -> Target:
     return Target("ours", at_most=value)
 
