@@ -40,7 +40,7 @@ class Session:
             self._connection.close()
             self._connection = None
 
-    def another(self, client_id: str) -> Connection:
+    def another(self, client_id: str | None) -> Connection:
         """One more connection, closed when the scenario ends."""
         self._others.append(Connection(self.bootstrap, client_id))
         return self._others[-1]

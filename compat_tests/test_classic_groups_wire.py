@@ -205,6 +205,21 @@ def test_who_may_not_join(pair: Pair, name: str, version: int) -> None:
     run(pair, name, scenario)
 
 
+@pytest.mark.parametrize("client_id", [None, ""])
+def test_a_client_without_a_name(pair: Pair, name: str, client_id: str | None) -> None:
+    def scenario(session: Session) -> None:
+        member = Member(session, name, "one")
+        member.connection = session.another(client_id)
+        member.enter()
+        described(session, name, "completing")
+        member.sync({member.member_id: b"all"})
+        described(session, name, "stable")
+        member.heartbeat()
+        member.leave()
+
+    run(pair, name, scenario)
+
+
 def test_two_members(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         session.topic(name)
@@ -296,6 +311,7 @@ def test_protocols_are_voted_for(pair: Pair, name: str) -> None:
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_static_member_restarts(pair: Pair, name: str, version: int, leads: bool) -> None:
     def scenario(session: Session) -> None:
+        session.topic(name)
         one = Member(session, name, "one", version=version, instance="i1")
         two = Member(session, name, "two", version=version, instance="i2")
         one.found()
