@@ -47,26 +47,25 @@ class GroupKeys(metaclass=Declared):
         ("classic", "consumer", "streams"),
         "The group protocols that are served.",
         choices=("consumer", "classic", "share", "streams"),
-        in_effect=False,
     )
 
     group_consumer_session_timeout_ms: int = key(
-        INT, 45_000, "Milliseconds of silence after which a member is dropped.", at_least=1, in_effect=False
+        INT, 45_000, "Milliseconds of silence after which a member is dropped.", at_least=1
     )
     group_consumer_min_session_timeout_ms: int = key(
-        INT, 45_000, "The least that a group may set for it, in milliseconds.", at_least=1, in_effect=False
+        INT, 45_000, "The least that a group may set for it, in milliseconds.", at_least=1
     )
     group_consumer_max_session_timeout_ms: int = key(
-        INT, 60_000, "The most that a group may set for it, in milliseconds.", at_least=1, in_effect=False
+        INT, 60_000, "The most that a group may set for it, in milliseconds.", at_least=1
     )
     group_consumer_heartbeat_interval_ms: int = key(
-        INT, 5_000, "Milliseconds between two heartbeats of a member.", at_least=1, in_effect=False
+        INT, 5_000, "Milliseconds between two heartbeats of a member.", at_least=1
     )
     group_consumer_min_heartbeat_interval_ms: int = key(
-        INT, 5_000, "The least that a group may set for it, in milliseconds.", at_least=1, in_effect=False
+        INT, 5_000, "The least that a group may set for it, in milliseconds.", at_least=1
     )
     group_consumer_max_heartbeat_interval_ms: int = key(
-        INT, 15_000, "The most that a group may set for it, in milliseconds.", at_least=1, in_effect=False
+        INT, 15_000, "The most that a group may set for it, in milliseconds.", at_least=1
     )
     group_consumer_assignment_interval_ms: int = key(
         INT,
@@ -74,26 +73,22 @@ class GroupKeys(metaclass=Declared):
         "Milliseconds between two new assignments of a group.",
         at_least=0,
         update=CLUSTER_WIDE,
-        in_effect=False,
     )
     group_consumer_min_assignment_interval_ms: int = key(
-        INT, 0, "The least that a group may set for it, in milliseconds.", at_least=0, in_effect=False
+        INT, 0, "The least that a group may set for it, in milliseconds.", at_least=0
     )
     group_consumer_max_assignment_interval_ms: int = key(
-        INT, 15_000, "The most that a group may set for it, in milliseconds.", at_least=0, in_effect=False
+        INT, 15_000, "The most that a group may set for it, in milliseconds.", at_least=0
     )
-    group_consumer_max_size: int = key(
-        INT, INT_MAX, "Members of one consumer group at most.", at_least=1, in_effect=False
-    )
+    group_consumer_max_size: int = key(INT, INT_MAX, "Members of one consumer group at most.", at_least=1)
     group_consumer_assignors: tuple[str, ...] = key(
-        LIST, ("uniform", "range"), "The assignors to choose from; the first is the default.", in_effect=False
+        LIST, ("uniform", "range"), "The assignors to choose from; the first is the default."
     )
     group_consumer_migration_policy: str = key(
         STRING,
         "bidirectional",
         "Which way a group in use may change between the classic and the consumer protocol.",
         check=one_of_any_case(MIGRATION_POLICIES),
-        in_effect=False,
     )
     group_consumer_regex_refresh_interval_ms: int = key(
         INT,
@@ -101,7 +96,6 @@ class GroupKeys(metaclass=Declared):
         "Milliseconds between two looks for topics that match a subscribed pattern.",
         at_least=10_000,
         internal=True,
-        in_effect=False,
     )
 
     offset_metadata_max_bytes: int = key(

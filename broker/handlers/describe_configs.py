@@ -1,7 +1,7 @@
 """DescribeConfigs (API key 32): values, where each comes from, and what would hold without it.
 
-- Resources: topics, this broker, and (with an empty name) what is set for all brokers. Log levels, client metrics and
-  groups have no configuration here.
+- Resources: topics, groups, this broker, and (with an empty name) what is set for all brokers. Log levels and client
+  metrics have no configuration here.
 - Versions 1 to 4: synonyms on request; 3 adds the type, and the documentation on request.
 - An error message is empty where there is none, as in Kafka.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.node import Node
     from broker.request import RequestContext
 
-_NOT_SERVED = {BROKER_LOGGER: "BROKER_LOGGER", CLIENT_METRICS: "CLIENT_METRICS", GROUP: "GROUP"}
+_NOT_SERVED = {BROKER_LOGGER: "BROKER_LOGGER", CLIENT_METRICS: "CLIENT_METRICS"}
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
@@ -35,7 +35,7 @@ _MALFORMED = (
 
 def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     types = {asked.resource_type for asked in request.resources}
-    if not types <= {TOPIC, BROKER, *_NOT_SERVED}:
+    if not types <= {TOPIC, BROKER, GROUP, *_NOT_SERVED}:
         # One unknown type and Kafka refuses the whole request.
         error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
         return DescribeConfigsResponse(results=[_result(asked, [], error) for asked in request.resources])
@@ -61,6 +61,10 @@ def _describe(
         if name not in node.metadata.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return configs.topic_rows(node, name, keys, documentation=documentation)
+    if asked.resource_type == GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return configs.group_rows(node, name, keys, documentation=documentation)
     if asked.resource_type in _NOT_SERVED:
         text = f"Unsupported resource type: {_NOT_SERVED[asked.resource_type]}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (API key 44): set, delete, append to and subtract from single keys (KIP-339).
 
-Resources are topics, this broker, and (with an empty name) all brokers. Log levels, client metrics and groups have no
+Resources are topics, groups, this broker, and (with an empty name) all brokers. Log levels and client metrics have no
 configuration here and are refused.
 """
 

@@ -1,7 +1,7 @@
 """ListConfigResources (API key 74): the names of what can be configured (KIP-1142).
 
-Version 0 knows client metrics only, of which there are none here; no groups have a configuration either. Log levels
-cannot be altered, so no broker loggers are listed.
+Version 0 knows client metrics only, of which there are none here. Log levels cannot be altered, so no broker loggers
+are listed.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ def handle(
     if any(resource_type not in known for resource_type in wanted):
         return ListConfigResourcesResponse(0, ErrorCode.UNSUPPORTED_VERSION)
     rows = []
+    if GROUP in wanted:
+        rows += [
+            ConfigResource(name, GROUP)
+            for (kind, name), overrides in node.metadata.image.configs.items()
+            if kind == GROUP and overrides
+        ]
     if BROKER in wanted:
         rows += [
             ConfigResource(str(endpoint.node_id), BROKER)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.definitions import LIST, ConfigError, UpdateMode
+from broker.config.group_config import GroupConfig, parse_group_overrides
 from broker.config.topic_config import TopicConfig, parse_topic_overrides
 from broker.metadata.configs import VALUE_CHARS_MAX, dynamic_texts, is_dynamic, parse_node_id, value_too_long
 from broker.metadata.features import MIN_INSYNC_REPLICAS
-from broker.metadata.image import BROKER, TOPIC
+from broker.metadata.image import BROKER, GROUP, TOPIC
 from broker.metadata.topics import check_name, check_record_count
 from wire.errors import ErrorCode, KafkaError
 from wire.stored.metadata import ClearElrRecord, ConfigRecord
@@ -96,18 +97,13 @@ def _alter(node: Node, resource: Resource) -> list[Message]:
         return _alter_topic(node, resource)
     if resource.resource_type == BROKER:
         return _alter_broker(node, resource)
+    if resource.resource_type == GROUP:
+        return _alter_group(node, resource)
     raise _invalid_request(f"Unknown resource type {resource.resource_type}")
 
 
 def _alter_topic(node: Node, resource: Resource) -> list[Message]:
-    for change in resource.changes:
-        key = TopicConfig.KEYS.get(change.name)
-        if change.operation in _OPERATION_NAMES and (key is None or key.type is not LIST):
-            operation = _OPERATION_NAMES[change.operation]
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"Can't {operation} to key {change.name} because its type is not LIST.",
-            )
+    _check_lists(resource, TopicConfig.KEYS)
     current = node.metadata.image.configs.get((TOPIC, resource.name), {})
     changed = _changed(resource, current, TopicConfig.KEYS)
     after = _after(current, changed)
@@ -118,7 +114,36 @@ def _alter_topic(node: Node, resource: Resource) -> list[Message]:
     if resource.name not in node.metadata.image.topics:
         text = f"The topic '{resource.name}' does not exist."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    # A value that is set again is no change; a broker's is written all the same, to be applied anew (KAFKA-14136).
+    return _changes_only(resource, current, changed)
+
+
+def _alter_group(node: Node, resource: Resource) -> list[Message]:
+    """A group need not be there to be configured."""
+    _check_lists(resource, GroupConfig.KEYS)
+    current = node.metadata.image.configs.get((GROUP, resource.name), {})
+    changed = _changed(resource, current, GroupConfig.KEYS)
+    if not resource.name:
+        raise _invalid_request("Default group resources are not allowed.")
+    parse_group_overrides(_after(current, changed), node.config)
+    return _changes_only(resource, current, changed)
+
+
+def _check_lists(resource: Resource, keys: Mapping[str, Key]) -> None:
+    """Only what is a list can be appended to or subtracted from."""
+    for change in resource.changes:
+        key = keys.get(change.name)
+        if change.operation in _OPERATION_NAMES and (key is None or key.type is not LIST):
+            operation = _OPERATION_NAMES[change.operation]
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Can't {operation} to key {change.name} because its type is not LIST.",
+            )
+
+
+def _changes_only(
+    resource: Resource, current: Mapping[str, str], changed: Mapping[str, str | None]
+) -> list[Message]:
+    """A value that is set again is no change; a broker's is written all the same, to be applied anew (KAFKA-14136)."""
     return _records(resource, {name: text for name, text in changed.items() if current.get(name) != text})
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.definitions import UpdateMode
+from broker.config.group_config import GroupConfig
 from broker.config.topic_config import TopicConfig, parse_topic_overrides
-from broker.metadata.image import BROKER, TOPIC
+from broker.metadata.image import BROKER, GROUP, TOPIC
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.create_topics import CreatableTopicConfigs
 from wire.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
@@ -30,6 +31,7 @@ DYNAMIC_BROKER_CONFIG = 2
 DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 STATIC_BROKER_CONFIG = 4
 DEFAULT_CONFIG = 5
+GROUP_CONFIG = 8
 
 VALUE_CHARS_MAX = 32767
 """Characters of a configuration value."""
@@ -170,6 +172,28 @@ def cluster_rows(
             row for row in _broker_synonyms(node, name) if row.source == DYNAMIC_DEFAULT_BROKER_CONFIG
         ]
         rows.append(_row(key, text, synonyms, read_only=not is_dynamic(key), documentation=documentation))
+    return rows
+
+
+def group_rows(
+    node: Node, group_id: str, names: list[str] | None, *, documentation: bool
+) -> list[DescribeConfigsResourceResult]:
+    """The group's keys (all, or those of ``names``), by name, each with its value, source and synonyms."""
+    overrides = node.metadata.image.configs.get((GROUP, group_id), {})
+    rows = []
+    for name, key in sorted(GroupConfig.KEYS.items()):
+        if names and name not in names:
+            continue
+        broker_name = key.synonyms[0][0] if key.synonyms else name
+        if broker_name in BrokerConfig.KEYS:
+            synonyms = _broker_synonyms(node, broker_name)
+        else:
+            # The key itself, or one of the broker's that does nothing here: only its default is known.
+            synonyms = [DescribeConfigsSynonym(broker_name, key.to_text(key.default), DEFAULT_CONFIG)]
+        text = overrides.get(name, synonyms[0].value if synonyms else None)
+        if name in overrides:
+            synonyms.insert(0, DescribeConfigsSynonym(name, text, GROUP_CONFIG))
+        rows.append(_row(key, text, synonyms, read_only=False, documentation=documentation))
     return rows
 
 

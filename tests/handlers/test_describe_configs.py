@@ -188,7 +188,7 @@ def test_synonyms_types_and_documentation_on_request(node: StandInNode) -> None:
         (BROKER, "\u00b2", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: \u00b2"),
         (BROKER, "+-1", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: +-1"),
         (BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST, "Unsupported resource type: BROKER_LOGGER"),
-        (GROUP, "g", ErrorCode.INVALID_REQUEST, "Unsupported resource type: GROUP"),
+        (GROUP, "", ErrorCode.INVALID_REQUEST, "Group name must not be empty"),
         (CLIENT_METRICS, "m", ErrorCode.INVALID_REQUEST, "Unsupported resource type: CLIENT_METRICS"),
     ],
 )

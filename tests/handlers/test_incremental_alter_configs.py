@@ -208,7 +208,7 @@ DYNAMICALLY = "Cannot update these configs dynamically"
             "Invalid value 0 for configuration min.insync.replicas: Value must be at least 1",
         ),
         (resource(8, "1", ("root", SET, "INFO")), ErrorCode.INVALID_REQUEST, "Unknown resource type 8"),
-        (resource(32, "g", ("x", SET, "1")), ErrorCode.INVALID_REQUEST, "Unknown resource type 32"),
+        (resource(16, "m", ("x", SET, "1")), ErrorCode.INVALID_REQUEST, "Unknown resource type 16"),
         (resource(99, "1", ("root", SET, "INFO")), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
     ],
 )

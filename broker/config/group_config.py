@@ -1,0 +1,300 @@
+"""The keys that a group may set (ConfigResource type GROUP), and what is refused of them.
+
+Keys, defaults and refusals are those of ``org.apache.kafka.coordinator.group.GroupConfig`` of Kafka 4.3.1. Those of
+share and streams groups are known, shown and stored, and do nothing: there are no such groups here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.definitions import BOOLEAN, INT, STRING, ConfigError, Declared, Value, key
+from wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.config.definitions import Key
+
+_BY_DURATION = "by_duration:"
+_ISO_DURATION = r"\+?P(?=[^T]|T.)(?:\+?\d+D)?(?:T(?=.)(?:\+?\d+H)?(?:\+?\d+M)?(?:\+?\d+(?:[.,]\d{0,9})?S)?)?"
+
+
+def _check_offset_reset(name: str, value: str) -> None:
+    """``ShareGroupAutoOffsetResetStrategy.Validator``."""
+    if value in ("earliest", "latest"):
+        return
+    if value.startswith(_BY_DURATION):
+        import re
+
+        if re.fullmatch(_ISO_DURATION, value.removeprefix(_BY_DURATION), re.IGNORECASE | re.ASCII):
+            return
+    raise ConfigError(
+        f"Invalid value {value} for configuration {name}: Invalid value `{value}` for configuration {name}. "
+        "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+    )
+
+
+def _key(default: int, documentation: str, synonym: str, **options: Any) -> Any:
+    """A whole number whose default is the broker's key ``synonym``."""
+    return key(INT, default, documentation, synonyms=((synonym, 1),), **options)
+
+
+class GroupConfig(metaclass=Declared):
+    """``KEYS`` in Kafka's order, which decides what is complained of first."""
+
+    __slots__ = ()
+    KEYS: Mapping[str, Key]
+
+    consumer_session_timeout_ms: int = _key(
+        45_000,
+        "Milliseconds of silence after which a member is dropped.",
+        "group.consumer.session.timeout.ms",
+        at_least=1,
+    )
+    consumer_heartbeat_interval_ms: int = _key(
+        5_000,
+        "Milliseconds between two heartbeats of a member.",
+        "group.consumer.heartbeat.interval.ms",
+        at_least=1,
+    )
+    consumer_assignment_interval_ms: int = _key(
+        1_000,
+        "Milliseconds between two new assignments of the group.",
+        "group.consumer.assignment.interval.ms",
+        at_least=0,
+    )
+    share_session_timeout_ms: int = _key(
+        45_000,
+        "Of a share group; without effect here.",
+        "group.share.session.timeout.ms",
+        at_least=1,
+        in_effect=False,
+    )
+    share_heartbeat_interval_ms: int = _key(
+        5_000,
+        "Of a share group; without effect here.",
+        "group.share.heartbeat.interval.ms",
+        at_least=1,
+        in_effect=False,
+    )
+    share_record_lock_duration_ms: int = _key(
+        30_000,
+        "Of a share group; without effect here.",
+        "group.share.record.lock.duration.ms",
+        at_least=1000,
+        in_effect=False,
+    )
+    share_delivery_count_limit: int = _key(
+        5,
+        "Of a share group; without effect here.",
+        "group.share.delivery.count.limit",
+        at_least=2,
+        in_effect=False,
+    )
+    share_partition_max_record_locks: int = _key(
+        2_000,
+        "Of a share group; without effect here.",
+        "group.share.partition.max.record.locks",
+        at_least=100,
+        in_effect=False,
+    )
+    share_auto_offset_reset: str = key(
+        STRING,
+        "latest",
+        "Of a share group; without effect here.",
+        check=_check_offset_reset,
+        in_effect=False,
+    )
+    share_isolation_level: str = key(
+        STRING,
+        "read_uncommitted",
+        "Of a share group; without effect here.",
+        choices=("read_committed", "read_uncommitted"),
+        in_effect=False,
+    )
+    share_renew_acknowledge_enable: bool = key(
+        BOOLEAN, True, "Of a share group; without effect here.", in_effect=False
+    )
+    share_assignment_interval_ms: int = _key(
+        1_000,
+        "Of a share group; without effect here.",
+        "group.share.assignment.interval.ms",
+        at_least=0,
+        in_effect=False,
+    )
+    streams_session_timeout_ms: int = _key(
+        45_000,
+        "Of a streams group; without effect here.",
+        "group.streams.session.timeout.ms",
+        at_least=1,
+        in_effect=False,
+    )
+    streams_heartbeat_interval_ms: int = _key(
+        5_000,
+        "Of a streams group; without effect here.",
+        "group.streams.heartbeat.interval.ms",
+        at_least=1,
+        in_effect=False,
+    )
+    streams_num_standby_replicas: int = _key(
+        0,
+        "Of a streams group; without effect here.",
+        "group.streams.num.standby.replicas",
+        at_least=0,
+        in_effect=False,
+    )
+    streams_initial_rebalance_delay_ms: int = _key(
+        3_000,
+        "Of a streams group; without effect here.",
+        "group.streams.initial.rebalance.delay.ms",
+        at_least=0,
+        in_effect=False,
+    )
+    streams_assignment_interval_ms: int = _key(
+        1_000,
+        "Of a streams group; without effect here.",
+        "group.streams.assignment.interval.ms",
+        at_least=0,
+        in_effect=False,
+    )
+
+
+# Key -> the broker's keys for the least and the most that a group may set, with their defaults, in the order in which
+# Kafka looks at them. Those of share and streams groups cannot be set here.
+_LIMITS: tuple[tuple[str, str | None, int, str, int], ...] = (
+    (
+        "consumer.heartbeat.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        5_000,
+        "group.consumer.max.heartbeat.interval.ms",
+        15_000,
+    ),
+    (
+        "consumer.session.timeout.ms",
+        "group.consumer.min.session.timeout.ms",
+        45_000,
+        "group.consumer.max.session.timeout.ms",
+        60_000,
+    ),
+    (
+        "consumer.assignment.interval.ms",
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+    ),
+    (
+        "share.heartbeat.interval.ms",
+        "group.share.min.heartbeat.interval.ms",
+        5_000,
+        "group.share.max.heartbeat.interval.ms",
+        15_000,
+    ),
+    (
+        "share.session.timeout.ms",
+        "group.share.min.session.timeout.ms",
+        45_000,
+        "group.share.max.session.timeout.ms",
+        60_000,
+    ),
+    (
+        "share.record.lock.duration.ms",
+        "group.share.min.record.lock.duration.ms",
+        15_000,
+        "group.share.max.record.lock.duration.ms",
+        60_000,
+    ),
+    (
+        "share.delivery.count.limit",
+        "group.share.min.delivery.count.limit",
+        2,
+        "group.share.max.delivery.count.limit",
+        10,
+    ),
+    (
+        "share.partition.max.record.locks",
+        "group.share.min.partition.max.record.locks",
+        100,
+        "group.share.max.partition.max.record.locks",
+        4_000,
+    ),
+    (
+        "share.assignment.interval.ms",
+        "group.share.min.assignment.interval.ms",
+        0,
+        "group.share.max.assignment.interval.ms",
+        15_000,
+    ),
+    (
+        "streams.heartbeat.interval.ms",
+        "group.streams.min.heartbeat.interval.ms",
+        5_000,
+        "group.streams.max.heartbeat.interval.ms",
+        15_000,
+    ),
+    (
+        "streams.session.timeout.ms",
+        "group.streams.min.session.timeout.ms",
+        45_000,
+        "group.streams.max.session.timeout.ms",
+        60_000,
+    ),
+    ("streams.num.standby.replicas", None, 0, "group.streams.max.standby.replicas", 2),
+    (
+        "streams.assignment.interval.ms",
+        "group.streams.min.assignment.interval.ms",
+        0,
+        "group.streams.max.assignment.interval.ms",
+        15_000,
+    ),
+)
+_LONGER = tuple(
+    (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
+    for kind in ("consumer", "share", "streams")
+)
+
+
+def defaults_of(broker: BrokerConfig) -> dict[str, Value]:
+    """What holds for a group that sets nothing: what the broker is configured with."""
+    made: dict[str, Value] = {}
+    for name, found in GroupConfig.KEYS.items():
+        synonym = found.synonyms[0][0] if found.synonyms else ""
+        made[name] = broker.value(synonym) if synonym in BrokerConfig.KEYS else found.default
+    return made
+
+
+def parse_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Value]:
+    """The values of all keys, where a group may have the overrides. Raises KafkaError (INVALID_CONFIG)."""
+    for name in overrides:
+        if name not in GroupConfig.KEYS:
+            raise _refused(f"Unknown group config name: {name}")
+    values = defaults_of(broker)
+    try:
+        for name, found in GroupConfig.KEYS.items():
+            if name in overrides:
+                values[name] = found.parse(overrides[name])
+    except ConfigError as error:
+        raise _refused(str(error)) from None
+    _check_limits(values, broker)
+    return values
+
+
+def _check_limits(values: Mapping[str, Any], broker: BrokerConfig) -> None:
+    for name, low_name, low, high_name, high in _LIMITS:
+        if low_name is not None and values[name] < _limit(broker, low_name, low):
+            raise _refused(f"{name} must be greater than or equal to {low_name}")
+        if values[name] > _limit(broker, high_name, high):
+            raise _refused(f"{name} must be less than or equal to {high_name}")
+    for longer, shorter in _LONGER:
+        if values[longer] <= values[shorter]:
+            raise _refused(f"{longer} must be greater than {shorter}")
+
+
+def _limit(broker: BrokerConfig, name: str, default: int) -> Any:
+    return broker.value(name) if name in BrokerConfig.KEYS else default
+
+
+def _refused(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, text)
