@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+SERVED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+"""The internal topics that have a coordinator here."""
 
 _log = get_logger("broker.coordinators.internal_topics")
 
@@ -61,23 +63,22 @@ def ensure(node: Node, name: str) -> Topic:
 
     Partitions get their directories with their first use, so that fifty of them cost nothing.
     """
-    found = node.cluster.topic(name)
-    if found is not None:
-        return found
+    topics = node.metadata.image.topics
+    if name in topics:
+        return topics[name]
     from broker.metadata.topics import create
     from wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
     wanted = described(name, node.config, len(node.metadata.image.brokers))
     rows = [CreatableTopicConfig(key, value) for key, value in wanted.configs.items()]
     [row] = create(node, [CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)])
-    found = node.cluster.topic(name)
-    if found is None:
+    if name not in topics:
         _log.error("internal topic not made", topic=name, error=row.error_message)
         raise KafkaError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be made: {row.error_message}"
         )
     _log.info("made an internal topic", topic=name, partitions=wanted.partitions)
-    return found
+    return topics[name]
 
 
 def java_hash(text: str) -> int:

@@ -60,18 +60,30 @@ def check_name(name: str) -> None:
 
 
 def auto_create(node: Node, names: Sequence[str]) -> dict[str, KafkaError | None]:
-    """Create topics as the broker's defaults have it: name -> None, or why not.
-
-    Internal topics are not made so: their coordinators need them otherwise, and make them when they are built.
+    """Create topics as the broker's defaults have it, those of coordinators as these want them: name -> None, or why
+    not.
     """
+    answers: dict[str, KafkaError | None] = {}
+    for name in names:
+        if name in INTERNAL_TOPICS:
+            answers[name] = _make_internal(node, name)
     wanted = [CreatableTopic(name, _UNSET, _UNSET) for name in names if name not in INTERNAL_TOPICS]
-    answers: dict[str, KafkaError | None] = {
-        name: KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names if name in INTERNAL_TOPICS
-    }
     for row in create(node, wanted):
         failed = row.error_code != ErrorCode.NONE
         answers[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
     return answers
+
+
+def _make_internal(node: Node, name: str) -> KafkaError | None:
+    from broker.coordinators.internal_topics import SERVED, ensure
+
+    if name not in SERVED:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # there is no coordinator for it
+    try:
+        ensure(node, name)
+    except KafkaError as error:
+        return error
+    return None
 
 
 def create(

@@ -317,10 +317,15 @@ def test_auto_creation() -> None:
     assert len(node.metadata.image.topics["t"].partitions) == 2
 
 
-def test_internal_topics_wait_for_their_coordinators() -> None:
-    node = StandInNode()
-    answers = auto_create(node, ["__consumer_offsets", "t"])  # type: ignore[arg-type]  # a stand-in
-    error = answers["__consumer_offsets"]
-    assert error is not None
-    assert error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert list(node.metadata.image.topics) == ["t"]
+def test_internal_topics_are_made_as_their_coordinators_want_them() -> None:
+    node = StandInNode({"offsets.topic.num.partitions": "7", "transaction.state.log.num.partitions": "8"})
+    names = ["__consumer_offsets", "__transaction_state", "__share_group_state", "t"]
+    answers = auto_create(node, names)  # type: ignore[arg-type]  # a stand-in
+    codes = [error and error.code for error in (answers[name] for name in names)]
+    assert codes == [None, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None]
+    topics = node.metadata.image.topics
+    assert {name: len(topic.partitions) for name, topic in topics.items()} == {
+        "__consumer_offsets": 7,
+        "__transaction_state": 8,
+        "t": 1,
+    }
