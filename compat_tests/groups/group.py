@@ -1,5 +1,6 @@
 """A consumer group of a test: its members, in whatever processes, and what must be true of them together."""
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -32,16 +33,18 @@ class Group:
         session.topic(self.topic, partitions)
         session.close()
         self.ends = [0] * partitions
+        # A broker makes the topic of the groups when it is first asked for a coordinator.
+        self._ask("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [self.group_id]})
+        assert self.committed() == self.ends
 
     def fill(self, count: int = 20) -> None:
         """`count` more records in every partition."""
-        session = Session(self.bootstrap)
-        session.wait_for_leaders(self.topic, len(self.ends))
-        for partition, end in enumerate(self.ends):
-            row = session.produce(self.topic, batch(count), partition=partition)
-            assert (row["error_code"], row["base_offset"]) == (0, end), row
-            self.ends[partition] += count
-        session.close()
+        with contextlib.closing(Session(self.bootstrap)) as session:
+            session.wait_for_leaders(self.topic, len(self.ends))
+            for partition, end in enumerate(self.ends):
+                row = session.produce(self.topic, batch(count), partition=partition)
+                assert (row["error_code"], row["base_offset"]) == (0, end), row
+                self.ends[partition] += count
 
     def join(
         self,
@@ -181,16 +184,16 @@ class Group:
 
     def _ask(self, api: str, version: int, request: dict[str, Any]) -> Any:
         """The answer, asked again while the coordinator still makes its topic or loads it after a start."""
-        session = Session(self.bootstrap)
         deadline = now_ms() + int(DEADLINE_S * 1000)
-        while True:
-            answer = session.quiet(api, version, request)
-            rows = [answer] if "error_code" in answer else answer["groups"]
-            if not any(row["error_code"] in LOADING for row in rows):
-                session.close()
-                assert all(row["error_code"] == 0 for row in rows), answer
-                return answer
-            assert now_ms() < deadline, answer
+        with contextlib.closing(Session(self.bootstrap)) as session:
+            while True:
+                answer = session.quiet(api, version, request)
+                rows = answer.get("groups") or answer.get("coordinators") or [answer]
+                errors = [row.get("error_code", 0) for row in rows]
+                if not any(error in LOADING for error in errors):
+                    assert not any(errors), answer
+                    return answer
+                assert now_ms() < deadline, answer
 
     def leave(self, *members: Member) -> None:
         """These members (default: all) leave as their clients do; returns when they have ended."""

@@ -94,7 +94,7 @@ def test_what_a_broker_remembers(
 
 
 def described_members(group: Group) -> list[tuple[str, ...]]:
-    """What DescribeGroups tells of each member of a stable group, but for its subscription: that holds its generation."""
+    """What DescribeGroups tells of each member of a stable group; not its subscription, which holds a generation."""
     group.wait_stable()
     rows = group.describe()["members"]
     fields = ("member_id", "group_instance_id", "client_id", "member_assignment")

@@ -16,7 +16,7 @@ from compat_tests.groups.workers import Worker
 from compat_tests.real_kafka import RealPartMissing, kafka_libs, require
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
-CHAINS = [("oncelog", "kafka", "oncelog"), ("kafka", "oncelog", "kafka")]
+CHAIN = ("oncelog", "kafka", "oncelog")  # a directory that Kafka began has features which oncelog has not
 
 
 @contextlib.contextmanager
@@ -25,12 +25,12 @@ def running(target: str, folder: pathlib.Path) -> Iterator[Broker]:
         yield broker
 
 
-@pytest.mark.parametrize("chain", CHAINS, ids="-".join)
+@pytest.mark.parametrize("how", ["stop", "kill"])
 def test_groups_go_over(
     tmp_path: pathlib.Path,
     make_group: Callable[..., Group],
     workers: Mapping[str, Worker],
-    chain: tuple[str, ...],
+    how: str,
 ) -> None:
     """Per broker: what the one before left is as it was; static members come back to theirs, and read on."""
     try:
@@ -40,7 +40,7 @@ def test_groups_go_over(
     left: Group | None = None
     static: dict[str, Group] = {}
     before: dict[str, object] = {}
-    for target in chain:
+    for target in CHAIN:
         with running(target, tmp_path) as broker:
             if left is None:
                 left = make_group(broker.bootstrap)
@@ -52,7 +52,7 @@ def test_groups_go_over(
                 assert group.committed() == group.ends
                 group.ends = [end + 20 for end in group.ends]
             for protocol, group in static.items():
-                if before:
+                if protocol in before:
                     assert group.listed()[0] == protocol
                     assert summary(group, protocol) == before[protocol]
                 members = [group.join("java", settings(protocol, f"instance-{n}")) for n in range(2)]
@@ -64,6 +64,7 @@ def test_groups_go_over(
             left.wait_read()
             left.leave()
             assert left.listed() == ("classic", "empty")
+            getattr(broker, how)()
         dump(workers["java"], tmp_path, [left, *static.values()])
 
 
