@@ -200,7 +200,7 @@ class Shards(Duties, Generic[S]):
             for _ in served.steps:
                 pass
         except Exception as error:
-            self._load_failed(partition, error)
+            self._load_failed(partition, served, error)
             raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
         self._finish_loading(partition)
         return True
@@ -214,11 +214,11 @@ class Shards(Duties, Generic[S]):
                     await self.node.files.offload(cold.read)
                 if slices.is_over():
                     await slices.pause()
-                    if self._loading.get(partition) is not served:
-                        return  # the topic is gone
         except Exception as error:
-            self._load_failed(partition, error)
+            self._load_failed(partition, served, error)
             return
+        if self._loading.get(partition) is not served:
+            return  # the topic is gone, upon which the steps have ended
         self._finish_loading(partition)
         seconds = round(trio.current_time() - began, 3)
         _log.info("loaded", topic=self.topic, partition=partition, bytes=served.log.size, seconds=seconds)
@@ -228,12 +228,11 @@ class Shards(Duties, Generic[S]):
         served.shard.on_loaded()
         self.began(served.shard)
 
-    def _load_failed(self, partition: int, error: Exception) -> None:
-        served = self._loading.pop(partition, None)
-        if served is not None:
-            served.close()
-            if served.log.deleted:
-                return
+    def _load_failed(self, partition: int, served: _Served[S], error: Exception) -> None:
+        served.close()
+        if self._loading.get(partition) is not served:
+            return
+        del self._loading[partition]
         self._failed.add(partition)
         _log.exception("shard not loaded", topic=self.topic, partition=partition, error=str(error))
         if not isinstance(error, KafkaError | DecodeError | OSError):

@@ -12,7 +12,7 @@ import trio.testing
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.shard import GroupShard
 from coordinator.later import Later
-from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, find, log_of
+from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, find, log_of
 from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
@@ -201,6 +201,36 @@ def test_the_topic_is_deleted_and_made_anew(large: bool) -> None:
             assert await fetch_offsets(client, "g") == {}
             assert await commit(client, "g", {"a": {0: 5}}) == {("a", 0): 0}
             assert await fetch_offsets(client, "g") == {("a", 0): 5}
+
+    run()
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_the_topic_is_deleted_while_a_large_shard_is_loaded(cold: bool) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker(config=ONE_PARTITION) as broker:
+            client = broker.connect()
+            await find(client)
+            await create_topic(client, "a")
+            fill(broker, "g", 20_000)
+            await broker.stop()
+            await broker.start()
+            if cold:
+                broker.files.is_cold = of_offsets_topic
+                broker.files.latency_s = 10
+            client = broker.connect()
+            assert await fetch_offsets(client, "g") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            if cold:
+                await trio.sleep(1)
+            request = DeleteTopicsRequest(topic_names=[OFFSETS_TOPIC], timeout_ms=1)
+            await client.ask(request, 5, DeleteTopicsResponse)
+            assert await fetch_offsets(client, "g") == NOT_COORDINATOR
+            await find(client)
+            assert await commit(client, "g", {"a": {0: 5}}) == {("a", 0): 0}
+            await trio.sleep(100)
+            assert await fetch_offsets(client, "g") == {("a", 0): 5}
+            assert broker.files.held == 0
 
     run()
 
