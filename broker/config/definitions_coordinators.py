@@ -31,17 +31,15 @@ class GroupKeys(metaclass=Declared):
     __slots__ = ()
 
     group_min_session_timeout_ms: int = key(
-        INT, 6_000, "Milliseconds of a classic member's session timeout at least.", in_effect=False
+        INT, 6_000, "Milliseconds of a classic member's session timeout at least."
     )
     group_max_session_timeout_ms: int = key(
-        INT, 1_800_000, "Milliseconds of a classic member's session timeout at most.", in_effect=False
+        INT, 1_800_000, "Milliseconds of a classic member's session timeout at most."
     )
     group_initial_rebalance_delay_ms: int = key(
-        INT, 3_000, "Milliseconds that an empty group waits for more members to join.", in_effect=False
+        INT, 3_000, "Milliseconds that an empty group waits for more members to join."
     )
-    group_max_size: int = key(
-        INT, INT_MAX, "Members of one classic group at most.", at_least=1, in_effect=False
-    )
+    group_max_size: int = key(INT, INT_MAX, "Members of one classic group at most.", at_least=1)
     group_coordinator_rebalance_protocols: tuple[str, ...] = key(
         LIST,
         ("classic", "consumer", "streams"),

@@ -118,8 +118,8 @@ def test_later_sources_win() -> None:
 
 
 def test_warnings_name_key_and_origin() -> None:
-    file = sources.from_file("num.io.threads=8\nnum.partitions=2\ngroup.max.size=5", "f")
+    file = sources.from_file("num.io.threads=8\nnum.partitions=2\noffsets.commit.timeout.ms=5", "f")
     assert sources.warnings_of(sources.build_config(file)) == [
         "num.io.threads is known to Kafka, has no effect in oncelog [from f:1]",
-        "group.max.size is known to Kafka, has no effect in oncelog [from f:3]",
+        "offsets.commit.timeout.ms is known to Kafka, has no effect in oncelog [from f:3]",
     ]
