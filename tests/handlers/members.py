@@ -1,0 +1,104 @@
+"""Members of a classic group over the simulated network, each on a connection of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wire.errors import ErrorCode
+from wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from tests.sim.broker import SimBroker
+    from tests.sim.client import SimClient
+
+SESSION_MS, REBALANCE_MS = 10_000, 30_000
+JOIN, SYNC, HEARTBEAT, LEAVE, DESCRIBE = 9, 5, 4, 5, 6
+
+
+async def coordinated(broker: SimBroker) -> SimClient:
+    """A client of a broker that has made its offsets topic."""
+    client = broker.connect()
+    await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+    return client
+
+
+async def describe(client: SimClient, group: str = "g", version: int = DESCRIBE) -> DescribedGroup:
+    answer = await client.ask(DescribeGroupsRequest([group]), version, DescribeGroupsResponse)
+    [row] = answer.groups
+    assert isinstance(row, DescribedGroup)
+    return row
+
+
+class SimMember:
+    def __init__(self, broker: SimBroker, group: str = "g", instance: str | None = None) -> None:
+        self.broker = broker
+        self.client = broker.connect()
+        self.group = group
+        self.instance = instance
+        self.member_id = ""
+        self.generation = -1
+        self.metadata = b"m"
+        self.session_ms = SESSION_MS
+
+    def join_request(self) -> JoinGroupRequest:
+        protocols = [JoinGroupRequestProtocol("range", self.metadata)]
+        return JoinGroupRequest(
+            self.group, self.session_ms, REBALANCE_MS, self.member_id, self.instance, "consumer", protocols
+        )
+
+    async def send_join(self, version: int = JOIN) -> None:
+        await self.client.send(self.join_request(), version)
+
+    async def joined(self, version: int = JOIN) -> JoinGroupResponse:
+        answer = await self.client.receive(JoinGroupResponse, version)
+        assert isinstance(answer, JoinGroupResponse)
+        if answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+        return answer
+
+    async def join(self, version: int = JOIN) -> JoinGroupResponse:
+        await self.send_join(version)
+        return await self.joined(version)
+
+    async def enter(self) -> JoinGroupResponse:
+        """Come as a new member does."""
+        answer = await self.join()
+        return await self.join() if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED else answer
+
+    async def send_sync(self, assignments: dict[str, bytes] | None = None) -> None:
+        rows = [SyncGroupRequestAssignment(member, data) for member, data in (assignments or {}).items()]
+        request = SyncGroupRequest(
+            self.group, self.generation, self.member_id, self.instance, "consumer", "range", rows
+        )
+        await self.client.send(request, SYNC)
+
+    async def synced(self) -> SyncGroupResponse:
+        answer = await self.client.receive(SyncGroupResponse, SYNC)
+        assert isinstance(answer, SyncGroupResponse)
+        return answer
+
+    async def sync(self, assignments: dict[str, bytes] | None = None) -> SyncGroupResponse:
+        await self.send_sync(assignments)
+        return await self.synced()
+
+    async def found(self) -> None:
+        """Be a settled group alone."""
+        await self.enter()
+        await self.sync({self.member_id: b"all"})
+
+    async def heartbeat(self) -> ErrorCode:
+        request = HeartbeatRequest(self.group, self.generation, self.member_id, self.instance)
+        answer = await self.client.ask(request, HEARTBEAT, HeartbeatResponse)
+        return ErrorCode(answer.error_code)
+
+    async def leave(self, version: int = LEAVE) -> Any:
+        if version < 3:
+            request = LeaveGroupRequest(self.group, self.member_id)
+        else:
+            request = LeaveGroupRequest(self.group, members=[MemberIdentity(self.member_id, self.instance)])
+        return await self.client.ask(request, version, LeaveGroupResponse)

@@ -1,0 +1,64 @@
+"""DeleteGroups: empty groups go with their offsets; each is answered once, in the order of the request."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.handlers.members import SimMember, coordinated, describe
+from tests.handlers.offsets import commit, fetch_offsets
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.disk import Fault
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_in_every_version(version: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            request = DeleteGroupsRequest(["busy", "gone", "nobody", "simple", "gone", ""])
+            answer = await client.ask(request, version, DeleteGroupsResponse)
+            assert {row.error_code for row in answer.results} == {ErrorCode.NOT_COORDINATOR}
+            await coordinated(broker)
+            await create_topic(client, "t")
+            await SimMember(broker, "busy").found()
+            gone = SimMember(broker, "gone")
+            await gone.found()
+            await gone.leave()
+            for group in ("gone", "simple"):
+                await commit(client, group, {"t": {0: 5}})
+            answer = await client.ask(request, version, DeleteGroupsResponse)
+            assert [(row.group_id, row.error_code) for row in answer.results] == [
+                ("busy", ErrorCode.NON_EMPTY_GROUP),
+                ("gone", ErrorCode.NONE),
+                ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
+                ("simple", ErrorCode.NONE),
+                ("", ErrorCode.GROUP_ID_NOT_FOUND),
+            ]
+            await broker.stop()
+            await broker.start()
+            client = broker.connect()
+            for group in ("gone", "simple"):
+                assert await fetch_offsets(client, group, {"t": [0]}) == {("t", 0): -1}
+                assert (await describe(client, group)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+    run()
+
+
+@simulated
+async def test_on_a_full_disk_nothing_is_deleted() -> None:
+    async with SimBroker() as broker:
+        client = await coordinated(broker)
+        member = SimMember(broker)
+        await member.found()
+        await member.leave()
+        broker.files.faults.append(Fault("write", errno.ENOSPC))
+        answer = await client.ask(DeleteGroupsRequest(["g"]), 2, DeleteGroupsResponse)
+        assert [row.error_code for row in answer.results] == [ErrorCode.NOT_COORDINATOR]
+        assert (await describe(client)).group_state == "Empty"

@@ -1,0 +1,116 @@
+"""JoinGroup: answers that wait for others, in virtual time; before there is a coordinator, and after a restart."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from tests.handlers.members import JOIN, SimMember, coordinated, describe
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+
+
+@simulated
+async def test_nobody_coordinates_before_the_offsets_topic_is_there() -> None:
+    async with SimBroker() as broker:
+        member = SimMember(broker)
+        answer = await member.join()
+        assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+        await coordinated(broker)
+        assert (await member.join()).error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
+@pytest.mark.parametrize("version", range(JOIN + 1))
+def test_refusals_in_every_version(version: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            await coordinated(broker)
+            member = SimMember(broker, group="")
+            member.member_id = "said"
+            answer = await member.join(version)
+            assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_GROUP_ID, "said")
+            assert answer.protocol_name == (None if version >= 7 else "")
+            member.group, member.session_ms = "g", 1
+            answer = await member.join(version)
+            assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "said")
+
+    run()
+
+
+@simulated
+async def test_the_first_members_wait_for_more() -> None:
+    async with SimBroker(config={"group.initial.rebalance.delay.ms": "3000"}) as broker:
+        await coordinated(broker)
+        members = [SimMember(broker) for _ in range(3)]
+        began = trio.current_time()
+        for member in members:
+            await member.join()
+            await member.send_join()
+            await trio.sleep(1)
+        answers = [await member.joined() for member in members]
+        assert trio.current_time() - began == pytest.approx(6)
+        assert [len(answer.members) for answer in answers] == [3, 0, 0]
+        assert {answer.generation_id for answer in answers} == {1}
+
+
+@simulated
+async def test_a_member_that_waits_keeps_nobody_else_waiting() -> None:
+    async with SimBroker() as broker:
+        await coordinated(broker)
+        first, second = SimMember(broker), SimMember(broker)
+        await first.found()
+        await second.join()
+        await second.send_join()
+        await trio.sleep(0.1)
+        assert second.client.unread() == 0
+        assert await first.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await describe(first.client)).group_state == "PreparingRebalance"
+        await first.join()
+        await second.joined()
+        assert (first.generation, second.generation) == (2, 2)
+
+
+@simulated
+async def test_a_client_that_goes_while_it_waits_is_forgotten_in_time() -> None:
+    """Its answer goes nowhere, and its session ends once the generation has begun."""
+    async with SimBroker() as broker:
+        client = await coordinated(broker)
+        first, second = SimMember(broker), SimMember(broker)
+        await first.found()
+        await second.join()
+        await second.send_join()
+        await trio.sleep(0.1)
+        second.client.transport.close()
+        await first.join()
+        await first.send_sync({first.member_id: b"all"})
+        await first.synced()
+        assert len((await describe(client)).members) == 2
+        for _ in range(3):
+            await trio.sleep(4)
+            await first.heartbeat()
+        assert len((await describe(client)).members) == 1
+
+
+@simulated
+async def test_a_static_member_that_restarts_with_the_broker_causes_no_rebalance() -> None:
+    async with SimBroker() as broker:
+        await coordinated(broker)
+        first, second = SimMember(broker, instance="a"), SimMember(broker, instance="b")
+        await first.found()
+        await second.send_join()
+        await trio.sleep(0.1)
+        await first.join()
+        await second.joined()
+        await second.send_sync()
+        await first.sync({first.member_id: b"1", second.member_id: b"2"})
+        await second.synced()
+        await broker.crash("process")
+        await broker.start()
+        again = SimMember(broker, instance="b")
+        answer = await again.join()
+        assert (answer.error_code, answer.generation_id, answer.leader) == (0, 2, first.member_id)
+        assert (await again.sync()).assignment == b"2"
+        first.client = broker.connect()
+        assert await first.heartbeat() == ErrorCode.NONE

@@ -1,0 +1,52 @@
+"""LeaveGroup: one member or several, in the words of each version."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.handlers.members import LEAVE, SimMember, coordinated, describe
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+
+@pytest.mark.parametrize("version", range(LEAVE + 1))
+def test_leaving_in_every_version(version: int) -> None:
+    """Before version 3 the code is the answer's, then the member's."""
+
+    def code(answer: LeaveGroupResponse) -> int:
+        assert version < 3 or answer.error_code == ErrorCode.NONE
+        return answer.error_code if version < 3 else answer.members[0].error_code
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = await coordinated(broker)
+            member = SimMember(broker)
+            assert code(await member.leave(version)) == ErrorCode.UNKNOWN_MEMBER_ID
+            await member.found()
+            assert code(await member.leave(version)) == ErrorCode.NONE
+            assert code(await member.leave(version)) == ErrorCode.UNKNOWN_MEMBER_ID
+            assert (await describe(client)).group_state == "Empty"
+            member.group = ""
+            assert (await member.leave(version)).error_code == ErrorCode.INVALID_GROUP_ID
+
+    run()
+
+
+@simulated
+async def test_administrators_remove_static_members_together() -> None:
+    async with SimBroker() as broker:
+        client = await coordinated(broker)
+        member = SimMember(broker, instance="i")
+        await member.found()
+        rows = [MemberIdentity("", "i", "gone"), MemberIdentity("", "j"), MemberIdentity("x")]
+        answer = await client.ask(LeaveGroupRequest("g", members=rows), LEAVE, LeaveGroupResponse)
+        assert answer.error_code == ErrorCode.NONE
+        assert [(row.member_id, row.group_instance_id, row.error_code) for row in answer.members] == [
+            ("", "i", ErrorCode.NONE),
+            ("", "j", ErrorCode.UNKNOWN_MEMBER_ID),
+            ("x", None, ErrorCode.UNKNOWN_MEMBER_ID),
+        ]
+        assert await member.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID

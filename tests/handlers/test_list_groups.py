@@ -1,0 +1,48 @@
+"""ListGroups: the groups of all shards."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.handlers.members import SimMember, coordinated
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_in_every_version(version: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            answer = await client.ask(ListGroupsRequest(), version, ListGroupsResponse)
+            assert (answer.error_code, answer.groups) == (ErrorCode.NONE, []), "nothing to coordinate yet"
+            await coordinated(broker)
+            for group in ("a", "b", "c"):
+                await SimMember(broker, group).found()
+            pending = SimMember(broker, "d")
+            await pending.join()
+            answer = await client.ask(ListGroupsRequest(), version, ListGroupsResponse)
+            shown = {
+                (row.group_id, row.protocol_type, row.group_state, row.group_type) for row in answer.groups
+            }
+            state, kind = ("Stable", "Empty") if version >= 4 else ("", ""), "classic" if version >= 5 else ""
+            assert shown == {(group, "consumer", state[0], kind) for group in "abc"} | {
+                ("d", "", state[1], kind)
+            }
+            if version >= 4:
+                answer = await client.ask(ListGroupsRequest(["stable"]), version, ListGroupsResponse)
+                assert {row.group_id for row in answer.groups} == {"a", "b", "c"}
+            if version >= 5:
+                answer = await client.ask(ListGroupsRequest([], ["consumer"]), version, ListGroupsResponse)
+                assert answer.groups == []
+            await broker.stop()
+            await broker.start()
+            answer = await broker.connect().ask(ListGroupsRequest(), version, ListGroupsResponse)
+            while answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                answer = await broker.connect().ask(ListGroupsRequest(), version, ListGroupsResponse)
+            assert {row.group_id for row in answer.groups} == {"a", "b", "c", "d"}
+
+    run()

@@ -1,0 +1,90 @@
+"""SyncGroup: assignments that wait for the leader, and last."""
+
+from __future__ import annotations
+
+import errno
+from typing import Literal
+
+import pytest
+import trio
+
+from tests.handlers.members import SYNC, SimMember, coordinated, describe
+from tests.sim.broker import SimBroker
+from tests.sim.disk import Fault
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+@simulated
+async def test_followers_wait_for_the_leader() -> None:
+    async with SimBroker() as broker:
+        await coordinated(broker)
+        first, second = SimMember(broker), SimMember(broker)
+        await first.found()
+        await second.join()
+        await second.send_join()
+        await trio.sleep(0.1)
+        await first.join()
+        await second.joined()
+        await second.send_sync()
+        await trio.sleep(1)
+        assert second.client.unread() == 0
+        answer = await first.sync({second.member_id: b"2", first.member_id: b"1"})
+        assert (answer.assignment, answer.protocol_name) == (b"1", "range")
+        assert (await second.synced()).assignment == b"2"
+
+
+@pytest.mark.parametrize("version", range(SYNC + 1))
+def test_refusals_in_every_version(version: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = await coordinated(broker)
+            for group, code in (("", ErrorCode.INVALID_GROUP_ID), ("g", ErrorCode.UNKNOWN_MEMBER_ID)):
+                request = SyncGroupRequest(group, 1, "m", None, "consumer", "range")
+                if version < 5:
+                    request.protocol_type = request.protocol_name = None
+                answer = await client.ask(request, version, SyncGroupResponse)
+                assert (answer.error_code, answer.assignment) == (code, b"")
+            if version >= 5:
+                for words in ((None, "range"), ("consumer", None)):
+                    request = SyncGroupRequest("", 1, "m", None, *words)
+                    answer = await client.ask(request, version, SyncGroupResponse)
+                    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    run()
+
+
+@pytest.mark.parametrize("crash", ["process", "power"])
+def test_an_assignment_outlives_the_process(crash: Literal["process", "power"]) -> None:
+    """A process's death under any settings; a loss of power where every write is flushed."""
+
+    @simulated
+    async def run() -> None:
+        flushed = {"log.flush.interval.messages": "1"} if crash == "power" else {}
+        async with SimBroker(config=flushed) as broker:
+            await coordinated(broker)
+            member = SimMember(broker)
+            await member.found()
+            await broker.crash(crash)
+            await broker.start()
+            member.client = broker.connect()
+            row = await describe(member.client)
+            assert [one.member_assignment for one in row.members] == [b"all"]
+            assert (await member.sync()).assignment == b"all"
+
+    run()
+
+
+@simulated
+async def test_an_assignment_that_cannot_be_written() -> None:
+    """The disk is full: the members are told, and join again."""
+    async with SimBroker() as broker:
+        await coordinated(broker)
+        member = SimMember(broker)
+        await member.enter()
+        broker.files.faults.append(Fault("write", errno.ENOSPC))
+        answer = await member.sync({member.member_id: b"all"})
+        assert (answer.error_code, answer.assignment) == (ErrorCode.NOT_COORDINATOR, b"")
+        assert (await describe(member.client)).group_state == "PreparingRebalance"
