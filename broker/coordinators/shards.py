@@ -233,9 +233,13 @@ class Shards(Duties, Generic[S]):
         if self._loading.get(partition) is not served:
             return
         del self._loading[partition]
-        self._failed.add(partition)
         _log.exception("shard not loaded", topic=self.topic, partition=partition, error=str(error))
-        if not isinstance(error, KafkaError | DecodeError | OSError):
+        if isinstance(error, OSError):
+            error = served.log.storage_error(error)
+        if isinstance(error, KafkaError):
+            return  # the log is offline now; or it was a shortage, and the next request tries again
+        self._failed.add(partition)
+        if not isinstance(error, DecodeError):
             self.node.note_bug()
 
     def _on_lost(self) -> None:

@@ -252,7 +252,12 @@ async def test_a_topic_that_grows_moves_no_group_before_a_restart() -> None:
         assert max(before) == 2
         await broker.stop()
         await broker.start()
+        client = broker.connect()
         assert max(broker.node.groups.partition_for(name) for name in names) > 2
+        request = DeleteTopicsRequest(topic_names=[OFFSETS_TOPIC], timeout_ms=1)
+        await client.ask(request, 5, DeleteTopicsResponse)
+        await find(client)
+        assert [broker.node.groups.partition_for(name) for name in names] == before
 
 
 @simulated

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 import trio
 import trio.testing
@@ -168,21 +170,41 @@ def test_what_is_no_such_record_stops_that_shard_and_no_other(
     run()
 
 
+@pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
 @pytest.mark.parametrize("large", [False, True])
-def test_a_disk_that_cannot_be_read(large: bool) -> None:
+def test_a_disk_that_cannot_be_read(large: bool, error: int) -> None:
+    """After a shortage the next request tries again; anything else takes the log offline."""
+
     @simulated
     async def run() -> None:
         async with SimBroker(config=ONE_PARTITION) as broker:
-            client = broker.connect()
-            await find(client)
-            fill(broker, "g", 3_000 if large else 3)
+            await find(broker.connect())
+            count = 3_000 if large else 3
+            fill(broker, "g", count)
             await broker.stop()
+            broker.files.is_cold = of_offsets_log
+            broker.files.latency_s = 1
             await broker.start()
-            broker.files.faults.append(Fault("read", 5, lambda path: f"/{OFFSETS_TOPIC}-0/" in path))
-            await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(0.5)  # it is being read ahead, in a thread
+            broker.files.faults.append(Fault("read", error, of_offsets_log, times=1))
+            await trio.sleep(5)
             client = broker.connect()
-            assert await fetch_offsets(client, "g") == NOT_COORDINATOR
-            assert await fetch_offsets(client, "g") == NOT_COORDINATOR
+            answer = await fetch_offsets(client, "g")
+            if error == errno.EIO:
+                assert answer == NOT_COORDINATOR
+                assert log_of(broker).offline
+                assert await fetch_offsets(client, "g") == NOT_COORDINATOR
+            else:
+                if large:
+                    assert answer == LOADING
+                    await trio.sleep(60)
+                    answer = await fetch_offsets(client, "g")
+                assert isinstance(answer, dict)
+                assert len(answer) == count
             assert broker.files.held == 0
 
     run()
+
+
+def of_offsets_log(path: str) -> bool:
+    return f"/{OFFSETS_TOPIC}-0/" in path and path.endswith(".log")
