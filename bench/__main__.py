@@ -9,7 +9,7 @@ import time
 
 from confluent_kafka import KafkaException
 
-from bench import disturbed, groups, lifecycle, report, scale, throughput
+from bench import disturbed, groups, lifecycle, rebalance, report, scale, throughput
 from bench.experiment import Experiment, Lab, Row
 from bench.measure import OtherLoad, raise_open_files_limit
 from bench.servers import Kind
@@ -21,6 +21,7 @@ EXPERIMENTS = (
     *disturbed.EXPERIMENTS,
     *scale.EXPERIMENTS,
     *groups.EXPERIMENTS,
+    *rebalance.EXPERIMENTS,
 )
 QUICK_SCALE = 0.05
 WARM_UP_SCALE = 0.25

@@ -39,7 +39,7 @@ def _frame(connection: Connection, version: int, fields: Fields) -> bytes:
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-def _wait_until_coordinated(connection: Connection, group: str) -> None:
+def wait_until_coordinated(connection: Connection, group: str) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
     asked: Fields = {"groups": [{"group_id": group, "topics": None}]}
     while True:
@@ -78,7 +78,7 @@ def _committed() -> Experiment:
         topic = group = lab.name("commits")
         topics.create(server, topic, PARTITIONS)
         with Connection(server.bootstrap) as connection:
-            _wait_until_coordinated(connection, group)
+            wait_until_coordinated(connection, group)
             frames = [
                 _frame(connection, COMMIT_VERSION, _commit_fields(group, topic, partition, 1 + partition))
                 for partition in range(PARTITIONS)
