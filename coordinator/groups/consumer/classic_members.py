@@ -60,7 +60,7 @@ def _join(
     if migration.policy(context) == migration.DISABLED:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_unknown = not request.member_id
-    member_id = request.member_id or context.new_uuid_text()
+    member_id = request.member_id or joining.new_member_id(context)
     joining.check_size(context, group, member_id)
     names = [protocol.name for protocol in request.protocols]
     if not group.supports_classic_protocols(request.protocol_type, names):

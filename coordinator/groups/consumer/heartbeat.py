@@ -93,7 +93,7 @@ def _heartbeat(
     entry = joining.group_for(shard, group_id, create=joins)
     group = entry.group
     joining.check_size(context, group, request.member_id)
-    member_id = request.member_id or context.new_uuid_text()
+    member_id = request.member_id or joining.new_member_id(context)
     replaced: list[CoordinatorRecord] = []
     if request.instance_id is None:
         old = joining.dynamic_member(group, member_id, create=joins)

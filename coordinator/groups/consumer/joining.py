@@ -12,6 +12,7 @@ from coordinator.groups.consumer import migration, records
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH, Member
 from wire.errors import ErrorCode, KafkaError
+from wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
     from coordinator.groups.context import GroupContext
@@ -47,6 +48,15 @@ def check_size(context: GroupContext, group: ConsumerGroup, member_id: str) -> N
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {limit} members.",
         )
+
+
+def new_member_id(context: GroupContext) -> str:
+    """A random UUID as Kafka writes its own, which must not look like a command-line option."""
+    while True:
+        made = context.random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+        text = uuid_to_text(made.to_bytes(16))
+        if not text.startswith("-"):
+            return text
 
 
 def dynamic_member(group: ConsumerGroup, member_id: str, *, create: bool) -> Member:
