@@ -120,7 +120,10 @@ def test_commit(pair: Pair, name: str, version: int) -> None:
         first: str | bytes = topic_id if by_id else f"{name}-a"
         second: str | bytes = other_id if by_id else f"{name}-b"
         missing: str | bytes = OTHER_UUID if by_id else "no-such-topic"
-        all_of: dict[str | bytes, Partitions] = {first: {0: (5, 2, "note"), 2: (1 << 60, -1, None)}, second: {0: 7}}
+        all_of: dict[str | bytes, Partitions] = {
+            first: {0: (5, 2, "note"), 2: (1 << 60, -1, None)},
+            second: {0: 7},
+        }
         commit(session, version, group, all_of, "first")
         commit(session, version, group, {first: {0: (4, 0, "")}}, "back")
         commit(session, version, group, {first: {1: -1, 0: -5}}, "negative")
