@@ -1,7 +1,6 @@
 """Kafka's tools that consume in a group: the console consumer, the performance test, the verifiable consumer."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -84,12 +83,3 @@ def test_verifiable_consumer(group: Group, workers: Mapping[str, Worker], protoc
     commits = [one for one in told if one["name"] == "offsets_committed"]
     assert all(one["success"] for one in commits)
     assert group.committed() == group.ends
-
-
-def test_end_to_end_latency(group: Group, workers: Mapping[str, Worker]) -> None:
-    """It assigns itself partitions, reads each record that it sent, and commits at the end."""
-    arguments = ["--bootstrap-server", group.bootstrap, "--topic", f"{group.topic}-made-by-it"]
-    arguments += ["--num-records", "300", "--record-size", "100", "--producer-acks", "all"]
-    code, out = workers["java"].tool(TOOLS + "EndToEndLatency", *arguments)
-    assert code == 0, out
-    assert re.search(r"Avg latency: \d+[.,]\d+ ms", out), out
