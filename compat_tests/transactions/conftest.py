@@ -1,0 +1,100 @@
+"""The Java client's transactional producers, in a process of their own."""
+
+import contextlib
+import pathlib
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from compat_tests.groups.workers import Lines
+from compat_tests.real_kafka import (
+    QUIET,
+    TOOL_JVM_OPTIONS,
+    TOOL_TIMEOUT_S,
+    RealPartMissing,
+    java,
+    kafka_libs,
+    require,
+)
+
+JAVA_SOURCE = pathlib.Path(__file__).with_name("TransactionWorker.java")
+
+
+class JavaWorker:
+    """One JVM that obeys lines (see TransactionWorker.java)."""
+
+    def __init__(self, classes: pathlib.Path) -> None:
+        command = [
+            java(),
+            *TOOL_JVM_OPTIONS,
+            *QUIET,
+            "-cp",
+            f"{classes}:{kafka_libs()}/*",
+            "TransactionWorker",
+        ]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stderr is not None
+        self._stderr = Lines(self.process.stderr)
+
+    def do(self, *words: object) -> str:
+        """Obey and answer: "ok", or "ok" and a result, or "error" and the exception's class."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().split()
+        assert answer, self._stderr.text()
+        return " ".join(answer[:2])
+
+    def producer(self, name: str, bootstrap: str, transactional_id: str, **properties: object) -> None:
+        rows = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "max.block.ms": 20_000}
+        rows |= {key.replace("_", "."): value for key, value in properties.items()}
+        assert self.do("new", name, *(f"{key}={value}" for key, value in rows.items())) == "ok"
+
+    def end(self, *, kill: bool = False) -> None:
+        if kill:
+            self.process.kill()
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._stderr.close()
+
+
+@pytest.fixture(scope="session")
+def java_transactions(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The folder with the compiled worker."""
+    folder = tmp_path_factory.mktemp("transaction-classes")
+    try:
+        compiler = pathlib.Path(java()).resolve().with_name("javac")
+        if not compiler.exists():
+            raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")
+        command = [str(compiler), "-nowarn", "-d", str(folder), "-cp", f"{kafka_libs()}/*", str(JAVA_SOURCE)]
+    except RealPartMissing as missing:
+        require(str(missing))
+    run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    assert run.returncode == 0, run.stderr
+    return folder
+
+
+@pytest.fixture
+def java_worker(java_transactions: pathlib.Path) -> Iterator[Callable[[], JavaWorker]]:
+    """Start workers for this test."""
+    started: list[JavaWorker] = []
+
+    def start() -> JavaWorker:
+        started.append(JavaWorker(java_transactions))
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.end()

@@ -1,0 +1,182 @@
+"""Transactional producers of stock clients: what readers see, who is fenced, what an end answers."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.transactions.conftest import JavaWorker
+
+WAIT_S = 20
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=10)[name].result()
+
+
+def values(
+    bootstrap: str, topic: str, count: int, partitions: int = 1, *, level: str = "read_committed"
+) -> list[str]:
+    """At least ``count`` values, and what else comes within a moment; sorted."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": level,
+            "enable.auto.commit": False,
+        }
+    )
+    found: list[str] = []
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.3)
+            if message is None:
+                if len(found) >= count:
+                    break
+            elif message.error() is None:
+                found.append((message.value() or b"").decode())
+    finally:
+        consumer.close()
+    return sorted(found)
+
+
+def committed(bootstrap: str, group: str, topic: str, offset: int) -> int:
+    """The group's offset, waited for until it is ``offset``: Kafka writes markers after it has answered."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            found = int(consumer.committed([TopicPartition(topic, 0)], WAIT_S)[0].offset)
+            if found == offset or time.monotonic() > deadline:
+                return found
+            time.sleep(0.05)
+    finally:
+        consumer.close()
+
+
+def confluent(bootstrap: str, transactional_id: str, **more: Any) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 20_000,
+            **more,
+        }
+    )
+
+
+def test_confluent_kafka(bootstrap: str, name: str) -> None:
+    make_topic(bootstrap, name, 3)
+    producer = confluent(bootstrap, name)
+    producer.init_transactions(WAIT_S)
+    for number in range(4):
+        producer.begin_transaction()
+        for partition in range(3):
+            producer.produce(name, f"{number}-{partition}".encode(), partition=partition)
+        if number == 2:
+            producer.flush(WAIT_S)
+            producer.abort_transaction(WAIT_S)
+        else:
+            producer.commit_transaction(WAIT_S)
+    expected = [f"{number}-{partition}" for number in (0, 1, 3) for partition in range(3)]
+    assert values(bootstrap, name, 9, 3) == expected
+    assert len(values(bootstrap, name, 12, 3, level="read_uncommitted")) == 12
+    successor = confluent(bootstrap, name)
+    producer.begin_transaction()
+    producer.produce(name, b"zombie", partition=0)
+    producer.flush(WAIT_S)
+    successor.init_transactions(WAIT_S)
+    with pytest.raises(KafkaException) as caught:
+        producer.commit_transaction(WAIT_S)
+    assert caught.value.args[0].fatal()
+    successor.begin_transaction()
+    successor.produce(name, b"successor", partition=0)
+    successor.commit_transaction(WAIT_S)
+    assert values(bootstrap, name, 10, 3) == [*expected, "successor"]
+
+
+@pytest.mark.slow
+def test_java(bootstrap: str, name: str, java_worker: Callable[[], JavaWorker]) -> None:
+    """Transactions v2: no partition is added by hand, and every end raises the epoch."""
+    make_topic(bootstrap, name, 2)
+    group = f"{name}-group"
+    worker = java_worker()
+    worker.producer("p", bootstrap, name, transaction_timeout_ms=20_000)
+    assert worker.do("init", "p") == "ok"
+    for number in range(4):
+        assert worker.do("begin", "p") == "ok"
+        for partition in range(2):
+            assert worker.do("send", "p", name, partition, f"{number}-{partition}").startswith("ok")
+        assert worker.do("offsets", "p", group, name, 0, number + 10) == "ok"
+        assert worker.do("abort" if number == 2 else "commit", "p") == "ok"
+        assert committed(bootstrap, group, name, 11 if number == 2 else number + 10) == (
+            11 if number == 2 else number + 10
+        )
+    # Empty ones.
+    for end in ("commit", "abort"):
+        assert worker.do("begin", "p") == "ok"
+        assert worker.do(end, "p") == "ok"
+    expected = [f"{number}-{partition}" for number in (0, 1, 3) for partition in range(2)]
+    assert values(bootstrap, name, 6, 2) == expected
+    assert len(values(bootstrap, name, 8, 2, level="read_uncommitted")) == 8
+    assert worker.do("begin", "p") == "ok"
+    assert worker.do("send", "p", name, 0, "zombie").startswith("ok")
+    worker.producer("q", bootstrap, name, transaction_timeout_ms=20_000)
+    assert worker.do("init", "q") == "ok"
+    assert worker.do("commit", "p") == "error ProducerFencedException"
+    assert worker.do("begin", "q") == "ok"
+    assert worker.do("send", "q", name, 0, "successor").startswith("ok")
+    assert worker.do("commit", "q") == "ok"
+    assert values(bootstrap, name, 7, 2) == [*expected, "successor"]
+
+
+@pytest.mark.slow
+def test_a_java_producer_whose_transaction_timed_out(
+    own_broker: Callable[..., Any], java_worker: Callable[[], JavaWorker]
+) -> None:
+    broker = own_broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"})
+    make_topic(broker.bootstrap, "t")
+    worker = java_worker()
+    worker.producer("p", broker.bootstrap, "t", transaction_timeout_ms=500)
+    assert worker.do("init", "p") == "ok"
+    assert worker.do("begin", "p") == "ok"
+    assert worker.do("send", "p", "t", 0, "late").startswith("ok")
+    time.sleep(2)
+    assert worker.do("commit", "p") == "error InvalidTxnStateException"
+    worker.producer("q", broker.bootstrap, "t", transaction_timeout_ms=5_000)
+    assert worker.do("init", "q") == "ok"
+    assert worker.do("begin", "q") == "ok"
+    assert worker.do("send", "q", "t", 0, "in time").startswith("ok")
+    assert worker.do("commit", "q") == "ok"
+    assert len(values(broker.bootstrap, "t", 1)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_an_open_transaction_over_a_restart(
+    own_broker: Callable[..., Any], java_worker: Callable[[], JavaWorker], how: str
+) -> None:
+    broker = own_broker({})
+    make_topic(broker.bootstrap, "t", 2)
+    worker = java_worker()
+    worker.producer("p", broker.bootstrap, "t", transaction_timeout_ms=60_000)
+    assert worker.do("init", "p") == "ok"
+    for end in ("commit", "abort", "commit"):
+        assert worker.do("begin", "p") == "ok"
+        for partition in range(2):
+            assert worker.do("send", "p", "t", partition, f"before-{end}").startswith("ok")
+        if how == "stop":
+            broker.stop()
+        else:
+            broker.kill()
+        broker.start()
+        assert worker.do("send", "p", "t", 0, f"after-{end}").startswith("ok")
+        assert worker.do(end, "p") == "ok"
+    expected = sorted(["before-commit"] * 4 + ["after-commit"] * 2)
+    assert values(broker.bootstrap, "t", 6, 2) == expected

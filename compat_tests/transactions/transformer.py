@@ -1,0 +1,60 @@
+"""Consume, transform, produce, with confluent-kafka: run as a program, until it is killed.
+
+python -m compat_tests.transactions.transformer BOOTSTRAP IN OUT GROUP TRANSACTIONAL-ID
+"""
+
+import sys
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+BATCH = 7
+TIMEOUT_S = 20
+
+
+def transform(bootstrap: str, source: str, sink: str, group: str, transactional_id: str) -> None:
+    """One producer and one consumer, until an error that only a new producer gets over."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "transaction.timeout.ms": 5000}
+    )
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+        }
+    )
+    try:
+        producer.init_transactions(TIMEOUT_S)
+        consumer.subscribe([source])
+        while True:
+            messages = [one for one in consumer.consume(BATCH, 0.2) if one.error() is None]
+            if not messages:
+                continue
+            producer.begin_transaction()
+            try:
+                for message in messages:
+                    producer.produce(sink, message.value(), partition=message.partition())
+                positions = consumer.position(consumer.assignment())
+                producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
+                producer.commit_transaction(TIMEOUT_S)
+            except KafkaException:
+                producer.abort_transaction(TIMEOUT_S)
+                raise
+    finally:
+        consumer.close()
+
+
+def main() -> None:
+    while True:
+        try:
+            transform(*sys.argv[1:])
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            print(f"again: {reason.name()}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
