@@ -16,6 +16,7 @@ from wire.stored.groups import KEY_TYPES, VALUE_TYPES
 pytestmark = pytest.mark.slow
 
 SESSION_MS, REBALANCE_MS = 30_000, 60_000
+SILENCE_S = 1.5
 JOIN, SYNC, HEARTBEAT, LEAVE, DESCRIBE, LIST, DELETE = 9, 5, 4, 5, 6, 5, 2
 
 
@@ -140,12 +141,12 @@ def described(session: Session, group: str, note: str = "", version: int = DESCR
     session.remember(f"DescribeGroups v{version} {note}", answer)
 
 
-def run(pair: Pair, group: str, scenario: Callable[[Session], None]) -> None:
+def run(pair: Pair, group: str, scenario: Callable[[Session], None], *known: str) -> None:
     def whole(session: Session) -> None:
         wait_for_coordinator(session, group)
         scenario(session)
 
-    pair.compare(whole)
+    pair.compare(whole, known=known)
 
 
 @pytest.mark.parametrize("version", versions_of("JoinGroup"))
@@ -372,6 +373,49 @@ def test_a_static_member_is_fenced_while_it_waits(pair: Pair, name: str) -> None
         four.receive()
 
     run(pair, name, scenario)
+
+
+def test_answers_that_kafka_never_gives(pair: Pair, name: str) -> None:
+    """A member that asks again while its first request waits, or leaves meanwhile: Kafka forgets who waits."""
+
+    def first_answer(member: Member, note: str) -> None:
+        trace = len(member.session.trace)
+        member.connection.socket.settimeout(SILENCE_S)
+        try:
+            code = member.receive(note)["error_code"]
+        except TimeoutError:
+            code = "silence"
+        del member.session.trace[trace:]
+        member.session.remember(note, code)
+
+    def scenario(session: Session) -> None:
+        one, two = Member(session, name, "one"), Member(session, name, "two")
+        one.found()
+        two.join("new")
+        two.send_join()
+        while one.heartbeat()["error_code"] == 0:
+            session.trace.pop()
+        again = Member(session, name, "two")
+        again.member_id = two.member_id
+        again.send_join()
+        first_answer(two, "a JoinGroup before the last")
+        one.join()
+        again.receive("the last JoinGroup")
+        again.send_sync()
+        leaver = Member(session, name, "leaver")
+        leaver.member_id = again.member_id
+        leaver.heartbeat()  # Kafka handles a group's requests in their order: the SyncGroup waits by now
+        leaver.leave()
+        first_answer(again, "the SyncGroup of who leaves")
+        one.heartbeat("after it has left")
+
+    run(
+        pair,
+        name,
+        scenario,
+        "^a JoinGroup before the last: .: 'silence' != 27$",
+        "^the SyncGroup of who leaves: .: 'silence' != 25$",
+    )
 
 
 def test_members_are_taken_out_together(pair: Pair, name: str) -> None:
