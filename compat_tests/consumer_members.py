@@ -163,15 +163,13 @@ def described(topics: Topics, group: str, note: str = "", version: int = 1, **ch
     body: Fields = {"group_ids": [group], "include_authorized_operations": True}
     answer = topics.session.quiet("ConsumerGroupDescribe", version, body | changes)
     for row in answer["groups"]:
-        row["members"].sort(key=lambda member: member["instance_id"] or member["member_id"])
-        if version == 0:
-            row["members"].sort(key=lambda member: member["member_epoch"])
         for member in row["members"]:
             member["subscribed_topic_names"].sort()
             for field in ("assignment", "target_assignment"):
                 member[field] = topics.named(member[field]["topic_partitions"])
             if len(member["member_id"]) >= MEMBER_ID_LENGTH:
                 member["member_id"] = "a member id"
+        row["members"].sort(key=lambda one: (one["instance_id"] or "", one["member_id"], one["member_epoch"]))
         topics.session.remember(f"{group} {note}: its text", [row.pop("error_message")])
     topics.session.remember(f"{group} described {note}", answer)
     return answer
