@@ -16,6 +16,7 @@ from broker.config.definitions import (
     LOW,
     SHORT,
     STRING,
+    ConfigError,
     Declared,
     key,
     one_of_any_case,
@@ -23,6 +24,14 @@ from broker.config.definitions import (
 from broker.config.definitions_log import INT_MAX
 
 MIGRATION_POLICIES = ("disabled", "downgrade", "upgrade", "bidirectional")
+
+
+CODEC_NUMBERS = range(5)
+
+
+def check_codec_number(name: str, value: int) -> None:
+    if value not in CODEC_NUMBERS:
+        raise ConfigError(f"Unknown compression type id: {value} for configuration {name}")
 
 
 class GroupKeys(metaclass=Declared):
@@ -127,7 +136,11 @@ class GroupKeys(metaclass=Declared):
         INT, 100 << 20, "Bytes of a segment of __consumer_offsets.", at_least=1, importance=HIGH
     )
     offsets_topic_compression_codec: int = key(
-        INT, 0, "The number of the codec of __consumer_offsets; 0 is none.", importance=HIGH
+        INT,
+        0,
+        "The number of the codec of __consumer_offsets; 0 is none.",
+        importance=HIGH,
+        check=check_codec_number,
     )
 
 

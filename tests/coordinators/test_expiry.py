@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
-from tests.coordinators.support import ONE_PARTITION, find, log_of
+from broker.config.broker_config import BrokerConfig
+from broker.config.definitions import ConfigError
+from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, find, log_of
 from tests.handlers.offsets import commit, fetch_offsets
-from tests.sim.ask import create_topic
+from tests.sim.ask import create_topic, read_all
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
 
@@ -39,6 +42,31 @@ async def test_offsets_expire() -> None:
         await broker.start()
         await trio.sleep(1)
         assert broker.node.groups.shard("g").groups == {}
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_the_codec_of_the_topic(codec: int) -> None:
+    @simulated
+    async def run() -> None:
+        config = {**ONE_PARTITION, "offsets.topic.compression.codec": str(codec)}
+        async with SimBroker(config=config) as broker:
+            client = broker.connect()
+            await create_topic(client, "a", 2)
+            await find(client)
+            await commit(client, "g", {"a": {0: 1, 1: (2, "note " * 50)}})
+            [batch] = await read_all(client, OFFSETS_TOPIC)
+            assert (batch.attributes, batch.record_count) == (codec, 2)
+            await broker.stop()
+            await broker.start()
+            expected = {("a", 0): 1, ("a", 1): (2, "note " * 50)}
+            assert await fetch_offsets(broker.connect(), "g") == expected
+
+    run()
+
+
+def test_a_codec_that_nobody_knows() -> None:
+    with pytest.raises(ConfigError, match="compression type id: 5"):
+        BrokerConfig({"offsets.topic.compression.codec": "5"})
 
 
 @simulated
