@@ -150,15 +150,19 @@ def target_of(shard: GroupShard, member_id: str, group_id: str = "g") -> Rows:
 
 
 def durable(shard: GroupShard) -> dict[str, Any]:
-    """All that the log stores of the shard's consumer groups, as plain values."""
+    """All that the log stores of the shard's groups, as plain values of their own."""
     made: dict[str, Any] = {}
     for group_id, group in shard.groups.items():
         if not isinstance(group, ConsumerGroup):
             made[group_id] = getattr(group, "stored", None)
             continue
-        made[group_id] = {
-            name: getattr(group, name)
-            for name in ConsumerGroup.__slots__
-            if name not in ("soft", "subscriptions")
-        } | {name: getattr(group.subscriptions, name) for name in ("topics", "regexes", "resolved")}
+        fields = [name for name in ConsumerGroup.__slots__ if name not in ("soft", "subscriptions")]
+        made[group_id] = {name: _copy(getattr(group, name)) for name in fields}
+        for name in ("topics", "regexes", "resolved"):
+            made[group_id][name] = _copy(getattr(group.subscriptions, name))
     return made
+
+
+def _copy(value: Any) -> Any:
+    """Members, records and sets are never changed in place."""
+    return {key: _copy(one) for key, one in value.items()} if isinstance(value, dict) else value
