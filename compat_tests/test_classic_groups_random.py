@@ -1,0 +1,116 @@
+"""A random walk of two members of a classic group, the same on both targets; every answer is compared.
+
+Two, because whom Kafka makes the leader among more is a matter of a hash map. A failure prints its seed.
+"""
+
+import os
+import random
+import select
+from typing import Any
+
+import pytest
+
+from compat_tests.differential import Pair, Session
+from compat_tests.test_classic_groups_wire import Member, described, run
+
+pytestmark = pytest.mark.slow
+
+STEPS = 40
+SILENCE_S = 0.3
+"""What Kafka does not answer in this time waits for another member: nothing else takes so long."""
+SHORT_SILENCE_S, PATIENCE_S = 0.02, 10
+"""The second target is given little time to answer what the first did not, and much for what it did."""
+FIRST_SEED = int(os.environ.get("ONCELOG_SEED", "0"))
+SEEDS = range(FIRST_SEED, FIRST_SEED + (1 if "ONCELOG_SEED" in os.environ else 4))
+
+
+class Walker:
+    """A member that has at most one request on its way, and notes its answer when it comes."""
+
+    def __init__(self, session: Session, group: str, name: str, rng: random.Random) -> None:
+        self.rng = rng
+        instance = name if rng.random() < 0.4 else None
+        version = rng.choice((5, 7, 9) if instance else (3, 4, 5, 7, 9))
+        self.member = Member(session, group, name, version=version, instance=instance)
+        self.waits_for = ""
+        self.leads: list[str] = []
+
+    def settle(self, timeout_s: float) -> bool:
+        """Note the answer that was waited for, if it is there."""
+        if not self.waits_for or not select.select([self.member.connection.socket], [], [], timeout_s)[0]:
+            return not self.waits_for
+        answer = self.member.receive(self.waits_for)
+        if "members" in answer and "leader" in answer:
+            self.leads = []
+            if answer["leader"] == answer["member_id"]:
+                self.leads = [row["member_id"] for row in answer["members"]]
+            if answer["error_code"] in (25, 81, 82):
+                self.member.member_id = ""
+        self.waits_for = ""
+        return True
+
+    def step(self, at: int) -> None:
+        self.rng.choice(
+            [self.join, self.join, self.sync, self.sync, self.heartbeat, self.leave, self.restart]
+        )(at)
+
+    def oblige(self, at: int) -> None:
+        """Do what the other waits for."""
+        (self.sync if self.member.heartbeat(f"step {at}")["error_code"] == 0 else self.join)(at)
+
+    def join(self, at: int) -> None:
+        if self.rng.random() < 0.3:
+            self.member.protocols = {"range": f"{self.member.name} {self.rng.randrange(3)}".encode()}
+        self.member.send_join()
+        self.waits_for = f"step {at}"
+
+    def sync(self, at: int) -> None:
+        changes: dict[str, Any] = {}
+        if self.rng.random() < 0.1:
+            changes["generation_id"] = self.rng.randrange(5)
+        self.member.send_sync(dict.fromkeys(self.leads, b"to %d" % at), **changes)
+        self.waits_for = f"step {at}"
+
+    def heartbeat(self, at: int) -> None:
+        self.member.heartbeat(f"step {at}")
+
+    def leave(self, at: int) -> None:
+        if self.rng.random() < 0.3:
+            self.member.leave(f"step {at}")
+
+    def restart(self, at: int) -> None:
+        """Of a static member; the instance of a dynamic one would have to time out."""
+        if self.member.instance is not None:
+            self.member.member_id = ""
+            self.join(at)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_members_at_random(pair: Pair, name: str, seed: int) -> None:
+    answered: dict[tuple[int, str], bool] = {}
+    """Of the first target: whether by the end of that step that member had its answer."""
+
+    def scenario(session: Session) -> None:
+        is_first = not answered
+        rng = random.Random(seed)
+        walkers = [Walker(session, name, one, rng) for one in ("one", "two")]
+        for at in range(STEPS):
+            walker, other = rng.sample(walkers, 2)
+            if walker.waits_for:
+                walker, other = other, walker
+            if walker.waits_for:
+                described(session, name, f"step {at}")
+            elif other.waits_for and rng.random() < 0.6:
+                walker.oblige(at)
+            else:
+                walker.step(at)
+            for one in walkers:
+                key = at, one.member.name
+                if is_first:
+                    answered[key] = one.settle(SILENCE_S)
+                else:
+                    one.settle(PATIENCE_S if answered[key] else SHORT_SILENCE_S)
+        described(session, name, "in the end")
+        session.remember("waiting", [walker.waits_for for walker in walkers])
+
+    run(pair, name, scenario)
