@@ -49,13 +49,12 @@ class Member(threading.Thread):
     def tell_committed(self, found: Progress) -> None:
         self.tell("committed", offsets=[[*where, offsets[-1] + 1] for where, offsets in found.items()])
 
-    def obey(self) -> None:
-        """Commands that came meanwhile."""
+    def obey(self, wait_s: float = 0) -> None:
+        """A command that came meanwhile, or comes in so many seconds."""
         with contextlib.suppress(queue.Empty):
-            while True:
-                command = self.commands.get_nowait()
-                assert command["do"] == "close", command
-                self.closing = True
+            command = self.commands.get(block=wait_s > 0, timeout=wait_s or None)
+            assert command["do"] == "close", command
+            self.closing = True
 
     def run(self) -> None:
         try:
@@ -156,7 +155,11 @@ class KafkaPython(Member):
             OffsetAndMetadata,
             TopicPartition,
         )
-        from kafka.errors import FencedInstanceIdError, KafkaError  # type: ignore[import-untyped,unused-ignore]
+        from kafka.errors import (  # type: ignore[import-untyped,unused-ignore]
+            FencedInstanceIdError,
+            KafkaConnectionError,
+            KafkaError,
+        )
 
         member = self
 
@@ -178,7 +181,12 @@ class KafkaPython(Member):
                 self.obey()
                 # A join that completes between two polls is lost to kafka-python 3.0.12: it sits in its group without
                 # ever taking its partitions. Long polls make that rare, and here it is told to try again.
-                polled = consumer.poll(timeout_ms=10 * POLL_MS)
+                try:
+                    polled = consumer.poll(timeout_ms=10 * POLL_MS)
+                except KafkaConnectionError:  # the broker is away while it wants to join
+                    self.tell("warning", name="KafkaConnectionError")
+                    self.obey(wait_s=POLL_MS / 1000)
+                    continue
                 if coordinator._join_task is not None and not coordinator.rejoin_needed:
                     coordinator.request_rejoin()
                 found = {tuple(where): [one.offset for one in records] for where, records in polled.items()}
