@@ -1,0 +1,227 @@
+"""ConsumerGroupHeartbeat through a whole broker: topics that change, time that passes, restarts, refusals."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+import trio
+
+from tests.handlers.members import coordinated
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.client import SimClient
+from tests.sim.disk import Fault
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+
+SESSION_S = 45
+GROUP_RESOURCE = 32
+
+
+class SimConsumer:
+    """``owned``: (topic id, partition) that it was told to have."""
+
+    def __init__(
+        self, client: SimClient, member_id: str, topics: list[str] | None = None, regex: str | None = None
+    ) -> None:
+        self.client = client
+        self.member_id = member_id
+        self.topics = topics
+        self.regex = regex
+        self.epoch = 0
+        self.owned: set[tuple[bytes, int]] = set()
+
+    async def join(self, version: int = 1) -> Any:
+        self.epoch = 0
+        said: dict[str, Any] = {} if version == 0 else {"subscribed_topic_regex": self.regex}
+        return await self.beat(
+            version=version,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=self.topics,
+            topic_partitions=[],
+            **said,
+        )
+
+    async def beat(self, version: int = 1, **said: Any) -> Any:
+        request = ConsumerGroupHeartbeatRequest("g", self.member_id, self.epoch, **said)
+        answer = await self.client.ask(request, version, ConsumerGroupHeartbeatResponse)
+        if answer.error_code == ErrorCode.NONE:
+            self.member_id, self.epoch = answer.member_id, answer.member_epoch
+            if answer.assignment is not None:
+                self.owned = {
+                    (row.topic_id, number)
+                    for row in answer.assignment.topic_partitions
+                    for number in row.partitions
+                }
+        return answer
+
+
+async def described(client: SimClient, group: str = "g") -> Any:
+    request = ConsumerGroupDescribeRequest([group], True)
+    answer = await client.ask(request, 1, ConsumerGroupDescribeResponse)
+    [row] = answer.groups
+    return row
+
+
+@simulated
+async def test_a_member_lives_and_follows_its_topics() -> None:
+    async with SimBroker() as broker:
+        client = await coordinated(broker)
+        topic_id = await create_topic(client, "t", 2)
+        one = SimConsumer(client, "one", ["t", "later"])
+        await one.join()
+        assert (one.epoch, one.owned) == (2, {(topic_id, 0), (topic_id, 1)})
+        await trio.sleep(2)
+        later_id = await create_topic(client, "later")
+        await trio.sleep(2)
+        await one.beat()
+        assert (later_id, 0) in one.owned
+        grown = CreatePartitionsRequest([CreatePartitionsTopic("t", 3, None)], 1000, False)
+        await client.ask(grown, 3, CreatePartitionsResponse)
+        await trio.sleep(2)
+        await one.beat()
+        assert len(one.owned) == 4
+        gone = DeleteTopicsRequest([DeleteTopicState("later")], timeout_ms=1000)
+        await client.ask(gone, 6, DeleteTopicsResponse)
+        await trio.sleep(2)
+        await one.beat()
+        assert one.owned == {(topic_id, number) for number in range(3)}
+
+
+@simulated
+async def test_an_expression_is_resolved_beside_the_heartbeats() -> None:
+    async with SimBroker() as broker:
+        client = await coordinated(broker)
+        topic_id = await create_topic(client, "t")
+        await create_topic(client, "other")
+        one = SimConsumer(client, "one", regex="t.*")
+        await one.join()
+        assert one.owned == set()
+        await trio.sleep(0.001)
+        await one.beat()
+        assert one.owned == {(topic_id, 0)}
+        second_id = await create_topic(client, "t2")
+        for _ in range(4):
+            await trio.sleep(5)
+            await one.beat()
+        assert one.owned == {(topic_id, 0), (second_id, 0)}
+
+
+@simulated
+async def test_a_group_survives_its_broker() -> None:
+    async with SimBroker() as broker:
+        client = await coordinated(broker)
+        topic_id = await create_topic(client, "t", 2)
+        one = SimConsumer(client, "one", ["t"])
+        await one.join()
+        before = await described(client)
+        await broker.crash("process")
+        await broker.start()
+        one.client = broker.connect()
+        assert (await described(one.client)) == before
+        answer = await one.beat()
+        assert (answer.error_code, one.epoch) == (ErrorCode.NONE, 2)
+        assert one.owned == {(topic_id, 0), (topic_id, 1)}
+        await trio.sleep(SESSION_S + 1)
+        assert (await described(one.client)).group_state == "Empty"
+        assert (await one.beat()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@simulated
+async def test_a_groups_own_heartbeat_interval() -> None:
+    async with SimBroker() as broker:
+        client = await coordinated(broker)
+        change = AlterableConfig("consumer.heartbeat.interval.ms", 0, "7000")
+        resource = AlterConfigsResource(GROUP_RESOURCE, "g", [change])
+        await client.ask(
+            IncrementalAlterConfigsRequest([resource], False), 1, IncrementalAlterConfigsResponse
+        )
+        one = SimConsumer(client, "one", ["t"])
+        assert (await one.join()).heartbeat_interval_ms == 7_000
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_before_the_offsets_topic_is_there(version: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            one = SimConsumer(client, "one", ["t"])
+            assert (await one.join(version)).error_code == ErrorCode.NOT_COORDINATOR
+            await coordinated(broker)
+            assert (await one.join(version)).error_code == ErrorCode.NONE
+
+    run()
+
+
+@simulated
+async def test_without_the_feature_or_the_protocol() -> None:
+    async with SimBroker() as broker:
+        client = await coordinated(broker)
+        one = SimConsumer(client, "one", ["t"])
+        for level, upgrade_type, code in (
+            (0, 2, ErrorCode.UNSUPPORTED_VERSION),
+            (1, 1, ErrorCode.NONE),
+        ):
+            update = UpdateFeaturesRequest(
+                1000, [FeatureUpdateKey("group.version", level, False, upgrade_type)]
+            )
+            assert (await client.ask(update, 1, UpdateFeaturesResponse)).error_code == 0
+            answer = await one.join()
+            assert (answer.error_code, answer.error_message) == (code, None)
+            assert (await described(client)).error_code == code
+    async with SimBroker(config={"group.coordinator.rebalance.protocols": "classic"}) as broker:
+        one = SimConsumer(await coordinated(broker), "one", ["t"])
+        assert (await one.join()).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@simulated
+async def test_what_is_refused_without_a_coordinator() -> None:
+    async with SimBroker() as broker:
+        one = SimConsumer(broker.connect(), "", ["t"])
+        answer = await one.join()
+        assert (answer.error_code, answer.error_message) == (
+            ErrorCode.INVALID_REQUEST,
+            "MemberId can't be empty.",
+        )
+        assert (answer.member_id, answer.assignment) == (None, None)
+
+
+@simulated
+async def test_a_disk_that_takes_nothing_more() -> None:
+    async with SimBroker() as broker:
+        client = await coordinated(broker)
+        one = SimConsumer(client, "one", ["t"])
+        await one.join()
+        before = await described(client)
+        broker.files.faults.append(Fault("write", errno.ENOSPC, lambda path: "__consumer_offsets" in path))
+        two = SimConsumer(client, "two", ["t"])
+        answer = await two.join()
+        assert answer.error_code == ErrorCode.NOT_COORDINATOR
+        assert (answer.member_id, answer.assignment) == (None, None)
+        broker.files.faults.clear()
+        assert await described(client) == before
+        assert (await two.join()).error_code == ErrorCode.NONE
