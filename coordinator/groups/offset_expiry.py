@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.groups.offset_store import CommittedOffset
 from coordinator.groups.offsets import NO_EXPIRY, tombstone
 from wire.schema import ZERO_UUID
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coordinator.groups.group import Group
-    from coordinator.groups.offset_store import CommittedOffset
     from coordinator.groups.shard import GroupShard
     from coordinator.journal import CoordinatorRecord
     from wire.schema import Uuid
@@ -39,9 +39,13 @@ def expire_group(shard: GroupShard, group_id: str) -> None:
     retention_ms = shard.context.settings().offsets_retention_minutes * MINUTE_MS
     for topic, offsets in store.topics(group_id).items():
         is_read = group.is_subscribed_to(topic)
-        for partition, committed in offsets.items():
+        for partition, stored in offsets.items():
             at = (group_id, topic, partition)
-            if not is_read and _is_expired(group, committed, now_ms, retention_ms) and not store.is_open(*at):
+            if (
+                not is_read
+                and _is_expired(group, CommittedOffset._make(stored), now_ms, retention_ms)
+                and not store.is_open(*at)
+            ):
                 records.append(tombstone(*at))
             else:
                 left = True
@@ -51,11 +55,10 @@ def expire_group(shard: GroupShard, group_id: str) -> None:
 
 
 def _is_expired(group: Group, committed: CommittedOffset, now_ms: int, retention_ms: int) -> bool:
-    value = committed.value
-    expires_ms = group.offset_expires_at(value.commit_timestamp, retention_ms)
+    expires_ms = group.offset_expires_at(committed.commit_timestamp, retention_ms)
     if expires_ms is None:
         return False
-    return now_ms >= (expires_ms if value.expire_timestamp == NO_EXPIRY else value.expire_timestamp)
+    return now_ms >= (expires_ms if committed.expire_timestamp == NO_EXPIRY else committed.expire_timestamp)
 
 
 def forget_topics(shard: GroupShard, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> None:
@@ -69,8 +72,8 @@ def forget_topics(shard: GroupShard, group_id: str, deleted: Sequence[tuple[str,
         (name, partition): None
         for name, topic_id in deleted
         for offsets in everywhere
-        for partition, committed in offsets.of_topic(group_id, name).items()
-        if committed.value.topic_id in (ZERO_UUID, topic_id)
+        for partition, stored in offsets.of_topic(group_id, name).items()
+        if CommittedOffset._make(stored).topic_id in (ZERO_UUID, topic_id)
     }
     _commit_in_parts(shard, [tombstone(group_id, *place) for place in places])
 

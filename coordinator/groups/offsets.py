@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from coordinator.groups.context import Client
-    from coordinator.groups.offset_store import CommittedOffset
+    from coordinator.groups.offset_store import Stored
     from coordinator.groups.shard import GroupShard
     from wire.messages.offset_commit import OffsetCommitRequest
     from wire.messages.offset_delete import OffsetDeleteRequest
@@ -215,26 +215,24 @@ def fetch_offsets(
     known = _may_fetch(shard, asked)
     topics: list[OffsetFetchResponseTopics] = []
     if asked.topics is None:
-        if known:
-            for name, offsets in shard.offsets.topics(group_id).items():
-                rows = [
-                    _fetched(shard, group_id, name, partition, committed, require_stable=require_stable)
-                    for partition, committed in offsets.items()
-                ]
-                topics.append(OffsetFetchResponseTopics(name, ZERO_UUID, rows))
+        for name, offsets in shard.offsets.topics(group_id).items() if known else ():
+            rows = [
+                _fetched(shard, group_id, name, partition, stored, require_stable=require_stable)
+                for partition, stored in offsets.items()
+            ]
+            topics.append(OffsetFetchResponseTopics(name, ZERO_UUID, rows))
         return OffsetFetchResponseGroup(group_id, topics)
     for topic in asked.topics:
-        of_topic: Mapping[int, CommittedOffset] = {}
+        of_topic: Mapping[int, Stored] = {}
         if known:
             of_topic = shard.offsets.committed.of_topic(group_id, topic.name)
-        rows = []
-        for partition in topic.partition_indexes:
-            committed = of_topic.get(partition)
-            if committed is not None and _is_of_another(committed.value.topic_id, topic.topic_id):
-                committed = None
-            rows.append(
-                _fetched(shard, group_id, topic.name, partition, committed, require_stable=require_stable)
+        rows = [
+            _fetched(
+                shard, group_id, topic.name, partition, of_topic.get(partition), topic.topic_id,
+                require_stable=require_stable,
             )
+            for partition in topic.partition_indexes
+        ]  # fmt: skip
         topics.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, rows))
     return OffsetFetchResponseGroup(group_id, topics)
 
@@ -262,17 +260,19 @@ def _fetched(
     group_id: str,
     topic: str,
     partition: int,
-    committed: CommittedOffset | None,
+    stored: Stored | None,
+    asked_for: Uuid = ZERO_UUID,
     *,
     require_stable: bool,
 ) -> OffsetFetchResponsePartitions:
     if require_stable and shard.offsets.is_open(group_id, topic, partition):
         code = ErrorCode.UNSTABLE_OFFSET_COMMIT
         return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, "", code)
-    if committed is None:
-        return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, "", 0)
-    value = committed.value
-    return OffsetFetchResponsePartitions(partition, value.offset, value.leader_epoch, value.metadata, 0)
+    if stored is not None:
+        offset, leader_epoch, metadata, _, _, topic_id, _ = stored
+        if not _is_of_another(topic_id, asked_for):
+            return OffsetFetchResponsePartitions(partition, offset, leader_epoch, metadata, 0)
+    return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, "", 0)
 
 
 def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest) -> OffsetDeleteResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -258,6 +259,16 @@ def test_offsets_of_a_deleted_topic() -> None:
     assert all_of(lab.shard, "g") == {("a", 2): 1, ("b", 0): 1}
     lab.shard.replay_end_transaction(7, committed=True)
     assert all_of(lab.shard, "g") == {("a", 2): 1, ("b", 0): 1}
+
+
+def test_the_collector_of_garbage_need_not_walk_through_offsets() -> None:
+    lab = Lab()
+    for partition in range(10):
+        commit(lab, ("g", "a", partition), partition)
+    gc.collect()
+    of_topic = lab.shard.offsets.topics("g")["a"]
+    assert not any(gc.is_tracked(stored) for stored in of_topic.values())
+    assert not gc.is_tracked(of_topic)
 
 
 def everything(shard: GroupShard) -> object:
