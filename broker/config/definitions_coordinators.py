@@ -155,7 +155,6 @@ class TransactionKeys(metaclass=Declared):
         "Milliseconds that a producer may ask for as its transactions' timeout.",
         at_least=1,
         importance=HIGH,
-        in_effect=False,
     )
     transactional_id_expiration_ms: int = key(
         INT,
@@ -163,7 +162,6 @@ class TransactionKeys(metaclass=Declared):
         "Milliseconds that an unused transactional id is remembered.",
         at_least=1,
         importance=HIGH,
-        in_effect=False,
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(
         INT,
@@ -171,7 +169,6 @@ class TransactionKeys(metaclass=Declared):
         "Milliseconds between two looks for transactions past their timeout.",
         at_least=1,
         importance=LOW,
-        in_effect=False,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = key(
         INT,
@@ -179,7 +176,6 @@ class TransactionKeys(metaclass=Declared):
         "Milliseconds between two looks for transactional ids to forget.",
         at_least=1,
         importance=LOW,
-        in_effect=False,
     )
     transaction_partition_verification_enable: bool = key(
         BOOLEAN,
@@ -187,7 +183,6 @@ class TransactionKeys(metaclass=Declared):
         "Whether a partition must be part of the transaction that writes to it.",
         importance=LOW,
         update=CLUSTER_WIDE,
-        in_effect=False,
     )
     transaction_two_phase_commit_enable: bool = key(
         BOOLEAN,
