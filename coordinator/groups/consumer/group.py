@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.groups.consumer import records, timeouts
+from coordinator.groups.consumer.metadata_hash import TopicHashes
 from coordinator.groups.consumer.states import GroupState, MemberState
 from coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
 from coordinator.groups.group import CONSUMER, any_partition
@@ -39,11 +40,12 @@ class Soft:
     ``regexes_outdated``: whether a topic may have been made since the expressions were resolved.
     """
 
-    __slots__ = ("metadata_checked", "regexes_outdated")
+    __slots__ = ("metadata_checked", "regexes_outdated", "topic_hashes")
 
     def __init__(self) -> None:
         self.metadata_checked = False
         self.regexes_outdated = False
+        self.topic_hashes = TopicHashes()
 
 
 class ConsumerGroup:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from coordinator.groups.consumer import joining, migration, records
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH
-from coordinator.groups.consumer.metadata_hash import metadata_hash
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
@@ -65,7 +64,7 @@ def fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[Member]) ->
         if expression not in after.regexes:
             made.append(records.no_regex(group.group_id, expression))
             after.resolve(expression, None)
-    found = metadata_hash(after.topics, shard.context.topics)
+    found = group.soft.topic_hashes.of_group(after.topics, shard.context.topics)
     made.append(records.group_epoch(group.group_id, group.epoch + 1, found))
     shard.commit(made)
 

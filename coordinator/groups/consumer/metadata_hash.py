@@ -13,20 +13,42 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coordinator.groups.context import Topic, Topics
+    from wire.schema import Uuid
 
 MAGIC = 0
 NO_TOPICS = 0
 
 
-def metadata_hash(names: Iterable[str], topics: Topics) -> int:
-    """An int64; 0 where none of the topics exists."""
-    found = {name: topic for name in names if (topic := topics.by_name(name)) is not None}
-    if not found:
-        return NO_TOPICS
-    return _hash(b"".join(pack("<q", _topic_hash(found[name], topics)) for name in sorted(found)))
+class TopicHashes:
+    """The hashes of a group's topics, remembered: 1,000 partitions are a millisecond.
+
+    A topic's hash is computed again when it has another number of partitions; other racks show with the next restart.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Uuid, tuple[int, int]] = {}
+
+    def of_group(self, names: Iterable[str], topics: Topics) -> int:
+        """The hash for the topics of those names, an int64; 0 where none of them exists."""
+        used: dict[Uuid, tuple[int, int]] = {}
+        hashes = []
+        for name in sorted(names):
+            topic = topics.by_name(name)
+            if topic is None:
+                continue
+            count = len(topic.partitions)
+            known = self._known.get(topic.topic_id)
+            if known is None or known[0] != count:
+                known = (count, topic_hash(topic, topics))
+            used[topic.topic_id] = known
+            hashes.append(known[1])
+        self._known = used
+        return _hash(pack(f"<{len(hashes)}q", *hashes)) if hashes else NO_TOPICS
 
 
-def _topic_hash(topic: Topic, topics: Topics) -> int:
+def topic_hash(topic: Topic, topics: Topics) -> int:
     high, low = int.from_bytes(topic.topic_id[:8]), int.from_bytes(topic.topic_id[8:])
     count = len(topic.partitions)
     parts = [pack("<bQQ", MAGIC, high, low), _text(topic.name), pack("<i", count)]

@@ -20,7 +20,6 @@ from coordinator.groups.classic.states import State
 from coordinator.groups.consumer import embedded, records, timeouts
 from coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
 from coordinator.groups.consumer.member import Member
-from coordinator.groups.consumer.metadata_hash import metadata_hash
 from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.stored.groups import ClassicMemberMetadata, ClassicProtocol
 
@@ -95,7 +94,7 @@ def upgraded(shard: GroupShard, classic: ClassicGroup) -> Entry:
             + "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
             "default assignor before re-attempting the upgrade."
         ) from None
-    group.metadata_hash = metadata_hash(group.subscriptions.topics, shard.context.topics)
+    group.metadata_hash = group.soft.topic_hashes.of_group(group.subscriptions.topics, shard.context.topics)
     members = list(group.members.values())
     return Entry(group, [*classic.tombstones(), *_stored(group, members)], members)
 
@@ -239,4 +238,4 @@ def _begin_classic_life(shard: GroupShard, group_id: str, made: ClassicGroup, *,
         live.update(member, known.protocols, known.rebalance_timeout_ms, known.session_timeout_ms)
         classic_timers.renew_session(shard, live, member)
     if rebalances:
-        rebalance.prepare(shard, live)
+        rebalance.prepare(shard, live, "its last member of the consumer protocol has gone")

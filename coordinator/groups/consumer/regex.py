@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.groups.consumer import expressions, records, timeouts
 from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
-from coordinator.groups.consumer.metadata_hash import metadata_hash
 
 if TYPE_CHECKING:
     from coordinator.groups.consumer.member import Member
@@ -97,7 +96,7 @@ def resolve(shard: GroupShard, group_id: str) -> None:
         resolved = ResolvedRegex(names, topics.version, shard.context.now_ms())
         after.resolve(expression, resolved)
         made.append(records.regex(group_id, expression, resolved))
-    found = metadata_hash(after.topics, topics)
+    found = group.soft.topic_hashes.of_group(after.topics, topics)
     rebalances = rebalances or found != group.metadata_hash
     if rebalances:
         made.append(records.group_epoch(group_id, group.epoch + 1, found))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.groups.consumer import records, regex, target, timeouts
 from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.metadata_hash import metadata_hash
 from coordinator.groups.consumer.reconcile import reconcile
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def describe(shard: GroupShard, group: ConsumerGroup, old: Member, said: Said, c
     epoch = group.epoch
     checks = rebalances or not group.soft.metadata_checked
     if checks:
-        found = metadata_hash(subscriptions.topics, context.topics)
+        found = group.soft.topic_hashes.of_group(subscriptions.topics, context.topics)
         if rebalances or found != group.metadata_hash:
             epoch += 1
             made.append(records.group_epoch(group.group_id, epoch, found))

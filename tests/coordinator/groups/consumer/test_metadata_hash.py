@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordinator.groups.consumer import metadata_hash
+from coordinator.groups.consumer.metadata_hash import TopicHashes
 from tests.coordinator.groups.lab import FakeTopics
 
 
@@ -11,7 +12,7 @@ def test_a_topic_of_kafkas() -> None:
     topics = FakeTopics()
     topic = topics.create("t", 1000)
     topic.topic_id = (1).to_bytes(8) + (2).to_bytes(8)
-    assert metadata_hash._topic_hash(topic, topics) == 5094120087422953958
+    assert metadata_hash.topic_hash(topic, topics) == 5094120087422953958
 
 
 def test_a_group_is_the_hash_of_its_topics() -> None:
@@ -22,19 +23,36 @@ def test_what_counts() -> None:
     topics = FakeTopics()
     topics.create("a", 1)
     topics.create("b", 1)
-    both = metadata_hash.metadata_hash(["a", "b"], topics)
-    assert both == metadata_hash.metadata_hash(["b", "a", "missing"], topics)
-    assert metadata_hash.metadata_hash(["missing"], topics) == 0
+    both = TopicHashes().of_group(["a", "b"], topics)
+    assert both == TopicHashes().of_group(["b", "a", "missing"], topics)
+    assert TopicHashes().of_group(["missing"], topics) == 0
     seen = {both}
     topics.racks_of["a", 0] = ["r1", "r2"]
-    seen.add(metadata_hash.metadata_hash(["a", "b"], topics))
+    seen.add(TopicHashes().of_group(["a", "b"], topics))
     topics.racks_of["a", 0] = ["r2", "r1"]
-    assert metadata_hash.metadata_hash(["a", "b"], topics) in seen, "the order of racks says nothing"
+    assert TopicHashes().of_group(["a", "b"], topics) in seen, "the order of racks says nothing"
     topics.racks_of["a", 0] = ["r1r2"]
-    seen.add(metadata_hash.metadata_hash(["a", "b"], topics))
+    seen.add(TopicHashes().of_group(["a", "b"], topics))
     topics.create("a", 2)
-    seen.add(metadata_hash.metadata_hash(["a", "b"], topics))
+    seen.add(TopicHashes().of_group(["a", "b"], topics))
     topics.delete("a")
     topics.create("a", 2)
-    seen.add(metadata_hash.metadata_hash(["a", "b"], topics))
+    seen.add(TopicHashes().of_group(["a", "b"], topics))
     assert len(seen) == 5
+
+
+def test_what_is_remembered_is_what_would_be_computed() -> None:
+    topics = FakeTopics()
+    topics.create("a", 1)
+    topics.create("b", 1)
+    hashes = TopicHashes()
+    for _ in range(2):
+        for change in (
+            lambda: None,
+            lambda: topics.create("a", len(topics.create("a", 1).partitions) + 3),
+            lambda: topics.delete("b"),
+            lambda: topics.create("b", 1),
+        ):
+            change()
+            for names in (["a", "b"], ["b"], ["a"], []):
+                assert hashes.of_group(names, topics) == TopicHashes().of_group(names, topics)
