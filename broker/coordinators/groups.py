@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordinators.internal_topics import OFFSETS_TOPIC
 from broker.coordinators.shards import M, Shards
+from broker.logs import get_logger
 from broker.metadata.image import GROUP
 from coordinator.groups.errors import as_told
 from wire.errors import ErrorCode, KafkaError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from coordinator.groups.shard import GroupShard
     from coordinator.later import Later
     from wire.schema import Message, Uuid
+
+_log = get_logger("broker.coordinators.groups")
 
 LONGEST_INTERVAL_MS = 365 * 24 * 3600 * 1000
 """Kafka's "never" is 2**63-1 milliseconds, which no timer takes."""
@@ -105,6 +108,7 @@ class Groups(Shards["GroupShard"]):
                 settings=lambda: self.node.config,
                 overrides=self._overrides,
                 topics=_Topics(self.node),
+                note=_log.info,
             )
         return self._context
 

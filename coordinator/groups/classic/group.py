@@ -158,7 +158,7 @@ class ClassicGroup:
         for member in self.members.values():
             timers.renew_session(shard, self, member)
         if len(self.members) > shard.context.settings().group_max_size:
-            rebalance.prepare(shard, self)
+            rebalance.prepare(shard, self, "it is larger than group.max.size")
 
     def on_unloaded(self, shard: GroupShard) -> None:
         timers.cancel_all(shard, self)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 UNKNOWN_MEMBER_ID = ""
 MEMBER_ID_REQUIRED_VERSION = 4
 """From this version on a new member comes twice: the first time only for its id (KIP-394)."""
+PENDING_MEMBERS_MAX = 10_000
+"""Members of one group that were given an id and have not come back with it: each is remembered for its session
+timeout, which it chooses itself. Kafka has no limit.
+"""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """Milliseconds that a new member's first JoinGroup may wait: whether its client still lives cannot be known. Kafka
 has no key for it (``CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS``).
@@ -107,6 +111,8 @@ def _join_new(shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest,
     if instance_id is not None and instance_id in group.static_members:
         return static.replace(shard, group, request, client, member_id)
     if instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
+        if len(group.pending_joins) >= PENDING_MEMBERS_MAX:
+            return answers.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
         group.pending_joins.add(member_id)
         timers.set_session(shard, group, member_id, request.session_timeout_ms)
         return answers.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -131,7 +137,7 @@ def _join_again(
     answer = answers.JoinAnswer(client.api_version)
     group.update(member, protocols, rebalance_timeout_ms(request, client), request.session_timeout_ms)
     group.await_join(member, answer)
-    rebalance.prepare_or_complete(shard, group)
+    rebalance.prepare_or_complete(shard, group, f"{member.member_id} joins again: {reason_of(request)}")
     return answer
 
 
@@ -156,8 +162,13 @@ def add_member(
     group.add(member)
     group.await_join(member, answer)
     timers.set_session(shard, group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    rebalance.prepare_or_complete(shard, group)
+    rebalance.prepare_or_complete(shard, group, f"{member_id} is new: {reason_of(request)}")
     return answer
+
+
+def reason_of(request: JoinGroupRequest) -> str:
+    """Why the client joins, as it says itself (KIP-800)."""
+    return request.reason or "no reason given"
 
 
 def protocols_of(request: JoinGroupRequest) -> list[Supported]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from wire.messages.leave_group import LeaveGroupRequest
 
 SEVERAL_MEMBERS_VERSION = 3
+NO_REASON = "not given"
 
 
 def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> LeaveGroupResponse:
@@ -41,7 +42,7 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> Leav
         rows.append(MemberResponse(row.member_id, row.group_instance_id, code))
     if any(not row.error_code for row in rows) and group.state is not State.EMPTY:
         try:
-            rebalance.prepare_or_complete(shard, group)
+            rebalance.prepare_or_complete(shard, group, "members left")
         except KafkaError as error:
             raise as_told(error) from error
     return LeaveGroupResponse(members=rows)
@@ -73,4 +74,7 @@ def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity)
         return error.code
     timers.cancel_session(shard, group, member_id)
     removal.remove(group, group.members[member_id])
+    shard.context.note(
+        "a member left", group=group.group_id, member=member_id, reason=identity.reason or NO_REASON
+    )
     return ErrorCode.NONE

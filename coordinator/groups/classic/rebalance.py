@@ -13,26 +13,33 @@ from coordinator.groups.classic.states import LEGAL_MOVES, State
 from wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from coordinator.groups.classic.group import ClassicGroup
     from coordinator.groups.shard import GroupShard
 
 
-def prepare_or_complete(shard: GroupShard, group: ClassicGroup) -> None:
+def prepare_or_complete(shard: GroupShard, group: ClassicGroup, reason: str) -> None:
     """The membership has changed: begin a rebalance, or end the one under way if now all have joined."""
     if State.PREPARING_REBALANCE in LEGAL_MOVES[group.state]:
-        prepare(shard, group)
+        prepare(shard, group, reason)
     else:
         complete_if_all_joined(shard, group)
 
 
-def prepare(shard: GroupShard, group: ClassicGroup) -> None:
-    """Begin a rebalance: members that wait for an assignment are sent back to join."""
+def prepare(
+    shard: GroupShard, group: ClassicGroup, reason: str = "another kind of group has become it"
+) -> None:
+    """Begin a rebalance: members that wait for an assignment are sent back to join. ``reason`` is for the log."""
     if group.state is State.COMPLETING_REBALANCE:
         drop_assignments(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
     timers.cancel_sync(shard, group)
     is_initial = group.state is State.EMPTY
     group.move_to(State.PREPARING_REBALANCE, shard.context.now_ms())
+    shard.context.note(
+        "a group rebalances", group=group.group_id, generation=group.generation_id, reason=reason
+    )
     if is_initial:
         delay_ms = shard.context.settings().group_initial_rebalance_delay_ms
         wait_for_more(shard, group, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
@@ -75,16 +82,29 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
     timers.cancel_join(shard, group)
     if group.state is not State.PREPARING_REBALANCE:
         return
-    for member in [
-        m for m in group.members.values() if m.join_answer is None and m.group_instance_id is None
-    ]:
-        group.remove(member.member_id)
-        timers.cancel_session(shard, group, member.member_id)
+    _drop(
+        shard,
+        group,
+        [
+            member.member_id
+            for member in group.members.values()
+            if member.join_answer is None and member.group_instance_id is None
+        ],
+        "it did not join again in time",
+    )
     if group.members and not group.elect_joined_leader():
         # Only static members are left and none of them is here: they may come back until their sessions end.
         timers.set_join(shard, group, group.rebalance_timeout_ms(), lambda: complete(shard, group))
         return
     group.begin_generation(shard.context.now_ms())
+    shard.context.note(
+        "a generation begins",
+        group=group.group_id,
+        generation=group.generation_id,
+        members=len(group.members),
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+    )
     if group.members:
         _answer_joins(shard, group)
         return
@@ -104,13 +124,18 @@ def _answer_joins(shard: GroupShard, group: ClassicGroup) -> None:
 
 def expire_syncs(shard: GroupShard, group: ClassicGroup) -> None:
     """Members that joined but never asked for their assignment are dropped, and the others join again."""
-    late = list(group.pending_syncs)
-    if not late:
+    if not group.pending_syncs:
         return
-    for member_id in late:
+    late = [member_id for member_id in group.members if member_id in group.pending_syncs]
+    _drop(shard, group, late, "it did not ask for its assignment in time")
+    prepare(shard, group, "members did not ask for their assignments")
+
+
+def _drop(shard: GroupShard, group: ClassicGroup, member_ids: Iterable[str], reason: str) -> None:
+    for member_id in member_ids:
         group.remove(member_id)
         timers.cancel_session(shard, group, member_id)
-    prepare(shard, group)
+        shard.context.note("a member is dropped", group=group.group_id, member=member_id, reason=reason)
 
 
 def drop_assignments(shard: GroupShard, group: ClassicGroup, code: ErrorCode) -> None:

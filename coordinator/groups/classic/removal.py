@@ -23,8 +23,11 @@ def expire(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
         if member is None or member.is_held:
             return
         remove(group, member)
+        shard.context.note(
+            "a member is dropped", group=group.group_id, member=member_id, reason="its session is over"
+        )
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-            rebalance.prepare_or_complete(shard, group)
+            rebalance.prepare_or_complete(shard, group, f"the session of {member_id} is over")
             return
     if group.state is State.PREPARING_REBALANCE and group.all_joined():
         rebalance.complete(shard, group)

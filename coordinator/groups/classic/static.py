@@ -48,15 +48,17 @@ def replace(
             group.replace(new, old)
             timers.renew_session(shard, group, old)
             return _not_replaced(group, as_told(error).code)
+        group.remember_subscriptions()
         _hand_over_session(shard, group, old, new)
         return _resumed(group, new, old_leader, client)
     _hand_over_session(shard, group, old, new)
     answer = answers.JoinAnswer(client.api_version)
+    reason = join.reason_of(request)
     group.await_join(new, answer)
     if group.state is State.PREPARING_REBALANCE:
         rebalance.complete_if_all_joined(shard, group)
     else:
-        rebalance.prepare(shard, group)
+        rebalance.prepare(shard, group, f"static member {request.group_instance_id} has begun anew: {reason}")
     return answer
 
 

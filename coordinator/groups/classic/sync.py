@@ -78,7 +78,7 @@ def _assign(shard: GroupShard, group: ClassicGroup, assignments: Mapping[str, by
         shard.commit([records.metadata_record(group, assignments)])
     except KafkaError as error:
         rebalance.drop_assignments(shard, group, as_told(error).code)
-        rebalance.prepare_or_complete(shard, group)
+        rebalance.prepare_or_complete(shard, group, f"its assignments could not be stored: {error}")
         return
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.groups.classic import join
 from coordinator.groups.classic.states import State
 from tests.coordinator.groups.classic.players import (
     DELAY_MS,
     REBALANCE_MS,
+    SESSION_MS,
     Player,
     settle,
     stable,
@@ -340,6 +342,33 @@ def test_a_pending_member_is_waited_for() -> None:
     refused = pending.join()
     assert refused is not None
     assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_member_ids_are_not_given_out_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join, "PENDING_MEMBERS_MAX", 2)
+    lab = Lab()
+    codes = [answer.error_code for _ in range(3) if (answer := Player(lab).join())]
+    assert codes == [ErrorCode.MEMBER_ID_REQUIRED] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
+    lab.advance(SESSION_MS)
+    answer = Player(lab).join()
+    assert answer is not None
+    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_the_owner_is_told_why() -> None:
+    lab = Lab()
+    told: list[tuple[str, object]] = []
+    lab.shard.context.note = lambda text, **fields: told.append((text, fields.get("reason")))
+    player = Player(lab)
+    stable(lab, [player])
+    lab.advance(SESSION_MS)
+    assert told == [
+        ("a group rebalances", f"{player.member_id} is new: a reason"),
+        ("a generation begins", None),
+        ("a member is dropped", "its session is over"),
+        ("a group rebalances", f"the session of {player.member_id} is over"),
+        ("a generation begins", None),
+    ]
 
 
 def test_a_failed_write_makes_no_group() -> None:

@@ -84,6 +84,8 @@ def test_new_words_are_taken_over() -> None:
     answer = new.join()
     assert answer is not None
     assert answer.error_code == 0
+    assert new.group.subscribed_topics() == frozenset({"t", "other"})
+    assert lab.reloaded().groups["g"].is_subscribed_to("other")
     member = new.group.members[new.member_id]
     assert member.protocols == [("range", subscription("other"))]
     assert member.session_timeout_ms == 60_000
