@@ -97,6 +97,15 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
         timers.set_join(shard, group, group.rebalance_timeout_ms(), lambda: complete(shard, group))
         return
     group.begin_generation(shard.context.now_ms())
+    if group.members:
+        _answer_joins(shard, group)
+        return
+    shard.context.note("a group is empty", group=group.group_id, generation=group.generation_id)
+    shard.commit([records.metadata_record(group, {})])
+
+
+def _answer_joins(shard: GroupShard, group: ClassicGroup) -> None:
+    """Tell all members their generation, and the leader all members."""
     shard.context.note(
         "a generation begins",
         group=group.group_id,
@@ -105,14 +114,6 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
         protocol=group.protocol_name,
         leader=group.leader_id,
     )
-    if group.members:
-        _answer_joins(shard, group)
-        return
-    shard.commit([records.metadata_record(group, {})])
-
-
-def _answer_joins(shard: GroupShard, group: ClassicGroup) -> None:
-    """Tell all members their generation, and the leader all members."""
     for member in list(group.members.values()):
         members = answers.members_for_leader(group) if group.is_leader(member.member_id) else ()
         group.answer_join(member, answers.joined(group, member.member_id, members))

@@ -367,7 +367,7 @@ def test_the_owner_is_told_why() -> None:
         ("a generation begins", None),
         ("a member is dropped", "its session is over"),
         ("a group rebalances", f"the session of {player.member_id} is over"),
-        ("a generation begins", None),
+        ("a group is empty", None),
     ]
 
 
