@@ -111,7 +111,8 @@ public class TransactionWorker {
         reading.put("isolation.level", "read_committed");
         reading.put("auto.offset.reset", "earliest");
         reading.put("enable.auto.commit", "false");
-        reading.put("session.timeout.ms", "6000");
+        reading.put("session.timeout.ms", "2000");
+        reading.put("heartbeat.interval.ms", "500");
         reading.put("max.poll.records", "7");
         Properties writing = new Properties();
         writing.put("bootstrap.servers", bootstrap);

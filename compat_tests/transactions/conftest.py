@@ -54,6 +54,9 @@ class JavaWorker:
         rows |= {key.replace("_", "."): value for key, value in properties.items()}
         assert self.do("new", name, *(f"{key}={value}" for key, value in rows.items())) == "ok"
 
+    def output(self) -> str:
+        return self._stderr.text()
+
     def end(self, *, kill: bool = False) -> None:
         if kill:
             self.process.kill()

@@ -23,7 +23,8 @@ def transform(bootstrap: str, source: str, sink: str, group: str, transactional_
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 2000,
+            "heartbeat.interval.ms": 500,
         }
     )
     try:

@@ -1,0 +1,142 @@
+"""A consume-transform-produce program, killed at random together with its broker: each input's effect is there once."""
+
+import contextlib
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from compat_tests.groups.workers import Lines
+from compat_tests.transactions.conftest import JavaWorker
+from compat_tests.transactions.test_transactional_clients import make_topic, values
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PARTITIONS = 3
+PROGRAM_KILLS = 5
+BROKER_KILLS = {"oncelog": 5, "kafka": 1}
+WAIT_S = 90
+PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
+
+class Inputs:
+    """Writes numbers to the topic ``in`` until it is closed, over any restart of the broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.count = 0
+        self._stop = threading.Event()
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 120_000}
+        )
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        while not self._stop.wait(0.02):
+            for _ in range(5):
+                self._producer.produce("in", b"%d" % self.count, partition=self.count % PARTITIONS)
+                self.count += 1
+            self._producer.poll(0)
+
+    def close(self) -> int:
+        """How many there are."""
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+        return self.count
+
+
+class Program:
+    """A transformer in a process of its own."""
+
+    def __init__(self, client: str, bootstrap: str, classes: pathlib.Path) -> None:
+        arguments = [bootstrap, "in", "out", "transformers", "transformer"]
+        self._java: JavaWorker | None = None
+        self._process: subprocess.Popen[str] | None = None
+        if client == "java":
+            self._java = JavaWorker(classes)
+            assert self._java.do("transform", *arguments) == "ok"
+            return
+        command = [sys.executable, "-W", "ignore", "-m", "compat_tests.transactions.transformer", *arguments]
+        self._process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        assert self._process.stderr is not None
+        self._stderr = Lines(self._process.stderr)
+
+    def output(self) -> str:
+        """What it said last."""
+        return self._java.output() if self._java is not None else self._stderr.text()
+
+    def kill(self) -> None:
+        if self._java is not None:
+            self._java.end(kill=True)
+        elif self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._stderr.close()
+
+
+@contextlib.contextmanager
+def running(start: Callable[[], Program]) -> Iterator[list[Program]]:
+    """A list with the one program that runs now."""
+    programs = [start()]
+    try:
+        yield programs
+    finally:
+        for program in programs:
+            program.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", ["confluent", "java"])
+def test_exactly_once(
+    own_broker: Callable[..., Any], target: str, client: str, java_transactions: pathlib.Path
+) -> None:
+    seed = int(os.environ.get("ONCELOG_SEED", random.randrange(1 << 30)))
+    print(f"ONCELOG_SEED={seed}")
+    chance = random.Random(seed)
+    broker = own_broker(PROPERTIES)
+    for topic in ("in", "out"):
+        make_topic(broker.bootstrap, topic, PARTITIONS)
+    kills = ["program"] * PROGRAM_KILLS + ["broker"] * BROKER_KILLS[target]
+    chance.shuffle(kills)
+    inputs = Inputs(broker.bootstrap)
+
+    def start() -> Program:
+        return Program(client, broker.bootstrap, java_transactions)
+
+    with running(start) as programs:
+        for what in kills:
+            time.sleep(chance.uniform(1, 4))
+            if what == "broker":
+                broker.kill()
+                broker.start()
+            else:
+                programs.pop().kill()
+                programs.append(start())
+        count = inputs.close()
+        expected = Counter(str(number) for number in range(count))
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            found = Counter(values(broker.bootstrap, "out", count, PARTITIONS))
+            assert max(found.values(), default=0) <= 1, found.most_common(5)
+            if found == expected:
+                break
+            assert time.monotonic() < deadline, (
+                f"{len(found)} of {count}: {sorted(expected - found)[:10]}\n{programs[0].output()}"
+            )
+            time.sleep(1)
+    everything = values(broker.bootstrap, "out", count, PARTITIONS, level="read_uncommitted")
+    assert len(everything) >= count
+    print(f"{count} inputs, {len(everything) - count} records of aborted transactions")
