@@ -112,6 +112,7 @@ def restartable(target: str) -> Iterator[Broker]:
     """A broker with short timeouts for this test alone, to be stopped and killed."""
     with contextlib.ExitStack() as stack:
         try:
-            yield stack.enter_context(make_broker(target, BROKER_PROPERTIES))
+            broker = stack.enter_context(make_broker(target, BROKER_PROPERTIES))
         except RealPartMissing as missing:
             require(str(missing))
+        yield from _watched(broker)

@@ -32,7 +32,7 @@ from compat_tests.process import Lines
 from compat_tests.real_kafka import QUIET, TOOL_JVM_OPTIONS, TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-JAVA_SOURCE = pathlib.Path(__file__).with_name("GroupWorker.java")
+JAVA_SOURCES = sorted(pathlib.Path(__file__).parent.glob("*.java"))
 END_TIMEOUT_S = 10.0
 Partition = tuple[str, int]
 
@@ -180,11 +180,11 @@ class Worker:
 
 
 def compile_java(folder: pathlib.Path) -> pathlib.Path:
-    """Compile GroupWorker.java into `folder`. Raises RealPartMissing where the Java at hand has no compiler."""
+    """Compile the Java files beside this one into `folder`. Raises RealPartMissing where Java has no compiler."""
     compiler = pathlib.Path(java()).resolve().with_name("javac")
     if not compiler.exists():
         raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")
-    command = [str(compiler), "-d", str(folder), "-cp", f"{kafka_libs()}/*", str(JAVA_SOURCE)]
+    command = [str(compiler), "-d", str(folder), "-cp", f"{kafka_libs()}/*", *map(str, JAVA_SOURCES)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
     assert run.returncode == 0, run.stderr
     return folder
