@@ -480,6 +480,33 @@ def test_who_is_late_is_dropped(pair: Pair, name: str) -> None:
     run(pair, name, scenario)
 
 
+def test_an_assignment_that_the_log_does_not_take(pair: Pair, name: str) -> None:
+    """Larger than a batch of the offsets topic may be: everybody is told, and joins again."""
+
+    def scenario(session: Session) -> None:
+        one, two = Member(session, name, "one"), Member(session, name, "two")
+        one.found()
+        two.join("new")
+        two.send_join()
+        while one.heartbeat()["error_code"] == 0:
+            session.trace.pop()
+        one.join()
+        two.receive()
+        two.send_sync()
+        one.sync({one.member_id: bytes(1_048_588), two.member_id: b"2"}, "too large")
+        two.receive("the leader's were too large")
+        described(session, name, "nobody has got anything")
+        one.heartbeat("join again")
+        one.send_join()
+        two.join("again")
+        one.receive("again")
+        two.send_sync()
+        one.sync({one.member_id: b"1", two.member_id: bytes(1_048_000)}, "just so")
+        two.receive("just so")
+
+    run(pair, name, scenario)
+
+
 def test_lists_and_descriptions(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         session.topic(name)
