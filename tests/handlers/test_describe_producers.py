@@ -1,0 +1,128 @@
+"""DescribeProducers, DescribeTransactions, ListTransactions, WriteTxnMarkers: finding and ending what hangs.
+
+KIP-664.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.client import SimClient
+from tests.sim.run import simulated
+from tests.sim.transactional import CLASSIC, CommittedReader, Link, TransactionalProducer
+from wire.errors import ErrorCode
+from wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicRequest,
+)
+from wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+
+async def producers(client: SimClient, topic: str, partition: int = 0) -> PartitionResponse:
+    request = DescribeProducersRequest([TopicRequest(topic, [partition])])
+    answer = await client.ask(request, 0, DescribeProducersResponse)
+    row: PartitionResponse = answer.topics[0].partitions[0]
+    return row
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_what_hangs_is_found_and_aborted(flushed: bool) -> None:
+    """A transaction that its coordinator does not know: written without verification."""
+
+    @simulated
+    async def run() -> None:
+        config = {"transaction.partition.verification.enable": "false"}
+        if flushed:
+            config["log.flush.interval.messages"] = "1"
+        async with SimBroker(config=config) as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            producer = TransactionalProducer(Link(client), "id", CLASSIC)
+            await producer.init()
+            producer.added.add(("t", 0))
+            await producer.send("t", 0, [b"hangs"], broker.clock.now_ms())
+            [found] = (await producers(client, "t")).active_producers
+            assert (found.producer_id, found.producer_epoch, found.last_sequence) == (
+                producer.producer_id,
+                0,
+                0,
+            )
+            assert found.current_txn_start_offset == 0
+            described = await client.ask(DescribeTransactionsRequest(["id"]), 0, DescribeTransactionsResponse)
+            assert described.transaction_states[0].transaction_state == "Empty"
+            marker = WritableTxnMarker(
+                found.producer_id,
+                found.producer_epoch,
+                False,
+                [WritableTxnMarkerTopic("t", [0, 1])],
+                found.coordinator_epoch,
+            )
+            answer = await client.ask(WriteTxnMarkersRequest([marker]), 1, WriteTxnMarkersResponse)
+            rows = answer.markers[0].topics[0].partitions
+            assert [row.error_code for row in rows] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            [found] = (await producers(client, "t")).active_producers
+            assert found.current_txn_start_offset == -1
+            reader = CommittedReader("t", 0)
+            await reader.poll(client)
+            assert reader.position == reader.high_watermark == 2
+            assert not reader.values
+
+    run()
+
+
+@simulated
+async def test_what_is_not_there() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        assert (await producers(client, "t")).active_producers == []
+        for topic, partition, code in (
+            ("t", 3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("unknown", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("a/b", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ):
+            assert (await producers(client, topic, partition)).error_code == code
+        answer = await client.ask(
+            DescribeTransactionsRequest(["", "unknown"]), 0, DescribeTransactionsResponse
+        )
+        codes = [row.error_code for row in answer.transaction_states]
+        # Nobody has asked for a coordinator yet, so there is no topic to find the id in.
+        assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NOT_COORDINATOR]
+        producer = TransactionalProducer(Link(client), "id")
+        await producer.init()
+        answer = await client.ask(DescribeTransactionsRequest(["unknown"]), 0, DescribeTransactionsResponse)
+        assert answer.transaction_states[0].error_code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,)
+
+
+@simulated
+async def test_lists_are_whole_after_a_restart() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        names = [f"id-{number}" for number in range(20)]
+        for name in names:
+            await TransactionalProducer(Link(client), name).init()
+        await broker.crash("process")
+        await broker.start()
+        await broker.node.logs.recovered()
+        client = broker.connect()
+        for _ in range(100):
+            answer = await client.ask(ListTransactionsRequest(["Empty"]), 2, ListTransactionsResponse)
+            if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                break
+        assert answer.error_code == 0
+        assert sorted(row.transactional_id for row in answer.transaction_states) == sorted(names)
+        answer = await client.ask(
+            ListTransactionsRequest([], transactional_id_pattern="["), 2, ListTransactionsResponse
+        )
+        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -1,0 +1,98 @@
+"""EndTxn: what is answered when, and what readers see then."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.disk import Fault
+from tests.sim.run import simulated
+from tests.sim.transactional import CLASSIC, V2, CommittedReader, Link, TransactionalProducer, Versions
+from wire.errors import ErrorCode
+from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+
+async def begun(broker: SimBroker, versions: Versions = V2, partitions: int = 2) -> TransactionalProducer:
+    client = broker.connect()
+    await create_topic(client, "t", partitions)
+    producer = TransactionalProducer(Link(client), "id", versions)
+    await producer.init()
+    return producer
+
+
+@pytest.mark.parametrize("versions", [CLASSIC, V2])
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_commit_is_read_once_it_is_answered(versions: Versions, flushed: bool) -> None:
+    """Kafka answers before its markers are written; here they are there, also where each waits for the disk."""
+
+    @simulated
+    async def run() -> None:
+        config = {"log.flush.interval.messages": "1"} if flushed else {}
+        async with SimBroker(config=config) as broker:
+            producer = await begun(broker, versions)
+            reader = CommittedReader("t", 0)
+            client = broker.connect()
+            broker.files.latency_s = 0.002
+            for commit in (True, False, True):
+                await producer.send("t", 0, [b"%d" % commit], broker.clock.now_ms())
+                await producer.send("t", 1, [b"%d" % commit], broker.clock.now_ms())
+                await reader.poll(client)
+                assert reader.last_stable_offset < reader.high_watermark
+                await producer.end(commit=commit)
+                await reader.poll(client)
+                assert reader.position == reader.high_watermark == reader.last_stable_offset
+            assert list(reader.values.values()) == [b"1", b"1"]
+
+    run()
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(0, ErrorCode.INVALID_PRODUCER_EPOCH), (1, ErrorCode.INVALID_PRODUCER_EPOCH),
+                          (2, ErrorCode.PRODUCER_FENCED), (5, ErrorCode.PRODUCER_FENCED)],
+)  # fmt: skip
+def test_older_clients_know_no_producer_fenced(version: int, code: ErrorCode) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            producer = await begun(broker)
+            await producer.init()
+            await producer.send("t", 0, [b"v"], broker.clock.now_ms())
+            request = EndTxnRequest("id", producer.producer_id, producer.epoch - 1, True)
+            answer = await broker.connect().ask(request, version, EndTxnResponse)
+            assert answer.error_code == code
+            request = EndTxnRequest("", producer.producer_id, producer.epoch, True)
+            answer = await broker.connect().ask(request, version, EndTxnResponse)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+    run()
+
+
+@simulated
+async def test_a_partition_that_cannot_be_written_holds_the_next_transaction_back() -> None:
+    """The decision stands and is answered; the id's next transaction waits for the marker."""
+    async with SimBroker() as broker:
+        producer = await begun(broker)
+        client = broker.connect()
+        for partition in range(2):
+            await producer.send("t", partition, [b"v"], broker.clock.now_ms())
+        broker.files.faults.append(Fault("write", errno.ENOSPC, lambda path: "/t-1/" in path))
+        request = EndTxnRequest("id", producer.producer_id, producer.epoch, True)
+        answer = await client.ask(request, 5, EndTxnResponse)
+        assert answer.error_code == 0
+        reader = CommittedReader("t", 0)
+        await reader.poll(client)
+        assert list(reader.values.values()) == [b"v"]
+        request.producer_epoch = answer.producer_epoch
+        again = await client.ask(request, 5, EndTxnResponse)
+        assert again.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        broker.files.faults.clear()
+        producer.epoch = answer.producer_epoch
+        producer.sequences.clear()
+        await producer.send("t", 1, [b"w"], broker.clock.now_ms())
+        await producer.end(commit=True)
+        reader = CommittedReader("t", 1)
+        await reader.poll(client)
+        assert list(reader.values.values()) == [b"v", b"w"]

@@ -1,0 +1,109 @@
+"""TxnOffsetCommit and AddOffsetsToTxn: offsets that count once their transaction has committed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from tests.sim.transactional import (
+    ABORTABLE,
+    CLASSIC,
+    GROUP,
+    OLDEST,
+    V2,
+    Link,
+    TransactionalProducer,
+    Versions,
+    committed_offset,
+)
+from wire.errors import ErrorCode
+from wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+
+async def begun(broker: SimBroker, versions: Versions = V2) -> TransactionalProducer:
+    client = broker.connect()
+    await create_topic(client, "t", 2)
+    producer = TransactionalProducer(Link(client), "id", versions)
+    await producer.init()
+    await producer.find("g", GROUP)
+    return producer
+
+
+@pytest.mark.parametrize("versions", [OLDEST, CLASSIC, ABORTABLE, V2])
+@pytest.mark.parametrize("restart", ["", "process", "stop"])
+def test_they_count_when_it_commits(versions: Versions, restart: str) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            producer = await begun(broker, versions)
+            for offset, commit in ((3, True), (5, False), (7, True)):
+                await producer.send_offset("g", "t", 0, offset)
+                if restart == "stop":
+                    await broker.stop()
+                elif restart:
+                    await broker.crash("process")
+                if restart:
+                    await broker.start()
+                    producer.link = Link(broker.connect())
+                await producer.end(commit=commit)
+                expected = offset if commit else offset - 2
+                assert await committed_offset(producer.link, "g", "t", 0) == expected
+
+    run()
+
+
+def request_of(producer: TransactionalProducer, group: str = "g") -> TxnOffsetCommitRequest:
+    partitions = [TxnOffsetCommitRequestPartition(0, 3), TxnOffsetCommitRequestPartition(9, 3)]
+    topics = [
+        TxnOffsetCommitRequestTopic("t", partitions),
+        TxnOffsetCommitRequestTopic("unknown", [TxnOffsetCommitRequestPartition(0, 3)]),
+    ]
+    return TxnOffsetCommitRequest("id", group, producer.producer_id, producer.epoch, topics=topics)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE), (5, 0)]
+)
+def test_the_partition_of_the_group_must_be_part_of_it(version: int, code: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            producer = await begun(broker)
+            client = broker.connect()
+            answer = await client.ask(request_of(producer), version, TxnOffsetCommitResponse)
+            found = {
+                (topic.name, row.partition_index): row.error_code
+                for topic in answer.topics
+                for row in topic.partitions
+            }
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert found == {("t", 0): code, ("t", 9): missing, ("unknown", 0): missing}
+
+    run()
+
+
+@simulated
+async def test_verification_can_be_switched_off() -> None:
+    config = {"transaction.partition.verification.enable": "false"}
+    async with SimBroker(config=config) as broker:
+        producer = await begun(broker)
+        answer = await broker.connect().ask(request_of(producer), 3, TxnOffsetCommitResponse)
+        assert [topic.partitions[0].error_code for topic in answer.topics if topic.name == "t"] == [3]
+        rows = [row for topic in answer.topics for row in topic.partitions if row.error_code == 0]
+        assert len(rows) == 1
+
+
+@simulated
+async def test_a_group_without_a_name() -> None:
+    async with SimBroker() as broker:
+        producer = await begun(broker)
+        answer = await broker.connect().ask(request_of(producer, ""), 5, TxnOffsetCommitResponse)
+        codes = {row.error_code for topic in answer.topics for row in topic.partitions}
+        assert codes == {ErrorCode.INVALID_GROUP_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
