@@ -55,8 +55,11 @@ class Entry:
         self.converted = converted
 
     def after_commit(self, shard: GroupShard) -> None:
-        """Members that were taken over have their sessions here from now on."""
+        """Members that were taken over, and not replaced at once, have their sessions here from now on."""
+        group = shard.groups[self.group.group_id]
         for member in self.converted:
+            if not group.has_member(member.member_id):
+                continue
             assert member.classic is not None
             timeouts.renew_session(
                 shard, self.group.group_id, member.member_id, member.classic.session_timeout_ms
@@ -76,7 +79,7 @@ def upgraded(shard: GroupShard, classic: ClassicGroup) -> Entry:
         raise _not_found(refused + "the group does not use the consumer embedded protocol.")
     if len(classic.members) > shard.context.settings().group_consumer_max_size:
         raise _not_found(refused + "the group size exceeds the consumer group maximum size.")
-    protocol = classic.protocol_name or classic.selected_protocol()
+    protocol = _protocol(classic)
     group = ConsumerGroup(group_id)
     group.epoch = group.target_epoch = classic.generation_id
     try:
@@ -97,6 +100,14 @@ def upgraded(shard: GroupShard, classic: ClassicGroup) -> Entry:
     group.metadata_hash = group.soft.topic_hashes.of_group(group.subscriptions.topics, shard.context.topics)
     members = list(group.members.values())
     return Entry(group, [*classic.tombstones(), *_stored(group, members)], members)
+
+
+def _protocol(classic: ClassicGroup) -> str:
+    """The protocol by which members are read: the generation's, or the next one's where not all know that any more."""
+    name = classic.protocol_name
+    if name is not None and classic.supporters.get(name, 0) == len(classic.members):
+        return name
+    return classic.selected_protocol() if classic.members else ""
 
 
 def _not_found(text: str) -> KafkaError:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.consumer import timeouts
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.states import GROUP_MOVES, MEMBER_MOVES, GroupState
+from tests.coordinator.groups.consumer.classics import ClassicConsumer
 from tests.coordinator.groups.consumer.consumers import Consumer, durable, group_of, settle
 from tests.coordinator.groups.lab import Lab
 from wire.errors import ErrorCode, KafkaError
@@ -28,6 +30,8 @@ FENCED = (
     ErrorCode.UNRELEASED_INSTANCE_ID,
     ErrorCode.FENCED_INSTANCE_ID,
 )
+NOT_STORED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+"""As the journal gives it, and as some steps tell it."""
 PATTERNS = ("t.*", "u[0-4]", ".*", "nothing")
 
 
@@ -52,8 +56,8 @@ class Machine:
             action()
         except KafkaError as error:
             code = error.code
-        assert code in (None, *FENCED, ErrorCode.NOT_ENOUGH_REPLICAS)
-        if code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        assert code in (None, *FENCED, *NOT_STORED), code
+        if code in NOT_STORED:
             assert durable(self.lab.shard) == before, "a failed append changed something"
         self.lab.journal.fails = 0.0
         self.look()
@@ -190,13 +194,7 @@ class Machine:
             for number, member_id in rows.items():
                 member = group.members[member_id]
                 assert member.assignment_epoch(topic_id, number) is not None
-        # What clients think they own, those clients that the group still knows by their epoch.
-        reading: Counter[tuple[bytes, int]] = Counter()
-        for consumer in self.consumers:
-            known = group.members.get(consumer.member_id)
-            if known is not None and consumer.epoch in (known.epoch, known.previous_epoch) and consumer.epoch:
-                reading.update(consumer.owned)
-        assert all(count == 1 for count in reading.values()), "two clients read one partition"
+        assert all(count == 1 for count in self.reading(group).values()), "two clients read one partition"
         targets = Counter(
             (topic_id, number)
             for target in group.targets.values()
@@ -206,10 +204,20 @@ class Machine:
         assert all(count == 1 for count in targets.values())
         assert set(group.targets) <= set(group.members)
 
+    def reading(self, group: ConsumerGroup) -> Counter[tuple[bytes, int]]:
+        """What clients think they own: those that the group still knows by their epoch."""
+        found: Counter[tuple[bytes, int]] = Counter()
+        for consumer in self.consumers:
+            known = group.members.get(consumer.member_id)
+            if known is not None and consumer.epoch and consumer.epoch in (known.epoch, known.previous_epoch):
+                found.update(consumer.owned)
+        return found
+
     def look_at_moves(self, group: ConsumerGroup) -> None:
         before = self.seen.get("group")
-        if before is not None:
-            epoch, target_epoch, state, members = before
+        # An empty group may be deleted for another kind of group: then it begins anew.
+        if before is not None and before[0] is group:
+            _, epoch, target_epoch, state, members = before
             assert group.epoch >= epoch
             assert group.target_epoch >= target_epoch
             assert group.state is state or group.state in GROUP_MOVES[state]
@@ -222,6 +230,7 @@ class Machine:
         for member in group.members.values():
             assert member.epoch <= group.target_epoch
         self.seen["group"] = (
+            group,
             group.epoch,
             group.target_epoch,
             group.state,
@@ -232,6 +241,8 @@ class Machine:
         keys = set(self.lab.deadlines._by_key)
         for member_id, member in group.members.items():
             assert timeouts.key(self.lab.shard, timeouts.SESSION, "g", member_id) in keys
+            if member.is_classic:
+                continue
             revokes = timeouts.key(self.lab.shard, timeouts.REBALANCE, "g", member_id) in keys
             if member.epoch > 0:
                 assert revokes == (member.state.name == "UNREVOKED_PARTITIONS"), member
@@ -256,10 +267,84 @@ class Machine:
         assert max(counts) - min(counts) <= 1
 
 
-@pytest.mark.parametrize("seed", range(25))
+class MixedMachine(Machine):
+    """The same, with members of the classic protocol: the group changes its protocol now and then."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        policy = self.rng.choice(["bidirectional", "bidirectional", "upgrade", "downgrade", "disabled"])
+        self.lab.settings = self.lab.settings.with_changes({"group.consumer.migration.policy": policy})
+        self.classics: list[ClassicConsumer] = []
+        self.kinds: Counter[str] = Counter()
+
+    def do_join_as_classic(self) -> None:
+        if len(self.classics) < 5:
+            topics = self.rng.sample(["t0", "t1", "u0", "missing"], self.rng.randint(1, 3))
+            instance = f"i{self.rng.randint(0, 2)}" if self.rng.random() < 0.3 else None
+            self.classics.append(ClassicConsumer(self.lab, topics, instance))
+            self.classics[-1].act()
+
+    def do_act_as_classic(self) -> None:
+        for consumer in self.classics:
+            if self.rng.random() < 0.7:
+                consumer.act()
+
+    do_act_more = do_act_still_more = do_act_as_classic
+
+    def do_lose_a_classic(self) -> None:
+        if self.classics:
+            self.classics.pop(self.rng.randrange(len(self.classics)))
+
+    def do_leave_as_classic(self) -> None:
+        if self.classics:
+            self.rng.choice(self.classics).leave()
+
+    def do_restart(self) -> None:
+        super().do_restart()
+        for consumer in self.classics:
+            consumer.forget()
+
+    def look(self) -> None:
+        group = self.lab.shard.groups.get("g")
+        self.kinds[getattr(group, "kind", "none")] += 1
+        if isinstance(group, ClassicGroup):
+            assert durable(self.lab.reloaded()) == durable(self.lab.shard)
+            self.seen.clear()
+            keys = [key for key in self.lab.deadlines._by_key if isinstance(key, tuple)]
+            assert not any(str(key[2]).startswith("consumer-") for key in keys), "a deadline of what is gone"
+            return
+        super().look()
+
+    def reading(self, group: ConsumerGroup) -> Counter[tuple[bytes, int]]:
+        found = super().reading(group)
+        for classic in self.classics:
+            known = group.members.get(classic.member_id)
+            if known is not None and known.epoch == classic.generation:
+                found.update(classic.owned)
+        return found
+
+    def converge(self) -> None:
+        self.classics.clear()
+        self.lab.advance(800_000)
+        super().converge()
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_anything(seed: int) -> None:
     machine = Machine(seed)
     for _ in range(STEPS):
         machine.step()
     machine.converge()
     machine.look()
+
+
+def test_anything_with_both_protocols() -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(12):
+        machine = MixedMachine(seed)
+        for _ in range(STEPS):
+            machine.step()
+        machine.converge()
+        machine.look()
+        kinds.update(machine.kinds)
+    assert min(kinds["classic"], kinds["consumer"]) > STEPS, kinds
