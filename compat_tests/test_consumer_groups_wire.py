@@ -413,3 +413,99 @@ def test_the_protocol_is_switched_off(pair: Pair, name: str) -> None:
         one.join("switched on")
 
     run(pair, name, scenario, known=(r"finalized: \.(share|streams)\.version",))
+
+
+GROUP_KEYS: list[tuple[str, str]] = [
+    ("consumer.session.timeout.ms", "50000"),
+    ("consumer.session.timeout.ms", "44999"),
+    ("consumer.session.timeout.ms", "60001"),
+    ("consumer.session.timeout.ms", "x"),
+    ("consumer.session.timeout.ms", "0"),
+    ("consumer.heartbeat.interval.ms", "6000"),
+    ("consumer.heartbeat.interval.ms", "4999"),
+    ("consumer.heartbeat.interval.ms", "15001"),
+    ("consumer.assignment.interval.ms", "-1"),
+    ("consumer.assignment.interval.ms", "15001"),
+    ("consumer.assignment.interval.ms", "2"),
+    ("share.session.timeout.ms", "1"),
+    ("share.record.lock.duration.ms", "14999"),
+    ("share.delivery.count.limit", "11"),
+    ("share.delivery.count.limit", "1"),
+    ("share.partition.max.record.locks", "4001"),
+    ("share.auto.offset.reset", "earliest"),
+    ("share.auto.offset.reset", "by_duration:PT1H"),
+    ("share.auto.offset.reset", "by_duration:P1DT2H3M4.5S"),
+    ("share.auto.offset.reset", "by_duration:P"),
+    ("share.auto.offset.reset", "by_duration:PT"),
+    ("share.auto.offset.reset", "by_duration:-PT1H"),
+    ("share.auto.offset.reset", "none"),
+    ("share.isolation.level", "read_committed"),
+    ("share.isolation.level", "READ_COMMITTED"),
+    ("share.renew.acknowledge.enable", "false"),
+    ("share.renew.acknowledge.enable", "no"),
+    ("streams.num.standby.replicas", "3"),
+    ("streams.num.standby.replicas", "1"),
+    ("streams.session.timeout.ms", "60001"),
+    ("streams.initial.rebalance.delay.ms", "5"),
+    ("nix", "1"),
+]
+
+
+def test_group_configs(pair: Pair, name: str) -> None:
+    """Which values a group may have, in Kafka's words, and what is shown of them."""
+
+    def scenario(session: Session, topics: Topics) -> None:
+        def alter(note: str, key: str, value: str | None, operation: int = 0, group: str = name) -> int:
+            change = {"name": key, "config_operation": operation, "value": value}
+            resource = {"resource_type": 32, "resource_name": group, "configs": [change]}
+            answer = session.quiet(
+                "IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False}
+            )
+            session.remember(note, answer)
+            session.remember(f"{note}: its text", [answer["responses"][0]["error_message"]])
+            return int(answer["responses"][0]["error_code"])
+
+        def described_configs(note: str, group: str, **fields: Any) -> Any:
+            resource = {"resource_type": 32, "resource_name": group, "configuration_keys": None}
+            answer = session.quiet("DescribeConfigs", 4, {"resources": [resource], **fields})
+            (result,) = answer["results"]
+            result["configs"] = {row["name"]: row for row in result["configs"]}
+            session.remember(note, result)
+            return result["configs"]
+
+        wanted: dict[str, str] = {}
+        for key, value in GROUP_KEYS:
+            if alter(f"{key}={value}", key, value) == 0:
+                wanted[key] = value
+        alter("append", "consumer.session.timeout.ms", "1", operation=2)
+        alter("no group", "consumer.session.timeout.ms", "50000", group="")
+        while True:
+            rows = described_configs("described", name, include_synonyms=True)
+            if all(rows[key]["value"] == value for key, value in wanted.items()):
+                break
+            session.trace.pop()
+        described_configs("a group that is not there", f"{name}-other", include_synonyms=True)
+        described_configs("no name", "")
+        alter("deleted", "share.isolation.level", None, operation=1)
+        answer = session.quiet(
+            "AlterConfigs",
+            2,
+            {
+                "resources": [
+                    {
+                        "resource_type": 32,
+                        "resource_name": name,
+                        "configs": [{"name": "consumer.heartbeat.interval.ms", "value": "7000"}],
+                    }
+                ],
+                "validate_only": False,
+            },
+        )
+        session.remember("by the old API", answer)
+        while True:
+            rows = described_configs("described again", name)
+            if rows["consumer.heartbeat.interval.ms"]["value"] == "7000":
+                break
+            session.trace.pop()
+
+    run(pair, name, scenario)

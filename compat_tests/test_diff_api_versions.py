@@ -44,7 +44,11 @@ def test_versions(pair: Pair, version: int) -> None:
                 row["name"]: (row["min_version_level"], row["max_version_level"])
                 for row in answer["finalized_features"]
             }
-            session.remember("metadata.version", levels["metadata.version"])
+            for feature in ("metadata.version", "group.version", "transaction.version"):
+                session.remember(feature, levels[feature])
+                supported = [row for row in answer["supported_features"] if row["name"] == feature]
+                if feature != "metadata.version":  # of which only one level is supported here
+                    session.remember(f"{feature}, supported", supported)
 
     pair.compare(scenario)
 
