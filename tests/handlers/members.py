@@ -44,11 +44,12 @@ class SimMember:
         self.generation = -1
         self.metadata = b"m"
         self.session_ms = SESSION_MS
+        self.rebalance_ms = REBALANCE_MS
 
     def join_request(self) -> JoinGroupRequest:
         protocols = [JoinGroupRequestProtocol("range", self.metadata)]
         return JoinGroupRequest(
-            self.group, self.session_ms, REBALANCE_MS, self.member_id, self.instance, "consumer", protocols
+            self.group, self.session_ms, self.rebalance_ms, self.member_id, self.instance, "consumer", protocols
         )
 
     async def send_join(self, version: int = JOIN) -> None:

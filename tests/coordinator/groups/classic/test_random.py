@@ -137,11 +137,16 @@ class Crowd:
                 player.member_id = ""
                 self.join_with(player)
                 self.join_with(player)
+        if self.rng.random() < 0.3:
+            return
         for player in sorted(self.players, key=lambda player: player.joined is not None and player.leads):
             self.sync_with(player)
 
     def leave(self) -> None:
-        if self.rng.random() < 0.7:
+        waiting = [player for player in self.players if self.is_owed(player.synced)]
+        if waiting and self.rng.random() < 0.3:
+            self.rng.choice(waiting).leave()
+        elif self.rng.random() < 0.7:
             self.any().leave()
         else:
             leave_all(
