@@ -61,8 +61,8 @@ class Topics:
             self._producer = None
 
     def make(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-        """Create the topic and wait until it can be used; its name."""
-        self._session.topic(name, partitions, dict(configs or {}))
+        """Create the topic and wait until it can be used; its name. Retention takes nothing unless `configs` say so."""
+        self._session.topic(name, partitions, {"retention.ms": "-1", **(configs or {})})
         return name
 
     def delete(self, name: str) -> None:

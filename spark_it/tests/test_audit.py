@@ -1,0 +1,78 @@
+"""audit: finds what was done to a lake by hand, and nothing where nothing was done."""
+
+import pathlib
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from compat_tests.real_kafka import require
+from spark_it.pipeline.audit import PartitionAudit, audit
+from spark_it.pipeline.kafka import Bound, Cluster
+from spark_it.pipeline.lake import Lake
+from spark_it.pipeline.load import Loader, Request
+from spark_it.tests.topics import Topics, numbered
+
+
+@pytest.fixture
+def pipeline(spark: Any, topics: Topics, tmp_path: pathlib.Path) -> Loader:
+    options = {"kafka.bootstrap.servers": topics.bootstrap}
+    cluster = Cluster({"bootstrap.servers": topics.bootstrap})
+    return Loader(spark, cluster, Lake(spark, str(tmp_path / "lake")), options)
+
+
+def audited(loader: Loader, name: str) -> dict[int, PartitionAudit]:
+    report = audit(loader.spark, loader.cluster, loader.lake, loader.kafka, [name])
+    return {one.place.partition: one for one in report}
+
+
+def test_gaps_are_no_loss_and_faults_are_found(topics: Topics, name: str, pipeline: Loader) -> None:
+    if not topics.serves("EndTxn"):
+        require("the broker serves no transactions yet")
+    topics.make(name, 4)
+    # 0: whole. 1: an aborted transaction between others. 2: expired before load. 3: expired after it.
+    topics.produce(name, numbered(6), 0)
+    for commit in (True, False, True):
+        topics.transaction(name, numbered(2), commit=commit, partition=1)
+    for partition in (2, 3):
+        topics.produce(name, numbered(6), partition)
+    topics.delete_records(name, 2, 4)
+    pipeline.run(Request([name]))
+    topics.delete_records(name, 3, 5)
+    found = audited(pipeline, name)
+    assert all(one.good for one in found.values()), found
+    counted = {
+        number: (one.readable, one.in_lake, one.gaps, one.expired, one.gone) for number, one in found.items()
+    }
+    assert counted == {0: (6, 6, 0, 0, 0), 1: (4, 4, 5, 0, 0), 2: (2, 2, 0, 4, 0), 3: (1, 6, 0, 0, 0)}
+
+    # Now to break it: rows taken out, put in twice, and put in backwards, by another writer of the table.
+    table = DeltaTable(pipeline.lake.path)
+    rows = table.to_pyarrow_table()
+    table.delete("partition = 0 AND offset IN (2, 3)")
+    copy = rows.filter([part == 1 and offset == 0 for part, offset in _places(rows)])
+    write_deltalake(table, copy, mode="append")
+    backwards = rows.filter([part == 2 for part, _ in _places(rows)]).sort_by([("offset", "descending")])
+    table.delete("partition = 2")
+    write_deltalake(table, backwards, mode="append")
+    topics.produce(name, numbered(1, 6), 3)  # not loaded yet
+    found = audited(pipeline, name)
+    faults = {
+        number: {fault: count for fault, count in one.faults.items() if count}
+        for number, one in found.items()
+    }
+    assert faults == {0: {"missing": 2}, 1: {"doubled": 1}, 2: {"out of order": 1}, 3: {"missing": 1}}
+    examples = {number: dict(one.examples) for number, one in found.items()}
+    assert examples == {
+        0: {"missing": [2, 3]},
+        1: {"doubled": [0]},
+        2: {"out of order": [4]},
+        3: {"missing": [6]},
+    }
+    assert "2 missing (offsets 2, 3), 0 doubled" in str(found[0])
+    # The lake's own state outlives commits that are not its own, and back-fill still works.
+    assert pipeline.run(Request([name], Bound("offset", 6))).offsets == 1
+
+
+def _places(rows: Any) -> list[tuple[int, int]]:
+    return list(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
