@@ -1,0 +1,95 @@
+"""Kafka's DumpLogSegments reads every record that a consumer group is stored as, and says the same of it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from conftest import KafkaTool
+from tests.coordinator.groups.consumer.classics import ClassicConsumer
+from tests.coordinator.groups.consumer.consumers import Consumer
+from tests.coordinator.groups.lab import Lab
+from wire.batch import BatchBuilder
+from wire.stored import groups as stored
+from wire.stored.coordinator import decode_key, decode_value
+
+pytestmark = pytest.mark.slow
+
+
+def a_long_life() -> Lab:
+    """A group that has had every type of record, with every field set once."""
+    lab = Lab({"group.consumer.assignment.interval.ms": "0"})
+    lab.topics.create("t", 4)
+    one = Consumer(lab, "one", ["t"], instance="i1", assignor="range")
+    one.join(rack_id="r1")
+    classic = ClassicConsumer(lab, ["t"])
+    for _ in range(3):
+        classic.act()
+    two = Consumer(lab, "two", None, regex="t.*")
+    two.join()
+    lab.advance(0)
+    for _ in range(4):
+        for consumer in (one, two):
+            consumer.acknowledge()
+        classic.act()
+    one.leave(-2)
+    two.leave()
+    return lab
+
+
+def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> None:
+    lab = a_long_life()
+    batch = BatchBuilder()
+    for entry in lab.journal.entries:
+        batch.append(lab.now_ms(), entry[0], entry[1])
+    directory = tmp_path / "__consumer_offsets-7"
+    directory.mkdir()
+    log = directory / "00000000000000000000.log"
+    log.write_bytes(batch.build())
+    ran = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    lines = [line.partition(" key: ")[2] for line in ran.stdout.splitlines() if " key: " in line]
+    assert len(lines) == len(lab.journal.entries)
+    types = set()
+    for line, (key_bytes, value_bytes, _) in zip(lines, lab.journal.entries, strict=True):
+        key_text, _, value_text = line.partition(" payload: ")
+        key = decode_key(key_bytes, stored.KEY_TYPES)
+        assert key is not None
+        assert json.loads(key_text) == {"type": str(key.API_KEY), "data": plain(key)}
+        types.add(type(key))
+        if value_bytes is None:
+            assert value_text == "<DELETE>"
+        else:
+            value = decode_value(value_bytes, stored.VALUE_TYPES[key.API_KEY])
+            assert without_defaults(json.loads(value_text)["data"]) == without_defaults(plain(value))
+    assert len(types) == 6
+
+
+def plain(value: Any) -> Any:
+    """As Kafka's JSON has it: names in camel case, ids and bytes as text."""
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if hasattr(value, "__slots__"):
+        return {camel(name): plain(getattr(value, name)) for name in value.__slots__}
+    return "bytes" if isinstance(value, bytes) else int(value) if isinstance(value, int) else value
+
+
+def camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def without_defaults(value: Any) -> Any:
+    """Kafka leaves out tagged fields with their defaults; ids and bytes are only there or not."""
+    if isinstance(value, list):
+        return [without_defaults(one) for one in value]
+    if isinstance(value, dict):
+        return {
+            key: "bytes" if key in ("topicId", "metadata") else without_defaults(one)
+            for key, one in value.items()
+            if one not in (None, 0)
+        }
+    return value
