@@ -1,0 +1,149 @@
+"""Transactions of ten records by confluent-kafka, and what many open producers cost."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import Producer
+
+from bench import raw, topics
+from bench.experiment import Experiment, Lab, Row, Target, ratio_at_least, ratio_at_most
+from bench.librdkafka import QUIET
+from bench.measure import percentile, resident_mb
+from bench.servers import Kind, Server
+from compat_tests.definitions import Fields
+from compat_tests.frames import Connection
+
+RECORDS = 10
+TRANSACTIONS = 1_500  # of each producer
+MANY = 8
+VALUE = b"v" * 100
+TIMEOUT_S = 60
+TRANSACTION_TIMEOUT_MS = 600_000
+OPEN_PRODUCERS = 10_000
+INIT_VERSION, ADD_VERSION, FIND_VERSION = 4, 3, 4
+TRANSACTION = 1
+UNSETTLED = (14, 15, 16, 51)
+RETRY_S = 0.02
+
+
+def _producer(server: Server, transactional_id: str) -> Producer:
+    producer = Producer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "transactional.id": transactional_id,
+            "linger.ms": "0",
+            **QUIET,
+        }
+    )
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+def _commit(producer: Producer, topic: str, partitions: Sequence[int], count: int, took: list[float]) -> None:
+    """``count`` transactions, one after the other; the seconds of each go to ``took``."""
+    for _ in range(count):
+        began = time.perf_counter()
+        producer.begin_transaction()
+        for number in range(RECORDS):
+            producer.produce(topic, VALUE, partition=partitions[number % len(partitions)])
+        producer.commit_transaction(TIMEOUT_S)
+        took.append(time.perf_counter() - began)
+
+
+def _transactions(producers: int, partitions: int, target: float) -> Experiment:
+    """``producers`` beside each other; each writes to ``partitions`` partitions of one topic."""
+    label = f"transactions of {RECORDS} records, {partitions} partition{'s' * (partitions > 1)}, "
+    label += f"{producers} producer{'s' * (producers > 1)}"
+    rate, p99 = (
+        Row(label, "transactions/s", ratio_at_least(target)),
+        Row(f"{label}, p99", "ms", ratio_at_most(0.25)),
+    )
+
+    def run(lab: Lab, kind: Kind) -> None:
+        server, topic = lab.warm_server(kind), lab.name("transactions")
+        topics.create(server, topic, partitions)
+        clients = [_producer(server, f"{topic}-{number}") for number in range(producers)]
+        for client in clients:
+            _commit(client, topic, range(partitions), 20, [])
+        count = lab.count(TRANSACTIONS)
+        took: list[list[float]] = [[] for _ in clients]
+        threads = [
+            threading.Thread(target=_commit, args=(client, topic, range(partitions), count, seconds))
+            for client, seconds in zip(clients, took, strict=True)
+        ]
+        began = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seconds = time.perf_counter() - began
+        lab.record(rate.name, kind, count * producers / seconds)
+        lab.record(p99.name, kind, 1000 * percentile([one for each in took for one in each], 99))
+        if sum(map(len, took)) != count * producers:
+            raise RuntimeError("a transaction failed")
+        topics.delete(server, topic)
+
+    return Experiment(label, (rate, p99), run, warm=True)
+
+
+OPEN = Row(f"{OPEN_PRODUCERS:,} producers with an open transaction: opened", "producers/s")
+COMMIT = Row(f"{OPEN_PRODUCERS:,} producers with an open transaction: another's commit, p99", "ms")
+MEMORY = Row(
+    f"{OPEN_PRODUCERS:,} producers with an open transaction: memory more", "MB", Target("ours", at_most=60)
+)
+
+
+def _settled(
+    connection: Connection, api: str, version: int, fields: Fields, code: str = "error_code"
+) -> Fields:
+    while True:
+        answer: Fields = connection.call(api, version, fields)
+        row = answer["coordinators"][0] if "coordinators" in answer else answer
+        if row.get(code, 0) not in UNSETTLED:
+            return answer
+        time.sleep(RETRY_S)
+
+
+def _open(connection: Connection, topic: str, transactional_id: str) -> None:
+    wanted: Fields = {"transactional_id": transactional_id, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
+    known = _settled(connection, "InitProducerId", INIT_VERSION, wanted)
+    connection.call(
+        "AddPartitionsToTxn",
+        ADD_VERSION,
+        {
+            "v3_and_below_transactional_id": transactional_id,
+            "v3_and_below_producer_id": known["producer_id"],
+            "v3_and_below_producer_epoch": known["producer_epoch"],
+            "v3_and_below_topics": [{"name": topic, "partitions": [0]}],
+        },
+    )
+
+
+def _many_open(lab: Lab, kind: Kind) -> None:
+    server, topic = lab.warm_server(kind), lab.name("open")
+    topics.create(server, topic)
+    raw.wait_until_listed(server.bootstrap, topic)
+    count = lab.count(OPEN_PRODUCERS)
+    with Connection(server.bootstrap) as connection:
+        wanted: Fields = {"key_type": TRANSACTION, "coordinator_keys": [topic]}
+        _settled(connection, "FindCoordinator", FIND_VERSION, wanted)
+        before, began = resident_mb(server.pid), time.perf_counter()
+        for number in range(count):
+            _open(connection, topic, f"{topic}-{number}")
+        lab.record(OPEN.name, kind, count / (time.perf_counter() - began))
+        lab.record(MEMORY.name, kind, resident_mb(server.pid) - before)
+    took: list[float] = []
+    other = lab.name("transactions")
+    topics.create(server, other)
+    _commit(_producer(server, other), other, range(1), lab.count(500), took)
+    lab.record(COMMIT.name, kind, 1000 * percentile(took, 99))
+
+
+EXPERIMENTS = (
+    _transactions(1, 1, 2.5),
+    _transactions(1, 6, 2.5),
+    _transactions(MANY, 1, 3),
+    _transactions(MANY, 6, 3),
+    Experiment("open producers", (OPEN, COMMIT, MEMORY), _many_open, warm=True, rounds_max=2),
+)
