@@ -13,12 +13,17 @@ from coordinator.groups.consumer import expressions, records, timeouts
 from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coordinator.groups.consumer.member import Member
     from coordinator.groups.shard import GroupShard
     from coordinator.journal import CoordinatorRecord
 
 REFRESH_MIN_INTERVAL_MS = 10_000
 """Milliseconds from one resolution of a group to the next at least."""
+
+COMPARED_AT_ONCE_MAX = 10_000
+"""Names compared with expressions at once, one expression's at least: about three milliseconds."""
 
 
 class Change(NamedTuple):
@@ -77,29 +82,59 @@ def _is_due(shard: GroupShard, group: ConsumerGroup, old: Member, new: Member, i
 
 
 def resolve_soon(shard: GroupShard, group_id: str) -> None:
-    timeouts.resolve_soon(shard, group_id, lambda: resolve(shard, group_id))
+    timeouts.resolve_soon(shard, group_id, _Resolution(shard, group_id).go_on)
 
 
-def resolve(shard: GroupShard, group_id: str) -> None:
-    """Match the group's expressions with all topics. If they match others than before, the group's epoch rises."""
-    group = shard.groups.get(group_id)
-    if not isinstance(group, ConsumerGroup) or not group.subscriptions.regexes:
-        return
-    topics = shard.context.topics
-    matched = expressions.matching(group.subscriptions.regexes, topics.names())
+class _Resolution:
+    """All expressions of a group being matched with all topics there are when it begins, some at a time."""
+
+    __slots__ = ("_group_id", "_left", "_matched", "_names", "_shard", "_version")
+
+    def __init__(self, shard: GroupShard, group_id: str) -> None:
+        self._shard = shard
+        self._group_id = group_id
+        self._left: list[str] | None = None
+        self._matched: dict[str, frozenset[str]] = {}
+        self._names: Sequence[str] = ()
+        self._version = 0
+
+    def go_on(self) -> None:
+        group = self._shard.groups.get(self._group_id)
+        if not isinstance(group, ConsumerGroup):
+            return
+        if self._left is None:
+            self._left = list(group.subscriptions.regexes)
+            self._names = self._shard.context.topics.names()
+            self._version = self._shard.context.topics.version
+            # Topics that are made from now on ask for the next time.
+            group.soft.regexes_outdated = False
+        compared = 0
+        while self._left:
+            if compared >= COMPARED_AT_ONCE_MAX:
+                timeouts.resolve_soon(self._shard, self._group_id, self.go_on)
+                return
+            expression = self._left.pop()
+            self._matched.update(expressions.matching([expression], self._names))
+            compared += len(self._names)
+        _store(self._shard, group, self._matched, self._version)
+
+
+def _store(shard: GroupShard, group: ConsumerGroup, matched: dict[str, frozenset[str]], version: int) -> None:
+    """What the expressions match. If these are others than before, the group's epoch rises."""
     after = group.subscriptions.copy()
     made = []
     rebalances = False
     for expression, names in matched.items():
+        if expression not in after.regexes:
+            continue  # nobody asks any more
         before = after.resolved.get(expression)
         rebalances = rebalances or names != (before.topics if before is not None else frozenset())
-        resolved = ResolvedRegex(names, topics.version, shard.context.now_ms())
+        resolved = ResolvedRegex(names, version, shard.context.now_ms())
         after.resolve(expression, resolved)
-        made.append(records.regex(group_id, expression, resolved))
-    found = group.soft.topic_hashes.of_group(after.topics, topics)
+        made.append(records.regex(group.group_id, expression, resolved))
+    found = group.soft.topic_hashes.of_group(after.topics, shard.context.topics)
     rebalances = rebalances or found != group.metadata_hash
     if rebalances:
-        made.append(records.group_epoch(group_id, group.epoch + 1, found))
+        made.append(records.group_epoch(group.group_id, group.epoch + 1, found))
     shard.commit(made)
-    group.soft.regexes_outdated = False
     group.soft.metadata_checked = group.soft.metadata_checked or rebalances

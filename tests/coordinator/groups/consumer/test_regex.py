@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.groups.consumer import regex
 from coordinator.groups.consumer.expressions import check, matching
 from tests.coordinator.groups.consumer.consumers import Consumer, durable, group_of, settle
 from tests.coordinator.groups.lab import Lab
@@ -133,6 +134,26 @@ def test_a_group_that_is_gone_resolves_nothing(lab: Lab) -> None:
     lab.shard.commit(group_of(lab.shard).tombstones())
     assert not lab.shard.groups
     assert not len(lab.deadlines)
+
+
+def test_many_expressions_are_resolved_bit_by_bit(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that is made in between is found the next time; a member that leaves in between takes its own along."""
+    monkeypatch.setattr(regex, "COMPARED_AT_ONCE_MAX", 1)
+    members = [Consumer(lab, f"m{number}", None, regex=f"t-.*|{number}") for number in range(5)]
+    for member in members:
+        member.join()
+    seen = []
+    while (due := lab.deadlines.take_due()) is not None:
+        due[1]()
+        seen.append(len(group_of(lab.shard).subscriptions.resolved))
+        if len(seen) == 2:
+            made(lab, "t-new")
+            members[0].leave()
+    assert seen == [0, 0, 0, 0, 4]
+    settle(lab, members[1:], rounds=4)
+    found = {name for number in range(1, 5) for name in names(lab, f"m{number}")}
+    assert found == {"t-a", "t-b", "t-new"}
+    assert durable(lab.reloaded()) == durable(lab.shard)
 
 
 def test_whole_names_match() -> None:
