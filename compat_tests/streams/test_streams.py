@@ -1,0 +1,155 @@
+"""A stateful Kafka Streams application with exactly_once_v2: two instances, killed and restarted with their broker."""
+
+import os
+import pathlib
+import random
+import subprocess
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from compat_tests.process import Lines
+from compat_tests.real_kafka import (
+    QUIET,
+    TOOL_JVM_OPTIONS,
+    TOOL_TIMEOUT_S,
+    RealPartMissing,
+    java,
+    maven_jars,
+    require,
+)
+from compat_tests.transactions.test_exactly_once import PROPERTIES
+from compat_tests.transactions.test_transactional_clients import make_topic
+
+HERE = pathlib.Path(__file__).parent
+PARTITIONS = 3
+WORDS = 12
+RECORDS = 1_200
+BROKER_KILLS = {"oncelog": 3, "kafka": 1}
+INSTANCE_KILLS = 4
+WAIT_S = 120
+
+
+@pytest.fixture(scope="session")
+def counter(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command line of an instance, without its arguments."""
+    try:
+        libs = maven_jars(HERE / "pom.xml", "kafka-streams")
+        compiler = pathlib.Path(java()).resolve().with_name("javac")
+        if not compiler.exists():
+            raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")
+        folder = tmp_path_factory.mktemp("streams-classes")
+        command = [
+            str(compiler),
+            "-nowarn",
+            "-d",
+            str(folder),
+            "-cp",
+            f"{libs}/*",
+            str(HERE / "Counter.java"),
+        ]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+        assert run.returncode == 0, run.stderr
+        return [java(), *TOOL_JVM_OPTIONS, *QUIET, "-cp", f"{folder}:{libs}/*", "Counter"]
+    except RealPartMissing as missing:
+        require(str(missing))
+
+
+class Instance:
+    """One process of the application, with a state directory of its own."""
+
+    def __init__(self, command: list[str], bootstrap: str, state: pathlib.Path) -> None:
+        self.process = subprocess.Popen(
+            [*command, bootstrap, str(state)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.lines = Lines(self.process.stderr)
+        assert self.process.stdout.readline() == "started\n", self.lines.text()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.lines.close()
+
+
+@pytest.fixture
+def instances() -> Iterator[list[Instance]]:
+    """Those that run; they end with the test."""
+    running: list[Instance] = []
+    yield running
+    for instance in running:
+        instance.kill()
+
+
+def counts(bootstrap: str) -> dict[str, Counter[int]]:
+    """Word -> every count of it that a committed reader finds in ``out``, and how often."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
+    )
+    found: dict[str, Counter[int]] = defaultdict(Counter)
+    try:
+        consumer.assign([TopicPartition("out", partition, 0) for partition in range(PARTITIONS)])
+        while (message := consumer.poll(1.0)) is not None:
+            if message.error() is None:
+                found[(message.key() or b"").decode()][int(message.value() or b"0")] += 1
+    finally:
+        consumer.close()
+    return found
+
+
+@pytest.mark.slow
+def test_exact_counts(
+    own_broker: Callable[..., Any],
+    target: str,
+    counter: list[str],
+    instances: list[Instance],
+    tmp_path: pathlib.Path,
+) -> None:
+    seed = int(os.environ.get("ONCELOG_SEED", random.randrange(1 << 30)))
+    print(f"ONCELOG_SEED={seed}")
+    chance = random.Random(seed)
+    broker = own_broker(PROPERTIES)
+    for topic in ("in", "out"):
+        make_topic(broker.bootstrap, topic, PARTITIONS)
+    for number in range(2):
+        instances.append(Instance(counter, broker.bootstrap, tmp_path / str(number)))
+    kills = ["instance"] * INSTANCE_KILLS + ["broker"] * BROKER_KILLS[target]
+    chance.shuffle(kills)
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "message.timeout.ms": 120_000}
+    )
+    expected: Counter[str] = Counter()
+    for part in range(len(kills) + 1):
+        for _ in range(RECORDS // (len(kills) + 1)):
+            word = f"word-{chance.randrange(WORDS)}"
+            expected[word] += 1
+            producer.produce("in", word.encode(), partition=chance.randrange(PARTITIONS))
+        producer.poll(0)
+        if part == len(kills):
+            break
+        time.sleep(chance.uniform(2, 5))
+        if kills[part] == "broker":
+            broker.kill()
+            broker.start()
+        else:
+            at = chance.randrange(2)
+            instances[at].kill()
+            instances[at] = Instance(counter, broker.bootstrap, tmp_path / str(at))
+    assert producer.flush(60) == 0
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        found = counts(broker.bootstrap)
+        twice = {word: [one for one, times in each.items() if times > 1] for word, each in found.items()}
+        assert not any(twice.values()), twice
+        if {word: max(each) for word, each in found.items()} == expected:
+            break
+        assert time.monotonic() < deadline, f"{found} != {expected}\n{instances[0].lines.text()}"
+    for word, each in found.items():
+        assert sorted(each) == list(range(1, expected[word] + 1)), word
