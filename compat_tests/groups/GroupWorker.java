@@ -146,6 +146,8 @@ public final class GroupWorker {
         private final JsonNode settings;
         private KafkaConsumer<byte[], byte[]> consumer;
         private boolean closing;
+        // Read, and still to be committed: a commit in a rebalance is refused.
+        private final Map<TopicPartition, OffsetAndMetadata> uncommitted = new HashMap<>();
 
         Member(String name, JsonNode settings) {
             super(name);
@@ -198,23 +200,23 @@ public final class GroupWorker {
         }
 
         private void read(ConsumerRecords<byte[], byte[]> records) {
-            if (records.isEmpty()) {
-                return;
-            }
-            Map<TopicPartition, OffsetAndMetadata> progress = new HashMap<>();
             for (TopicPartition where : records.partitions()) {
                 List<Long> offsets = new ArrayList<>();
                 for (ConsumerRecord<byte[], byte[]> record : records.records(where)) {
                     offsets.add(record.offset());
                 }
-                progress.put(where, new OffsetAndMetadata(offsets.get(offsets.size() - 1) + 1));
+                uncommitted.put(where, new OffsetAndMetadata(offsets.get(offsets.size() - 1) + 1));
                 tell(getName(), "records",
                     Map.of("topic", where.topic(), "partition", where.partition(), "offsets", offsets));
             }
+            if (uncommitted.isEmpty()) {
+                return;
+            }
             try {
-                consumer.commitSync(progress);
+                consumer.commitSync(Map.copyOf(uncommitted));
                 List<List<Object>> told = new ArrayList<>();
-                progress.forEach((where, one) -> told.add(List.of(where.topic(), where.partition(), one.offset())));
+                uncommitted.forEach((where, one) -> told.add(List.of(where.topic(), where.partition(), one.offset())));
+                uncommitted.clear();
                 tell(getName(), "committed", Map.of("offsets", told));
             } catch (CommitFailedException | RebalanceInProgressException | TimeoutException refused) {
                 tell(getName(), "commit_failed", Map.of("name", refused.getClass().getSimpleName()));
@@ -246,11 +248,13 @@ public final class GroupWorker {
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            uncommitted.keySet().removeAll(partitions);
             partitions("revoked", partitions);
         }
 
         @Override
         public void onPartitionsLost(Collection<TopicPartition> partitions) {
+            uncommitted.keySet().removeAll(partitions);
             partitions("lost", partitions);
         }
     }

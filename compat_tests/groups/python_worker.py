@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 POLL_MS = 50
-Progress = dict[tuple[str, int], list[int]]  # offsets read, by topic and partition
+Found = dict[tuple[str, int], list[int]]  # offsets read, by topic and partition
+Progress = dict[tuple[str, int], int]  # the offset to go on from, by topic and partition
 
 _output = threading.Lock()
 
@@ -35,19 +36,29 @@ class Member(threading.Thread):
         self.settings = settings
         self.commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.closing = False
+        self.uncommitted: Progress = {}  # read, and still to be committed: a commit in a rebalance is refused
 
     def tell(self, event: str, **fields: Any) -> None:
         tell(self.name, event, **fields)
 
     def tell_partitions(self, event: str, partitions: Iterable[Any]) -> None:
-        self.tell(event, partitions=[[one.topic, one.partition] for one in partitions])
+        rows = [(one.topic, one.partition) for one in partitions]
+        if event != "assigned":
+            for where in rows:
+                self.uncommitted.pop(where, None)
+        self.tell(event, partitions=rows)
 
-    def tell_records(self, found: Progress) -> None:
+    def take(self, found: Found) -> Progress:
+        """Tell what was read; what to commit now."""
         for (topic, partition), offsets in found.items():
             self.tell("records", topic=topic, partition=partition, offsets=offsets)
+            self.uncommitted[topic, partition] = offsets[-1] + 1
+        return dict(self.uncommitted)
 
-    def tell_committed(self, found: Progress) -> None:
-        self.tell("committed", offsets=[[*where, offsets[-1] + 1] for where, offsets in found.items()])
+    def tell_committed(self, progress: Progress) -> None:
+        self.tell("committed", offsets=[[*where, offset] for where, offset in progress.items()])
+        for where in progress:
+            self.uncommitted.pop(where, None)
 
     def obey(self, wait_s: float = 0) -> None:
         """A command that came meanwhile, or comes in so many seconds."""
@@ -75,9 +86,9 @@ def name_of(error: Exception) -> str:
     return str(name()) if callable(name) else type(error).__name__
 
 
-def grouped(records: Iterable[Any]) -> Progress:
+def grouped(records: Iterable[Any]) -> Found:
     """confluent-kafka's messages by topic and partition."""
-    found: Progress = {}
+    found: Found = {}
     for record in records:
         found.setdefault((record.topic(), record.partition()), []).append(record.offset())
     return found
@@ -105,15 +116,15 @@ class Confluent(Member):
                         raise KafkaException(error)
                     self.tell("warning", name=error.name())
                 found = grouped(one for one in messages if one.error() is None)
-                if not found:
+                progress = self.take(found)
+                if not progress:
                     continue
-                self.tell_records(found)
                 try:
-                    offsets = [TopicPartition(*where, read[-1] + 1) for where, read in found.items()]
+                    offsets = [TopicPartition(*where, offset) for where, offset in progress.items()]
                     for one in consumer.commit(offsets=offsets, asynchronous=False) or ():
                         if one.error is not None:
                             raise KafkaException(one.error)
-                    self.tell_committed(found)
+                    self.tell_committed(progress)
                 except KafkaException as error:
                     self.tell("commit_failed", name=name_of(error))
         finally:
@@ -190,16 +201,16 @@ class KafkaPython(Member):
                 if coordinator._join_task is not None and not coordinator.rejoin_needed:
                     coordinator.request_rejoin()
                 found = {tuple(where): [one.offset for one in records] for where, records in polled.items()}
-                if not found:
+                progress = self.take(found)
+                if not progress:
                     continue
-                self.tell_records(found)
                 offsets = {
-                    TopicPartition(*where): OffsetAndMetadata(read[-1] + 1, "", -1)
-                    for where, read in found.items()
+                    TopicPartition(*where): OffsetAndMetadata(offset, "", -1)
+                    for where, offset in progress.items()
                 }
                 try:
                     consumer.commit(offsets)
-                    self.tell_committed(found)
+                    self.tell_committed(progress)
                 except FencedInstanceIdError:
                     raise  # its heartbeats have stopped silently
                 except KafkaError as error:
@@ -239,13 +250,13 @@ class Aiokafka(Member):
                 self.obey()
                 polled = await consumer.getmany(timeout_ms=POLL_MS)
                 found = {tuple(where): [one.offset for one in records] for where, records in polled.items()}
-                if not found:
+                progress = self.take(found)
+                if not progress:
                     continue
-                self.tell_records(found)
-                offsets = {TopicPartition(*where): read[-1] + 1 for where, read in found.items()}
+                offsets = {TopicPartition(*where): offset for where, offset in progress.items()}
                 try:
                     await consumer.commit(offsets)
-                    self.tell_committed(found)
+                    self.tell_committed(progress)
                 except KafkaError as error:
                     self.tell("commit_failed", name=name_of(error))
         finally:

@@ -16,7 +16,7 @@ BROKER_PROPERTIES = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": str(CONSUMER_SESSION_MS),
     "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "100",
 }
 
 JAVA_ASSIGNORS = {
@@ -80,7 +80,7 @@ def _dotted(bootstrap: str, group: str, client_id: str, settings: Settings) -> d
         config["group.instance.id"] = settings.instance
     if settings.protocol == "classic":
         config["session.timeout.ms"] = settings.session_ms
-        config["heartbeat.interval.ms"] = min(500, settings.session_ms // 5)
+        config["heartbeat.interval.ms"] = min(200, settings.session_ms // 5)
     elif settings.remote_assignor:
         config["group.remote.assignor"] = settings.remote_assignor
     return config
