@@ -156,6 +156,7 @@ class ProducerState:
             and header.base_sequence == entry.next_sequence
             and header.producer_epoch == entry.producer_epoch
             and (entry.txn_first_offset < 0 or header.is_transactional)
+            and header.producer_id not in self._verifications
         )
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:

@@ -1,0 +1,130 @@
+"""Random walks of two transactional ids over one topic, the same on both targets: every answer is compared.
+
+A failing walk prints its seed; ONCELOG_SEED (one, or several with commas) runs that alone.
+"""
+
+import os
+import random
+
+import pytest
+
+from compat_tests.differential import Pair, Session
+from compat_tests.transactions.wire import (
+    GROUP,
+    V2_END,
+    V2_OFFSETS,
+    V2_PRODUCE,
+    Producer,
+    committed,
+    find_coordinator,
+    producers,
+    see,
+)
+
+STEPS = 70
+PARTITIONS = 2
+
+
+def seeds() -> list[int]:
+    if given := os.environ.get("ONCELOG_SEED"):
+        return [int(seed) for seed in given.split(",")]
+    return [*range(6), random.randrange(100, 1 << 32)]
+
+
+class Walk:
+    """Chooses by its own chance, and from what the targets answered alike."""
+
+    def __init__(self, session: Session, seed: int, name: str) -> None:
+        self.session = session
+        self.chance = random.Random(seed)
+        self.name = name
+        self.group = f"{name}-group"
+        session.topic(name, PARTITIONS)
+        find_coordinator(session, self.group, GROUP)
+        committed(session, self.group, name, PARTITIONS)
+        self.producers = [Producer(session, f"{name}-{number}") for number in range(2)]
+        for producer in self.producers:
+            producer.init()
+        self.offset = 0
+
+    def run(self) -> None:
+        steps = [self.send] * 5 + [self.add] * 2 + [self.end] * 4
+        steps += [self.init, self.offsets, self.offsets, self.look, self.describe]
+        for _ in range(STEPS):
+            self.chance.choice(steps)()
+        for partition in range(PARTITIONS):
+            see(self.session, self.name, partition)
+            producers(self.session, self.name, partition)
+        committed(self.session, self.group, self.name, PARTITIONS)
+
+    def epoch(self, producer: Producer) -> int | None:
+        """Mostly the right one (None)."""
+        if self.chance.random() < 0.85:
+            return None
+        return max(0, producer.epoch + self.chance.choice((-1, -1, 1, -2)))
+
+    def send(self) -> None:
+        producer = self.chance.choice(self.producers)
+        partition = self.chance.randrange(PARTITIONS)
+        sequence = None
+        if self.chance.random() < 0.15:
+            sequence = max(
+                0, producer.sequences.get((self.name, partition), 0) + self.chance.choice((-2, -1, 1))
+            )
+        producer.send(
+            self.name,
+            partition,
+            self.chance.choice((1, 1, 2)),
+            self.chance.choice((7, 9, 11, V2_PRODUCE, V2_PRODUCE, V2_PRODUCE)),
+            epoch=self.epoch(producer),
+            sequence=sequence,
+            transactional=self.chance.random() < 0.93,
+        )
+
+    def add(self) -> None:
+        producer = self.chance.choice(self.producers)
+        some = self.chance.sample(range(PARTITIONS), self.chance.randint(1, PARTITIONS))
+        verify = self.chance.random() < 0.2
+        version = 4 if verify else self.chance.choice((0, 1, 2, 3, 5))
+        producer.add(
+            [(self.name, one) for one in some], version, epoch=self.epoch(producer), verify_only=verify
+        )
+
+    def end(self) -> None:
+        producer = self.chance.choice(self.producers)
+        version = self.chance.choice((1, 3, V2_END, V2_END))
+        epoch = self.epoch(producer)
+        # Without transactions v2 the epoch stays, and with it the sequences go on.
+        producer.end(self.chance.random() < 0.6, version, epoch=epoch, take=epoch is None)
+
+    def init(self) -> None:
+        producer = self.chance.choice(self.producers)
+        expected = (-1, -1)
+        if self.chance.random() < 0.5:
+            expected = (producer.producer_id, max(0, producer.epoch + self.chance.choice((0, 0, -1))))
+        producer.init(self.chance.choice((3, 4, 5)), expected=expected)
+
+    def offsets(self) -> None:
+        producer = self.chance.choice(self.producers)
+        if self.chance.random() < 0.3:
+            producer.add_offsets(self.group, self.chance.choice((1, 3)))
+            return
+        self.offset += 1
+        version = self.chance.choice((0, 3, 4, V2_OFFSETS, V2_OFFSETS))
+        partition = self.chance.randrange(PARTITIONS)
+        producer.commit_offset(
+            self.group, self.name, self.offset, version, partition, epoch=self.epoch(producer)
+        )
+
+    def look(self) -> None:
+        see(self.session, self.name, self.chance.randrange(PARTITIONS), 0)
+        committed(self.session, self.group, self.name, PARTITIONS, stable=self.chance.random() < 0.5)
+
+    def describe(self) -> None:
+        self.chance.choice(self.producers).describe()
+        producers(self.session, self.name, self.chance.randrange(PARTITIONS))
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_walk(pair: Pair, name: str, seed: int) -> None:
+    pair.compare(lambda session: Walk(session, seed, f"{name}-{seed}").run())
