@@ -1,12 +1,13 @@
 """`Deadlines`: everything a coordinator does at a time, in one queue, for the one task that sleeps until the next.
 
 A heartbeat moves its member's deadline on and nothing else: it costs no queue operation. A deadline that was moved on
-or taken back leaves its old entry in the queue, which is dropped or queued again when its time comes.
+or taken back leaves its old entry in the queue, which is dropped or queued again when its time comes; where most of
+the queue is such entries, they are dropped at once: members may come and go by the thousand, with long sessions.
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 NEVER = float("inf")
+
+OLD_ENTRIES_MAX = 1_000
+"""Entries of deadlines that are no more, beyond as many as there are deadlines, that may wait for their time."""
 
 
 class _Deadline:
@@ -89,3 +93,6 @@ class Deadlines:
     def _enqueue(self, key: Hashable, deadline: _Deadline) -> None:
         deadline.queued_at = deadline.at
         heappush(self._queue, (deadline.at, next(self._counter), key, deadline))
+        if len(self._queue) > 2 * len(self._by_key) + OLD_ENTRIES_MAX:
+            self._queue = [entry for entry in self._queue if self._by_key.get(entry[2]) is entry[3]]
+            heapify(self._queue)

@@ -39,6 +39,9 @@ two milliseconds. A larger one is loaded a slice at a time, and requests get COO
 KNOWN_KEYS_MAX = 10_000
 """Keys whose partition is remembered."""
 
+KNOWN_KEY_CHARS_MAX = 255
+"""Characters of such a key: what nobody would call a group must not fill the memory."""
+
 _log = get_logger("broker.coordinators.shards")
 
 
@@ -139,9 +142,11 @@ class Shards(Duties, Generic[S]):
             if topic is None:
                 return partition_of(key, described(self.topic, self.node.config, 1).partitions)
             self._partitions = len(topic.partitions)
-        if len(self._partition_by_key) >= KNOWN_KEYS_MAX:
-            self._partition_by_key.clear()
-        found = self._partition_by_key[key] = partition_of(key, self._partitions)
+        found = partition_of(key, self._partitions)
+        if len(key) <= KNOWN_KEY_CHARS_MAX:
+            if len(self._partition_by_key) >= KNOWN_KEYS_MAX:
+                self._partition_by_key.clear()
+            self._partition_by_key[key] = found
         return found
 
     def shard_of(self, key: str) -> S:

@@ -67,7 +67,7 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Clie
     check = _check_commit(shard, request, client)
     now_ms = shard.context.now_ms()
     retention_ms = request.retention_time_ms
-    expires_ms = NO_EXPIRY if retention_ms == NO_RETENTION_TIME else now_ms + retention_ms
+    expires_ms = NO_EXPIRY if retention_ms == NO_RETENTION_TIME else _as_long(now_ms + retention_ms)
     metadata_max = shard.context.settings().offset_metadata_max_bytes
     records: list[CoordinatorRecord] = []
     topics: list[OffsetCommitResponseTopic] = []
@@ -88,6 +88,11 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Clie
         topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, rows))
     shard.commit(records)
     return OffsetCommitResponse(0, topics)
+
+
+def _as_long(value: int) -> int:
+    """As Java's arithmetic has it: "for ever" may be so long that it is over before it begins."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def _record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> CoordinatorRecord:

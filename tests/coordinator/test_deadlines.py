@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from coordinator.deadlines import NEVER, Deadlines
+from coordinator.deadlines import NEVER, OLD_ENTRIES_MAX, Deadlines
 
 
 class Timeline:
@@ -79,6 +79,19 @@ def test_an_action_may_set_and_cancel() -> None:
     line.set("b", 15)
     line.advance(40)
     assert line.done == [(20, "again")]
+
+
+def test_what_was_taken_back_takes_no_room() -> None:
+    """Members come and go by the thousand, with sessions of half an hour."""
+    line = Timeline()
+    line.set("stays", 1_800_000)
+    for number in range(10 * OLD_ENTRIES_MAX):
+        line.set(number, 1_800_000 - number % 7)
+        line.deadlines.cancel(number)
+    assert len(line.deadlines) == 1
+    assert len(line.deadlines._queue) <= OLD_ENTRIES_MAX + 3
+    line.advance(1_800_000)
+    assert line.done == [(1_800_000, "stays")]
 
 
 def fail() -> None:

@@ -8,6 +8,10 @@ import pytest
 
 from broker.coordinators.groups import java_address
 from broker.coordinators.internal_topics import java_hash, partition_of
+from broker.coordinators.shards import KNOWN_KEY_CHARS_MAX
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 # Hashes that are well known, as a Java program prints them.
 HASHES = {
@@ -42,3 +46,17 @@ def test_addresses(host: str) -> None:
     parts = ipaddress.ip_address(host).exploded
     expected = host if ":" not in host else ":".join(f"{int(part, 16):x}" for part in parts.split(":"))
     assert java_address(host) == java_address(f"[{host}]") == expected
+
+
+@simulated
+async def test_absurd_names_are_not_remembered() -> None:
+    """Ten thousand names of 32 kB each would fill the memory."""
+    async with SimBroker() as broker:
+        client = broker.connect()
+        names = ["g", "g" * KNOWN_KEY_CHARS_MAX, "g" * (KNOWN_KEY_CHARS_MAX + 1), "g" * 32_767]
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=names)
+        answer = await client.ask(request, 4, FindCoordinatorResponse)
+        assert [row.error_code for row in answer.coordinators] == [0] * 4
+        groups = broker.node.groups
+        assert list(groups._partition_by_key) == names[:2]
+        assert [groups.partition_for(name) for name in names] == [partition_of(name, 50) for name in names]

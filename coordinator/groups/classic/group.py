@@ -332,8 +332,12 @@ class ClassicGroup:
             )
 
     def _count_supporters(self, protocols: Iterable[Supported], by: int) -> None:
-        for name, _ in protocols:
-            self.supporters[name] = self.supporters.get(name, 0) + by
+        for name in {name for name, _ in protocols}:  # whoever names one twice supports it once
+            count = self.supporters.get(name, 0) + by
+            if count:
+                self.supporters[name] = count
+            else:
+                del self.supporters[name]
 
     def _check_alive(self) -> None:
         if self.state is State.DEAD:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 UNKNOWN_MEMBER_ID = ""
 MEMBER_ID_REQUIRED_VERSION = 4
 """From this version on a new member comes twice: the first time only for its id (KIP-394)."""
+MEMBER_ID_BYTES_MAX = 32_767
+"""Bytes of a member id, which is the client's name and 37 characters: as many as a string in an answer may have."""
+
 PENDING_MEMBERS_MAX = 10_000
 """Members of one group that were given an id and have not come back with it: each is remembered for its session
 timeout, which it chooses itself. Kafka has no limit.
@@ -108,6 +111,9 @@ def _join_new(shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest,
     instance_id = request.group_instance_id
     stem = client.client_id if instance_id is None else instance_id
     member_id = f"{stem}-{shard.context.new_uuid_text()}"
+    if len(member_id) > MEMBER_ID_BYTES_MAX // 4 and len(member_id.encode()) > MEMBER_ID_BYTES_MAX:
+        # No answer could carry it, and those to the group's leader would have to.
+        return answers.join_error(ErrorCode.UNKNOWN_SERVER_ERROR)
     if instance_id is not None and instance_id in group.static_members:
         return static.replace(shard, group, request, client, member_id)
     if instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:

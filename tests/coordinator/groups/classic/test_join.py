@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.groups.classic import join
@@ -353,6 +355,39 @@ def test_member_ids_are_not_given_out_without_end(monkeypatch: pytest.MonkeyPatc
     answer = Player(lab).join()
     assert answer is not None
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_client_whose_name_leaves_no_room_for_a_member_id(version: int) -> None:
+    """Not even in the answers to others: a leader is told all member ids."""
+    lab = Lab()
+    longest = join.MEMBER_ID_BYTES_MAX - 37
+    for client_id in ("x" * (longest + 1), "\u20ac" * (longest // 3 + 1)):
+        answer = Player(lab, client_id=client_id, version=version).join()
+        assert answer is not None
+        assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    assert not Player(lab).group.members
+    answer = Player(lab, client_id="x" * longest, version=version).join()
+    assert answer is None or answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
+class Twice(dict[str, bytes]):
+    """Protocols, each named twice in the request."""
+
+    def items(self) -> Any:
+        return [*super().items(), *super().items()]
+
+
+def test_a_protocol_that_is_named_twice_is_one() -> None:
+    """The others are not to wait for ever for a protocol that all support."""
+    lab = Lab()
+    good, odd = Player(lab), Player(lab, protocols=Twice(range=b"odd"))
+    stable(lab, [good, odd])
+    assert good.group.supporters == {"range": 2}
+    assert good.heartbeat() == odd.leave() == ErrorCode.NONE
+    good.join()
+    settle([good])
+    assert good.group.supporters == {"range": 1}
 
 
 def test_the_owner_is_told_why() -> None:

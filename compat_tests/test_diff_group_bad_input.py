@@ -1,0 +1,183 @@
+"""What members and administrators of groups may send that makes no sense, is said twice or is absurdly long: answered
+as a real Kafka does, with nothing changed that should not be."""
+
+from collections.abc import Callable
+
+import pytest
+
+from compat_tests.definitions import Fields
+from compat_tests.differential import Pair, Session
+from compat_tests.test_classic_groups_wire import LEAVE, Member
+from compat_tests.test_diff_committed_offsets import commit, commit_body, fetch, wait_for_coordinator
+
+pytestmark = pytest.mark.slow
+
+STRING_MAX = 32_767
+"""Bytes of a string that any request may carry."""
+LONG_MAX = 2**63 - 1
+
+
+def run(pair: Pair, group: str, scenario: Callable[[Session], None], *known: str) -> None:
+    def whole(session: Session) -> None:
+        session.topic(group, 3)
+        wait_for_coordinator(session, group)
+        scenario(session)
+
+    pair.compare(whole, known=known)
+
+
+@pytest.mark.parametrize("version", [5, 9])
+@pytest.mark.parametrize("length", [STRING_MAX - 37, STRING_MAX])
+def test_a_client_whose_name_leaves_no_room_for_a_member_id(
+    pair: Pair, name: str, version: int, length: int
+) -> None:
+    """Its member id would be its name and 37 characters more. (Before version 4 Kafka never answers.)"""
+
+    def scenario(session: Session) -> None:
+        member = Member(session, name, "x" * length, version=version)
+        member.send_join()
+        answer = member.connection.receive("JoinGroup", version, 1)
+        assert isinstance(answer, dict), answer
+        answer["member_id"] = len(answer["member_id"])
+        session.remember("joined", answer)
+
+    run(pair, name, scenario)
+
+
+def test_names_as_long_as_they_may_be(pair: Pair, name: str) -> None:
+    group = name.ljust(STRING_MAX, "g")
+
+    def scenario(session: Session) -> None:
+        wait_for_coordinator(session, group)
+        session.call("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [group]})
+        commit(session, 8, group, {name: {0: 7}})
+        fetch(session, 9, (group, None))
+        member = Member(session, group, "one")
+        member.found()
+        member.heartbeat()
+        member.leave()
+        session.call("DescribeGroups", 5, {"groups": [group]})
+        session.call("DeleteGroups", 2, {"groups_names": [group]})
+        body: Fields = {
+            "group_id": name, "member_id": "m" * STRING_MAX, "member_epoch": 0, "instance_id": "i" * STRING_MAX,
+            "rack_id": "r" * STRING_MAX, "rebalance_timeout_ms": 1000, "topic_partitions": [],
+            "subscribed_topic_names": ["t" * STRING_MAX, name],
+        }  # fmt: skip
+        session.call("ConsumerGroupHeartbeat", 1, body)
+        session.call("ConsumerGroupDescribe", 1, {"group_ids": [name]})
+
+    run(pair, name, scenario)
+
+
+def test_a_commit_of_more_than_one_batch_holds(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        commit(session, 9, name, {name: {0: 5}})
+        body = commit_body(9, name, {name: {0: 6}})
+        body["topics"][0]["partitions"] *= 25_000
+        answer = session.quiet("OffsetCommit", 9, body)
+        rows = answer["topics"][0]["partitions"]
+        session.remember("refused", (len(rows), {row["error_code"] for row in rows}))
+        fetch(session, 9, (name, {name: [0]}), note="nothing is stored")
+
+    run(pair, name, scenario)
+
+
+def test_the_same_thing_twice(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        body = commit_body(9, name, {name: {0: 5, 1: 6}})
+        body["topics"] *= 2
+        body["topics"].append(commit_body(9, name, {name: {0: 9, -1: 1, 3: 1}})["topics"][0])
+        session.call("OffsetCommit", 9, body)
+        fetch(session, 9, (name, None), note="the last one counts")
+        for version in (7, 8, 9):
+            asked: tuple[str, dict[str | bytes, list[int]] | None] = (name, {name: [0, 0, -1, 7, 1]})
+            fetch(session, version, *([asked] if version < 8 else [asked, asked, (name, {})]))
+        rows = [{"partition_index": index} for index in (1, 1, -1, 8)]
+        topics = [{"name": name, "partitions": rows}] * 2
+        session.call("OffsetDelete", 0, {"group_id": name, "topics": topics})
+        fetch(session, 9, (name, None))
+        session.call("DescribeGroups", 6, {"groups": [name, name, "nobody-here", "nobody-here"]})
+        session.call("ConsumerGroupDescribe", 1, {"group_ids": [name, name]})
+        session.call("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [name, name]})
+        session.call("DeleteGroups", 2, {"groups_names": ["nobody-here", "nobody-here"]})
+
+    run(pair, name, scenario)
+
+
+def test_members_taken_out_twice(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        one = Member(session, name, "one")
+        one.found()
+        rows = [{"member_id": one.member_id, "group_instance_id": None}] * 2
+        session.call("LeaveGroup", LEAVE, {"group_id": name, "members": rows})
+        session.call("LeaveGroup", LEAVE, {"group_id": name, "members": []})
+        session.call("LeaveGroup", LEAVE, {"group_id": f"{name}-nobody", "members": []})
+        session.call("LeaveGroup", LEAVE, {"group_id": f"{name}-nobody", "members": rows})
+
+    run(pair, name, scenario)
+
+
+@pytest.mark.parametrize("retention_ms", [-2, 0, 1, LONG_MAX, -LONG_MAX - 1])
+def test_retentions_of_old_commits(pair: Pair, name: str, retention_ms: int) -> None:
+    def scenario(session: Session) -> None:
+        for version in (2, 4):
+            commit(session, version, name, {name: {0: 5}}, retention_time_ms=retention_ms)
+            fetch(session, 8, (name, None))
+
+    run(pair, name, scenario)
+
+
+def test_offsets_that_are_none(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        offsets = {0: (-1, -1, ""), 1: (-5, -7, "odd"), 2: (LONG_MAX, 2**31 - 1, "most")}
+        commit(session, 9, name, {name: offsets})
+        fetch(session, 9, (name, None))
+        fetch(session, 9, (name, {name: [0, 1, 2]}))
+
+    run(pair, name, scenario)
+
+
+def test_a_rebalance_that_may_take_for_ever(pair: Pair, name: str) -> None:
+    run(pair, name, lambda session: Member(session, name, "one", rebalance_ms=2**31 - 1).found())
+
+
+def test_consumers_that_say_things_twice_or_nonsense(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        first: Fields = {
+            "group_id": name, "member_id": "one", "member_epoch": 0, "rebalance_timeout_ms": 30_000,
+            "topic_partitions": [], "subscribed_topic_names": [name, name, "no-such-topic", ""],
+        }  # fmt: skip
+        answer = session.call("ConsumerGroupHeartbeat", 1, first)
+        topic_id = (
+            answer["assignment"]["topic_partitions"][0]["topic_id"] if answer["assignment"] else bytes(16)
+        )
+        lives: Fields = {"group_id": name, "member_id": "one", "member_epoch": answer["member_epoch"]}
+        for owned in (
+            [{"topic_id": topic_id, "partitions": [0, 0, 1, 2]}] * 2,
+            [{"topic_id": topic_id, "partitions": [-1, 99]}],
+            [{"topic_id": bytes(range(16)), "partitions": [0]}],
+            [{"topic_id": bytes(16), "partitions": []}],
+        ):
+            session.call("ConsumerGroupHeartbeat", 1, lives | {"topic_partitions": owned})
+        for timeout_ms in (0, -5, 2**31 - 1):
+            session.call("ConsumerGroupHeartbeat", 1, lives | {"rebalance_timeout_ms": timeout_ms})
+        session.call("ConsumerGroupHeartbeat", 1, lives | {"subscribed_topic_names": []})
+        session.call("ConsumerGroupHeartbeat", 1, lives | {"member_epoch": 2**31 - 1})
+        session.call("ConsumerGroupHeartbeat", 1, lives | {"member_epoch": -3})
+
+    run(pair, name, scenario)
+
+
+def test_a_subscription_larger_than_a_batch(pair: Pair, name: str) -> None:
+    """Nothing of the member is stored, and the group is as it was."""
+
+    def scenario(session: Session) -> None:
+        body: Fields = {
+            "group_id": name, "member_id": "one", "member_epoch": 0, "rebalance_timeout_ms": 30_000,
+            "topic_partitions": [], "subscribed_topic_names": [f"{index:0100}" for index in range(12_000)],
+        }  # fmt: skip
+        session.call("ConsumerGroupHeartbeat", 1, body)
+        session.call("ConsumerGroupDescribe", 1, {"group_ids": [name]})
+        session.call("ConsumerGroupHeartbeat", 1, body | {"subscribed_topic_names": [name]})
+
+    run(pair, name, scenario)
