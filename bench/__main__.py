@@ -9,7 +9,7 @@ import time
 
 from confluent_kafka import KafkaException
 
-from bench import disturbed, groups, lifecycle, rebalance, report, scale, throughput, transactions
+from bench import disturbed, groups, lifecycle, rebalance, reconcile, report, scale, throughput, transactions
 from bench.experiment import Experiment, Lab, Row
 from bench.measure import OtherLoad, raise_open_files_limit
 from bench.servers import Kind
@@ -22,6 +22,7 @@ EXPERIMENTS = (
     *scale.EXPERIMENTS,
     *groups.EXPERIMENTS,
     *rebalance.EXPERIMENTS,
+    *reconcile.EXPERIMENTS,
     *transactions.EXPERIMENTS,
 )
 QUICK_SCALE = 0.05
