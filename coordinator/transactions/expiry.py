@@ -9,6 +9,7 @@ that would find it; so nothing is looked at in vain, and the key means what it m
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from coordinator.transactions.end import fence
@@ -25,19 +26,19 @@ EXPIRED_BATCH = 100
 
 
 def watch(shard: TransactionShard, transactional_id: str) -> None:
-    """Set or cancel the deadline of a transaction whose state has just changed."""
-    if not shard.loaded:
-        return
-    deadlines = shard.context.deadlines
-    key = _key(shard, transactional_id)
+    """Set the deadline of a transaction that has just begun.
+
+    Its end leaves the deadline where it is: the next transaction of the id moves it on, which costs nothing, and where
+    there is none it finds nothing to do.
+    """
     metadata = shard.transactions[transactional_id].metadata
     if metadata.state is not TransactionState.ONGOING or metadata.timeout_ms == TIMEOUT_NEVER_MS:
-        deadlines.cancel(key)
-        _watch_ids(shard)
-    elif key not in deadlines:
-        interval = shard.context.settings().transaction_abort_timed_out_transaction_cleanup_interval_ms
-        delay = _to_next_look(shard, metadata.start_ms + metadata.timeout_ms + 1, interval)
-        deadlines.set(key, delay, lambda: _time_out(shard, transactional_id))
+        return
+    interval = shard.context.settings().transaction_abort_timed_out_transaction_cleanup_interval_ms
+    delay = _to_next_look(shard, metadata.start_ms + metadata.timeout_ms + 1, interval)
+    shard.context.deadlines.set(
+        _key(shard, transactional_id), delay, partial(_time_out, shard, transactional_id)
+    )
 
 
 def _key(shard: TransactionShard, transactional_id: str) -> Hashable:
@@ -53,7 +54,7 @@ def _to_next_look(shard: TransactionShard, due_ms: int, interval_ms: int) -> int
 
 def _time_out(shard: TransactionShard, transactional_id: str) -> None:
     known = shard.transactions.get(transactional_id)
-    if known is None or known.metadata.state is not TransactionState.ONGOING:
+    if known is None or not shard.loaded or known.metadata.state is not TransactionState.ONGOING:
         return
     metadata = known.metadata
     if metadata.start_ms + metadata.timeout_ms < shard.context.now_ms():
@@ -63,7 +64,7 @@ def _time_out(shard: TransactionShard, transactional_id: str) -> None:
             # The log takes nothing now: look again at the next interval, as Kafka does.
             _again(shard, transactional_id)
     else:
-        # Wall time was set back.
+        # It began after this was set, or wall time was set back.
         watch(shard, transactional_id)
 
 
@@ -71,11 +72,11 @@ def _again(shard: TransactionShard, transactional_id: str) -> None:
     interval = shard.context.settings().transaction_abort_timed_out_transaction_cleanup_interval_ms
     delay = _to_next_look(shard, shard.context.now_ms() + 1, interval)
     shard.context.deadlines.set(
-        _key(shard, transactional_id), delay, lambda: _time_out(shard, transactional_id)
+        _key(shard, transactional_id), delay, partial(_time_out, shard, transactional_id)
     )
 
 
-def _watch_ids(shard: TransactionShard) -> None:
+def watch_ids(shard: TransactionShard) -> None:
     """While a shard has ids, it looks now and then for those to forget."""
     deadlines = shard.context.deadlines
     key = ("transactional-ids", shard.partition)
@@ -90,7 +91,7 @@ def _look_for_expired(shard: TransactionShard) -> None:
     # Where the log takes nothing now, the next look finds them again.
     with suppress(KafkaError):
         forget_expired(shard)
-    _watch_ids(shard)
+    watch_ids(shard)
 
 
 def forget_expired(shard: TransactionShard) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
+from coordinator.transactions import expiry
 from coordinator.transactions.errors import as_told
 from coordinator.transactions.state import (
     ENDED,
@@ -106,7 +107,10 @@ class TransactionShard:
         version = 1 if self.context.transaction_version() >= STORED_FLEXIBLE else 0
         self._commit([CoordinatorRecord(TransactionLogKey(transactional_id), new.to_value(version), version)])
         self.transactions[transactional_id].soft.previous_producer_id = old.producer_id
-        self._watch(transactional_id)
+        if new.state is TransactionState.ONGOING and old.state is not TransactionState.ONGOING:
+            expiry.watch(self, transactional_id)
+        elif known is None:
+            expiry.watch_ids(self)
 
     def forget(self, transactional_ids: Sequence[str]) -> None:
         """Store and apply that these have expired. Raises like `move`."""
@@ -157,8 +161,10 @@ class TransactionShard:
     def on_loaded(self) -> None:
         """The log is replayed to its end: what was decided goes on, what is open may time out."""
         self.loaded = True
+        if self.transactions:
+            expiry.watch_ids(self)
         for transactional_id, transaction in list(self.transactions.items()):
-            self._watch(transactional_id)
+            expiry.watch(self, transactional_id)
             if transaction.metadata.state in PREPARED:
                 self.prepared(transactional_id)
 
@@ -168,12 +174,6 @@ class TransactionShard:
         for transactional_id in self.transactions:
             self.context.deadlines.cancel(("transaction", self.partition, transactional_id))
         self.context.deadlines.cancel(("transactional-ids", self.partition))
-
-    def _watch(self, transactional_id: str) -> None:
-        """Set the deadline that follows from a transaction's state (`coordinator.transactions.expiry`)."""
-        from coordinator.transactions import expiry
-
-        expiry.watch(self, transactional_id)
 
     def has_ended(self, transactional_id: str) -> bool:
         found = self.transactions.get(transactional_id)
