@@ -183,9 +183,30 @@ def _check_together(config: BrokerConfig) -> None:
                 name,
                 f"{name} must name one directory; oncelog keeps one: {','.join(directories)!r}",
             )
+    _check_consumer_groups(config)
     policy = config.topic_defaults()
     if policy.min_compaction_lag_ms > policy.max_compaction_lag_ms:
         config._refuse(
             "log.cleaner.min.compaction.lag.ms",
             "log.cleaner.min.compaction.lag.ms is above log.cleaner.max.compaction.lag.ms",
         )
+
+
+def _check_consumer_groups(config: BrokerConfig) -> None:
+    """What ``GroupCoordinatorConfig`` requires of consumer groups' limits, in its order and words."""
+    for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+        name, least, most = (f"group.consumer.{limit}{what}" for limit in ("", "min.", "max."))
+        for more, less in ((most, least), (name, least)):
+            if _number(config, more) < _number(config, less):
+                config._refuse(more, f"{more} must be greater than or equal to {less}")
+        if _number(config, name) > _number(config, most):
+            config._refuse(name, f"{name} must be less than or equal to {most}")
+    if config.group_consumer_heartbeat_interval_ms >= config.group_consumer_session_timeout_ms:
+        name = "group.consumer.heartbeat.interval.ms"
+        config._refuse(name, f"{name} must be less than group.consumer.session.timeout.ms")
+
+
+def _number(config: BrokerConfig, name: str) -> int:
+    value = config.value(name)
+    assert isinstance(value, int)
+    return value

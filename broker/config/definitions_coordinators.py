@@ -34,6 +34,21 @@ def check_codec_number(name: str, value: int) -> None:
         raise ConfigError(f"Unknown compression type id: {value} for configuration {name}")
 
 
+_ASSIGNORS = ("uniform", "range")
+_ASSIGNOR_CLASSES = tuple(
+    f"org.apache.kafka.coordinator.group.assignor.{name.capitalize()}Assignor" for name in _ASSIGNORS
+)
+
+
+def _check_assignors(name: str, value: tuple[str, ...]) -> None:
+    """``GroupCoordinatorConfig.consumerGroupAssignors``: other people's classes there are none."""
+    for word in value:
+        if word not in (*_ASSIGNORS, *_ASSIGNOR_CLASSES):
+            raise ConfigError(f"Class {word} cannot be found")
+    if not value or len(set(value)) < len(value):
+        raise ConfigError(f"Configuration '{name}' must have values, and none of them twice.")
+
+
 class GroupKeys(metaclass=Declared):
     """Consumer groups, and the offsets that they commit."""
 
@@ -89,7 +104,10 @@ class GroupKeys(metaclass=Declared):
     )
     group_consumer_max_size: int = key(INT, INT_MAX, "Members of one consumer group at most.", at_least=1)
     group_consumer_assignors: tuple[str, ...] = key(
-        LIST, ("uniform", "range"), "The assignors to choose from; the first is the default."
+        LIST,
+        ("uniform", "range"),
+        "The assignors to choose from; the first is the default.",
+        check=_check_assignors,
     )
     group_consumer_migration_policy: str = key(
         STRING,

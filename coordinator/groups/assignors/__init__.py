@@ -9,6 +9,10 @@ from coordinator.groups.assignors import range as _range
 from coordinator.groups.assignors import uniform
 from coordinator.groups.assignors.spec import Assign, Assignment, GroupSpec, MemberSpec
 
-__all__ = ["ASSIGNORS", "Assign", "Assignment", "GroupSpec", "MemberSpec"]
+__all__ = ["ASSIGNORS", "CLASS_NAMES", "Assign", "Assignment", "GroupSpec", "MemberSpec"]
 
 ASSIGNORS: dict[str, Assign] = {"uniform": uniform.assign, "range": _range.assign}
+CLASS_NAMES = {
+    f"org.apache.kafka.coordinator.group.assignor.{name.capitalize()}Assignor": name for name in ASSIGNORS
+}
+"""Kafka's names for their classes, by which a configuration may name them, too."""

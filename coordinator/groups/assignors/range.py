@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from wire.schema import Uuid
 
 
+_NOTHING: frozenset[int] = frozenset()
+
+
 class _Topic:
     """The runs of one topic: so many partitions each, one more for the first ``extra`` readers."""
 
@@ -29,6 +32,8 @@ class _Topic:
         if self.extra:
             self.extra -= 1
             size += 1
+        if not size:
+            return _NOTHING
         self.next = start + size
         return frozenset(range(start, self.next))
 

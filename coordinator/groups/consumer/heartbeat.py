@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.assignors import ASSIGNORS
-from coordinator.groups.consumer import joining, leave, settings, subscribing, timeouts
+from coordinator.groups.consumer import joining, leave, settings, subscribing, target, timeouts
 from coordinator.groups.consumer.member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.consumer_group_heartbeat import (
@@ -54,8 +53,10 @@ def check(context: GroupContext, request: ConsumerGroupHeartbeatRequest, api_ver
             raise _invalid("InstanceId can't be null.")
     elif epoch < STATIC_LEAVING_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
-    served = [name for name in context.settings().group_consumer_assignors if name in ASSIGNORS]
-    if request.server_assignor is not None and request.server_assignor not in served:
+    if request.server_assignor is None:
+        return
+    served = target.served_assignors(context)
+    if request.server_assignor not in served:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.groups.assignors import ASSIGNORS, GroupSpec, MemberSpec
+from coordinator.groups.assignors import ASSIGNORS, CLASS_NAMES, GroupSpec, MemberSpec
 from coordinator.groups.consumer import records, settings
 
 if TYPE_CHECKING:
@@ -32,9 +32,14 @@ class Target(NamedTuple):
     records: list[CoordinatorRecord]
 
 
+def served_assignors(context: GroupContext) -> list[str]:
+    """Those that the broker is configured with; the first is the default."""
+    configured = context.settings().group_consumer_assignors
+    return [name for word in configured if (name := CLASS_NAMES.get(word, word)) in ASSIGNORS]
+
+
 def default_assignor(context: GroupContext) -> str:
-    """The first of those that the broker is configured with."""
-    return next((n for n in context.settings().group_consumer_assignors if n in ASSIGNORS), DEFAULT_ASSIGNOR)
+    return next(iter(served_assignors(context)), DEFAULT_ASSIGNOR)
 
 
 def up_to_date(

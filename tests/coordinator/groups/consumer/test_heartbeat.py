@@ -336,6 +336,15 @@ def test_the_default_assignor_is_the_first_that_is_configured() -> None:
     refused(ErrorCode.UNSUPPORTED_ASSIGNOR, Consumer(lab, "two", assignor="uniform").join)
 
 
+def test_assignors_may_be_configured_by_kafkas_classes() -> None:
+    lab = lab_with(
+        group_consumer_assignors="org.apache.kafka.coordinator.group.assignor.RangeAssignor,uniform"
+    )
+    Consumer(lab, "one").join()
+    assert describe(lab.shard, "g").assignor_name == "range"
+    Consumer(lab, "two", assignor="uniform").join()
+
+
 def test_a_topic_that_is_deleted_leaves_the_description() -> None:
     lab = lab_with()
     one = Consumer(lab, "one")

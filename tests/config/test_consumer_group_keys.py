@@ -1,0 +1,58 @@
+"""The broker's keys for consumer groups must suit each other, in the words of Kafka's ``GroupCoordinatorConfig``."""
+
+import pytest
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.definitions import ConfigError
+
+PREFIX = "group.consumer."
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"session.timeout.ms": "44999"},
+            "session.timeout.ms must be greater than or equal to X.min.session.timeout.ms",
+        ),
+        (
+            {"session.timeout.ms": "60001"},
+            "session.timeout.ms must be less than or equal to X.max.session.timeout.ms",
+        ),
+        (
+            {"min.heartbeat.interval.ms": "16000"},
+            "max.heartbeat.interval.ms must be greater than or equal to X.min.heartbeat.interval.ms",
+        ),
+        (
+            {"assignment.interval.ms": "15001"},
+            "assignment.interval.ms must be less than or equal to X.max.assignment.interval.ms",
+        ),
+        (
+            {"heartbeat.interval.ms": "45000", "max.heartbeat.interval.ms": "45000"},
+            "heartbeat.interval.ms must be less than X.session.timeout.ms",
+        ),
+        ({"assignors": "uniform,org.example.Mine"}, None),
+        ({"assignors": ""}, None),
+        ({"assignors": "range,range"}, None),
+        ({"migration.policy": "sideways"}, None),
+    ],
+)
+def test_refused(settings: dict[str, str], message: str | None) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig({PREFIX + key: value for key, value in settings.items()})
+    if message is not None:
+        assert str(caught.value) == PREFIX + message.replace("X.", PREFIX)
+
+
+def test_taken() -> None:
+    config = BrokerConfig(
+        {
+            "group.consumer.min.session.timeout.ms": "1000",
+            "group.consumer.session.timeout.ms": "2000",
+            "group.consumer.min.heartbeat.interval.ms": "100",
+            "group.consumer.heartbeat.interval.ms": "200",
+            "group.consumer.assignors": "range,org.apache.kafka.coordinator.group.assignor.UniformAssignor",
+            "group.consumer.migration.policy": "UPGRADE",
+        }
+    )
+    assert config.group_consumer_session_timeout_ms == 2000
