@@ -94,6 +94,8 @@ class Groups(Shards["GroupShard"]):
         self._context: GroupContext | None = None
         self._changed: dict[str, None] = {}
         self._deleted: list[tuple[str, Uuid]] = []
+        self._deleted_before_load: list[tuple[str, Uuid]] = []
+        """Topics that were deleted while shards were yet to be loaded, which may have offsets of them."""
         super().__init__(node, OFFSETS_TOPIC)
 
     @property
@@ -161,6 +163,11 @@ class Groups(Shards["GroupShard"]):
     def began(self, shard: GroupShard) -> None:
         if _EXPIRY not in self.deadlines:
             self._set_expiry()
+        deleted = self._deleted_before_load
+        if deleted:
+            self.do_in_slices(self._forget(list(deleted), [shard.partition]))
+            if not self._loading and not self._unread:
+                deleted.clear()
 
     def _set_expiry(self) -> None:
         interval_ms = self.node.config.offsets_retention_check_interval_ms
@@ -171,18 +178,35 @@ class Groups(Shards["GroupShard"]):
         self.do_in_slices(self._each_group(lambda shard, group_id: _expiry().expire_group(shard, group_id)))
         self._set_expiry()
 
-    def _each_group(self, do: Callable[[GroupShard, str], object]) -> Iterator[None]:
-        """A step for every group there is now; one that a step before has removed is left out."""
-        for served in list(self._loaded.values()):
+    def _each_group(
+        self, do: Callable[[GroupShard, str], object], partitions: Sequence[int] | None = None
+    ) -> Iterator[None]:
+        """A step for every group there is now; one that a step before has removed is left out. A shard whose log
+        cannot be written costs the others nothing.
+        """
+        for partition in list(self._loaded) if partitions is None else partitions:
+            served = self._loaded.get(partition)
+            if served is None:
+                continue
             shard = served.shard
             for group_id in list(shard.groups):
                 if group_id in shard.groups and not served.is_lost():
-                    do(shard, group_id)
+                    try:
+                        do(shard, group_id)
+                    except KafkaError as error:
+                        _log.warning("not done for a group", group=group_id, error=str(error))
                 yield
 
     def on_record(self, record: Message, topic: Topic | None) -> None:
         super().on_record(record, topic)
-        if topic is None or not self._loaded:
+        if topic is None:
+            return
+        if isinstance(record, RemoveTopicRecord):
+            if topic.name == self.topic:
+                self._deleted_before_load.clear()
+            elif self._loading or self._unread:
+                self._deleted_before_load.append((topic.name, topic.topic_id))
+        if not self._loaded:
             return
         if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
             if not self._changed:
@@ -195,11 +219,17 @@ class Groups(Shards["GroupShard"]):
         changed, self._changed = list(self._changed), {}
         deleted, self._deleted = self._deleted, []
         if deleted:
-            yield from self._each_group(
-                lambda shard, group_id: _expiry().forget_topics(shard, group_id, deleted)
-            )
+            yield from self._forget(deleted)
         yield from self._each_group(
             lambda shard, group_id: shard.groups[group_id].on_topics_changed(shard, changed)
+        )
+
+    def _forget(
+        self, deleted: Sequence[tuple[str, Uuid]], partitions: Sequence[int] | None = None
+    ) -> Iterator[None]:
+        """Offsets of topics that were deleted go, in all shards or in some."""
+        return self._each_group(
+            lambda shard, group_id: _expiry().forget_topics(shard, group_id, deleted), partitions
         )
 
     def complete_transaction(

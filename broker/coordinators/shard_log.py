@@ -13,8 +13,9 @@ from broker.log.reads import FileRange
 from broker.logs import get_logger
 from coordinator.journal import NO_PRODUCER_ID
 from wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header
+from wire.compression import NONE
 from wire.control import ABORT_MARKER, COMMIT_MARKER, end_transaction_marker, read_control_type
-from wire.errors import DecodeError
+from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.records import iterate_records
 from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 READ_BYTES = 64 * 1024
 """Bytes of log that a load reads at once; more where one batch has more."""
+
+_ANY_SIZE = float("inf")
 
 _log = get_logger("broker.coordinators.shard_log")
 
@@ -66,17 +69,22 @@ class ShardLog:
         producer_epoch: int = -1,
     ) -> int:
         """Write ``records`` as one batch; the offset of the first. Raises KafkaError as the log gives it."""
-        now_ms = self._clock.now_ms()
+        hosted = self.hosted()
+        now_ms, codec = self._clock.now_ms(), self._codec()
+        size_max = hosted.log.config.max_message_bytes if codec == NONE else _ANY_SIZE
         batch = BatchBuilder(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=self._base_sequence,
             transactional=producer_id != NO_PRODUCER_ID,
-            codec=self._codec(),
+            codec=codec,
         )
         for key, value, version in records:
             batch.append(now_ms, encode_key(key), None if value is None else encode_value(value, version))
-        hosted = self.hosted()
+            if (
+                batch.size > size_max
+            ):  # the log would say so in the end, after a long time for an absurd request
+                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         return hosted.log.append(
             batch.build(), leader_epoch=hosted.leader_epoch, origin=Origin.COORDINATOR
         ).base_offset

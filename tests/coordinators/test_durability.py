@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Iterator
 
 import pytest
 import trio
@@ -11,6 +12,7 @@ import trio.testing
 
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.shard import GroupShard
+from coordinator.journal import CoordinatorRecord
 from coordinator.later import Later
 from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, find, log_of
 from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
@@ -26,6 +28,7 @@ from wire.messages.create_partitions import (
 )
 from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from wire.messages.heartbeat import HeartbeatResponse
+from wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 EVERY_MESSAGE = {"log.flush.interval.messages": "1"}
@@ -287,3 +290,30 @@ async def test_our_own_bug_at_a_deadline_costs_nobody_else() -> None:
         await trio.sleep(1)
         assert bugs == ["bug"]
         assert done == pytest.approx([0.1, 0.6])
+
+
+class Counted(list[CoordinatorRecord]):
+    """Records, and how many of them somebody has looked at."""
+
+    seen = 0
+
+    def __iter__(self) -> Iterator[CoordinatorRecord]:
+        for record in super().__iter__():
+            self.seen += 1
+            yield record
+
+
+@simulated
+async def test_what_no_batch_holds_is_refused_without_writing_it_all_down() -> None:
+    async with SimBroker(config=ONE_PARTITION) as broker:
+        await find(broker.connect())
+        record = CoordinatorRecord(
+            OffsetCommitKey("g", "a", 0), OffsetCommitValue(1, metadata="m" * 1_000), 3
+        )
+        records = Counted([record] * 10_000)
+        with pytest.raises(KafkaError) as raised:
+            broker.node.groups.shard("g").commit(records)
+        assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert 0 < records.seen < 1_100
+        assert log_of(broker).log_end_offset == 0
+        assert not broker.node.groups.shard("g").groups

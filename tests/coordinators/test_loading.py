@@ -18,9 +18,13 @@ from tests.sim.disk import Fault
 from tests.sim.run import simulated
 from wire.batch import BatchBuilder
 from wire.errors import ErrorCode, KafkaError
+from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
+GROUPS_APART = "ghijk"
+"""Each of another partition, if there are five."""
+
 LARGE = 20_000
 """Commits: some two megabytes of log, and twenty slices."""
 
@@ -208,3 +212,39 @@ def test_a_disk_that_cannot_be_read(large: bool, error: int) -> None:
 
 def of_offsets_log(path: str) -> bool:
     return f"/{OFFSETS_TOPIC}-0/" in path and path.endswith(".log")
+
+
+@simulated
+async def test_a_topic_that_is_deleted_while_a_shard_is_loaded_leaves_no_offsets() -> None:
+    async with SimBroker(config=ONE_PARTITION) as broker:
+        client = broker.connect()
+        await find(client)
+        for topic in "ab":
+            await create_topic(client, topic)
+            fill(broker, "g", LARGE // 2, topic)
+        await broker.stop()
+        await broker.start()
+        client = broker.connect()
+        assert await fetch_offsets(client, "g") == LOADING
+        await client.ask(DeleteTopicsRequest(topic_names=["a"]), 5, DeleteTopicsResponse)
+        assert await fetch_offsets(client, "g") == LOADING, "or this shows nothing"
+        await trio.sleep(1)
+        found = await fetch_offsets(client, "g")
+        assert found == {("b", number): number for number in range(LARGE // 2)}
+        assert not broker.node.groups._deleted_before_load
+
+
+@simulated
+async def test_a_shard_that_cannot_be_written_keeps_no_other_from_its_work() -> None:
+    """Of a topic that is deleted, all groups hear, whichever comes first."""
+    async with SimBroker(config={"offsets.topic.num.partitions": "5"}) as broker:
+        client = broker.connect()
+        await find(client)
+        await create_topic(client, "a")
+        for group in GROUPS_APART:
+            assert await commit(client, group, {"a": {0: 1}}) == {("a", 0): 0}
+        broker.files.faults.append(Fault("write", errno.ENOSPC, of_offsets_log, times=1))
+        await client.ask(DeleteTopicsRequest(topic_names=["a"]), 5, DeleteTopicsResponse)
+        await trio.sleep(1)
+        found = [await fetch_offsets(client, group) for group in GROUPS_APART]
+        assert found.count({}) == len(GROUPS_APART) - 1
