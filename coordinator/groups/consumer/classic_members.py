@@ -241,7 +241,7 @@ def remove(
         except KafkaError as error:
             code = error.code
         rows.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
-    leave.fence(shard, group, list(going.values()))
+    leave.fence(shard, group, list(going.values()), None)
     return LeaveGroupResponse(members=rows)
 
 

@@ -30,14 +30,14 @@ def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Consumer
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
     answer = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
-        fence(shard, group, [group.member(request.member_id)])
+        fence(shard, group, [group.member(request.member_id)], None)
         return answer
     holder = group.static_member(request.instance_id)
     member = joining.checked_holder(holder, request.member_id, request.instance_id)
     if request.member_epoch == STATIC_LEAVING_EPOCH:
         _leave_for_a_while(shard, group, member)
     else:
-        fence(shard, group, [member])
+        fence(shard, group, [member], None)
     return answer
 
 
@@ -46,12 +46,29 @@ def _leave_for_a_while(shard: GroupShard, group: ConsumerGroup, member: Member) 
         epoch=STATIC_LEAVING_EPOCH, pending_revocation={}, assigned=member.assigned_from_epoch_zero()
     )
     shard.commit([records.current(group.group_id, away)])
+    shard.context.note(
+        "a static member is away",
+        group=group.group_id,
+        member=member.member_id,
+        instance=member.instance_id,
+    )
 
 
-def fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[Member]) -> None:
-    """Those members, each of them once, are gone; their deadlines go with the replay of that."""
+def fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[Member], reason: str | None) -> None:
+    """Those members, each of them once, are gone, and their deadlines with them. ``reason``: None where they left."""
     if not members:
         return
+    _fence(shard, group, members)
+    for member in members:
+        if reason is None:
+            shard.context.note("a member left", group=group.group_id, member=member.member_id)
+        else:
+            shard.context.note(
+                "a member is dropped", group=group.group_id, member=member.member_id, reason=reason
+            )
+
+
+def _fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[Member]) -> None:
     if migration.is_to_be_downgraded(shard.context, group, members):
         migration.downgrade(shard, group, leaving=members)
         return
@@ -70,7 +87,7 @@ def fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[Member]) ->
 
 
 def fence_if_there(
-    shard: GroupShard, group_id: str, member_id: str, *, only_at_epoch: int | None = None
+    shard: GroupShard, group_id: str, member_id: str, reason: str, *, only_at_epoch: int | None = None
 ) -> None:
     """What a deadline does. ``only_at_epoch``: the member was late to leave that epoch, and may have left it."""
     group = shard.groups.get(group_id)
@@ -78,4 +95,4 @@ def fence_if_there(
         return
     member = group.members.get(member_id)
     if member is not None and only_at_epoch in (None, member.epoch):
-        fence(shard, group, [member])
+        fence(shard, group, [member], reason)

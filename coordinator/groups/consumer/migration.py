@@ -57,6 +57,12 @@ class Entry:
     def after_commit(self, shard: GroupShard) -> None:
         """Members that were taken over, and not replaced at once, have their sessions here from now on."""
         group = shard.groups[self.group.group_id]
+        if self.converted:
+            shard.context.note(
+                "a classic group becomes a consumer group",
+                group=group.group_id,
+                members=len(self.converted),
+            )
         for member in self.converted:
             if not group.has_member(member.member_id):
                 continue
@@ -248,5 +254,6 @@ def _begin_classic_life(shard: GroupShard, group_id: str, made: ClassicGroup, *,
         known = made.members[member.member_id]
         live.update(member, known.protocols, known.rebalance_timeout_ms, known.session_timeout_ms)
         classic_timers.renew_session(shard, live, member)
+    shard.context.note("a consumer group becomes a classic group", group=group_id, members=len(live.members))
     if rebalances:
         rebalance.prepare(shard, live, "its last member of the consumer protocol has gone")

@@ -62,6 +62,7 @@ class Change(NamedTuple):
     topics was computed anew. ``resolves``: its expressions are to be resolved.
     """
 
+    is_new: bool
     described: Member
     member: Member
     records: list[CoordinatorRecord]
@@ -149,7 +150,13 @@ def advance(
     if member != described.new:
         made.append(records.current(group.group_id, member))
     return Change(
-        described.new, member, made, described.epoch, described.checked_metadata, described.resolves
+        described.old.member_id not in group.members,
+        described.new,
+        member,
+        made,
+        described.epoch,
+        described.checked_metadata,
+        described.resolves,
     )
 
 
@@ -162,6 +169,13 @@ def after_commit(shard: GroupShard, group_id: str, change: Change) -> None:
     if change.member != change.described:
         timeouts.follow(shard, group_id, change.member)
     group = shard.groups.get(group_id)
+    if change.is_new:
+        shard.context.note(
+            "a member joins",
+            group=group_id,
+            member=change.member.member_id,
+            protocol="classic" if change.member.is_classic else "consumer",
+        )
     if change.checked_metadata and isinstance(group, ConsumerGroup):
         group.soft.metadata_checked = True
     if change.resolves:

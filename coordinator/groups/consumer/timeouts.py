@@ -29,6 +29,12 @@ SESSION, REBALANCE, JOIN, SYNC = KINDS = (
 )
 
 REGEX = "consumer-regex"
+_REASONS = {
+    SESSION: "its session is over",
+    REBALANCE: "it did not give up its partitions in time",
+    JOIN: "it did not join again in time",
+    SYNC: "it did not ask for its assignment in time",
+}
 
 
 def key(shard: GroupShard, kind: str, group_id: str, member_id: str) -> Hashable:
@@ -81,7 +87,7 @@ def _await_revocation(shard: GroupShard, group_id: str, member: Member) -> None:
     shard.context.deadlines.set(
         key(shard, REBALANCE, group_id, member_id),
         max(member.rebalance_timeout_ms, 0),
-        lambda: _fence(shard, group_id, member_id, epoch),
+        lambda: _fence(shard, group_id, member_id, REBALANCE, epoch),
     )
 
 
@@ -97,7 +103,7 @@ def _fence_in(shard: GroupShard, kind: str, group_id: str, member_id: str, delay
     shard.context.deadlines.set(
         key(shard, kind, group_id, member_id),
         max(delay_ms, 0),
-        lambda: _fence(shard, group_id, member_id, None),
+        lambda: _fence(shard, group_id, member_id, kind, None),
     )
 
 
@@ -121,7 +127,7 @@ def _regex_key(shard: GroupShard, group_id: str) -> Hashable:
     return (shard.partition, group_id, REGEX)
 
 
-def _fence(shard: GroupShard, group_id: str, member_id: str, epoch: int | None) -> None:
+def _fence(shard: GroupShard, group_id: str, member_id: str, kind: str, epoch: int | None) -> None:
     from coordinator.groups.consumer.leave import fence_if_there  # it cancels what is set here
 
-    fence_if_there(shard, group_id, member_id, only_at_epoch=epoch)
+    fence_if_there(shard, group_id, member_id, _REASONS[kind], only_at_epoch=epoch)
