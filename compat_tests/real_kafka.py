@@ -33,7 +33,7 @@ START_ATTEMPTS = 3
 
 # A short run spends its time starting the JVM; the optimising compiler and parallel collector delay it.
 TOOL_JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512M")
-BROKER_JVM_OPTIONS = ("-Xmx1G", "-XX:+UseSerialGC")
+BROKER_JVM_OPTIONS = ("-Xmx1G", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 STARTED = "Kafka Server started"
 

@@ -57,10 +57,12 @@ class Group:
     ) -> Member:
         """A new member, subscribed to the topic unless `subscription` says another thing."""
         name = f"{kind}-{next(_member_numbers)}"
-        config = client_config(kind, self.bootstrap, self.group_id, name, settings or Settings())
+        settings = settings or Settings()
+        config = client_config(kind, self.bootstrap, self.group_id, name, settings)
         process = self._workers[kind] if worker is None else worker
         wanted = subscription or {"topics": [self.topic]}
         member = process.start_member(name, {**config, **(extra or {})}, **wanted)
+        member.instance = settings.instance
         self.members.append(member)
         return member
 

@@ -73,8 +73,8 @@ def _dotted(bootstrap: str, group: str, client_id: str, settings: Settings) -> d
         "client.id": client_id,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": "false",
-        "retry.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 200,
+        "retry.backoff.ms": 100,
+        "reconnect.backoff.max.ms": 500,
     }
     if settings.instance:
         config["group.instance.id"] = settings.instance

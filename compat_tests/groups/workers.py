@@ -47,6 +47,7 @@ class Member:
         self.name = name
         self.kind = kind
         self.worker = worker
+        self.instance = ""  # its group.instance.id
         self.events: list[dict[str, Any]] = []
         self.assignment: set[Partition] = set()
         self.records: list[tuple[str, int, int]] = []  # topic, partition, offset
