@@ -1,0 +1,114 @@
+"""Offsets that expire, and groups that end with them: in every state of a group, on both targets.
+
+Commits of versions 2 to 4 bring their own retention, which is over at once here; what else expires, a week later.
+"""
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from compat_tests.batches import now_ms
+from compat_tests.brokers import Broker
+from compat_tests.definitions import Fields
+from compat_tests.differential import Session
+from compat_tests.test_classic_groups_wire import Member
+from compat_tests.test_diff_committed_offsets import commit_body, wait_for_coordinator
+
+pytestmark = pytest.mark.slow
+
+OWN_RETENTION_VERSION = 4
+PROPERTIES = {"offsets.retention.check.interval.ms": "100", "offsets.topic.num.partitions": "1"}
+READ, OTHER = "read", "other"
+
+
+def subscription(topic: str) -> bytes:
+    """A ConsumerProtocolSubscription of version 0."""
+    return struct.pack(">hih", 0, 1, len(topic)) + topic.encode() + struct.pack(">i", -1)
+
+
+class Offsets:
+    """What groups have, on one broker."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def commit(self, group: str, topics: dict[str | bytes, dict[int, int]], **member: object) -> None:
+        """For a millisecond."""
+        body = commit_body(OWN_RETENTION_VERSION, group, topics, retention_time_ms=1) | member
+        self._answered(self.session.quiet("OffsetCommit", OWN_RETENTION_VERSION, body))
+
+    def keep(self, group: str, topics: dict[str | bytes, dict[int, int]]) -> None:
+        """For a week."""
+        self._answered(self.session.quiet("OffsetCommit", 8, commit_body(8, group, topics)))
+
+    @staticmethod
+    def _answered(answer: Fields) -> None:
+        rows = [row for topic in answer["topics"] for row in topic["partitions"]]
+        assert rows
+        assert all(row["error_code"] == 0 for row in rows), answer
+
+    def of(self, group: str) -> dict[str, list[int]]:
+        answer = self.session.quiet("OffsetFetch", 8, {"groups": [{"group_id": group, "topics": None}]})
+        (row,) = answer["groups"]
+        assert row["error_code"] == 0
+        return {
+            topic["name"]: sorted(one["partition_index"] for one in topic["partitions"])
+            for topic in row["topics"]
+        }
+
+    def groups(self) -> set[str]:
+        answer = self.session.quiet("ListGroups", 4, {"states_filter": []})
+        return {row["group_id"] for row in answer["groups"]}
+
+    def wait_checked(self, name: str) -> None:
+        """Until whatever could expire has: another group's offset, committed now, is gone, and so is that group."""
+        self.commit(name, {OTHER: {0: 1}})
+        deadline = now_ms() + 20_000
+        while name in self.groups():
+            assert now_ms() < deadline, self.of(name)
+
+
+def test_expiry(own_broker: Callable[..., Broker]) -> None:
+    session = Session(own_broker(PROPERTIES).bootstrap)
+    try:
+        for topic in (READ, OTHER):
+            session.topic(topic, 2)
+        wait_for_coordinator(session, "any")
+        check(session, Offsets(session))
+    finally:
+        session.end()
+
+
+def check(session: Session, offsets: Offsets) -> None:
+    everything: dict[str | bytes, dict[int, int]] = {READ: {0: 1, 1: 2}, OTHER: {0: 3, 1: 4}}
+    offsets.commit("simple", everything)
+    offsets.commit("kept", everything)
+    offsets.keep("kept", {READ: {1: 2}})
+    stable = Member(session, "stable", "one", protocols={"range": subscription(READ)})
+    unreadable = Member(session, "unreadable", "two", protocols={"range": b"?"})
+    connect = Member(session, "connect", "three", protocols={"range": b"?"}, protocol_type="connect")
+    empty = Member(session, "empty", "four", protocols={"range": subscription(READ)})
+    members = (stable, unreadable, connect, empty)
+    for member in members:
+        member.found()
+        offsets.commit(member.group, everything, member_id=member.member_id, generation_id_or_member_epoch=1)
+    empty.leave()
+    for number in range(2):  # the second begins when all of the above has been there for a whole check
+        offsets.wait_checked(f"sentinel-{number}")
+    found = {group: offsets.of(group) for group in ("simple", "kept", *(one.group for one in members))}
+    whole = {READ: [0, 1], OTHER: [0, 1]}
+    assert found == {
+        "simple": {},
+        "kept": {READ: [1]},
+        "stable": {READ: [0, 1]},
+        "unreadable": whole,
+        "connect": whole,
+        "empty": {},
+    }
+    assert offsets.groups() == {"kept", "stable", "unreadable", "connect"}
+    for member in members[:3]:
+        member.leave()
+    offsets.wait_checked("sentinel-2")
+    offsets.wait_checked("sentinel-3")
+    assert offsets.groups() == {"kept"}
