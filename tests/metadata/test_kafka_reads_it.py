@@ -111,6 +111,8 @@ def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> Non
     assert [record["type"] for record in records] == [
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
         "REGISTER_BROKER_RECORD",
         "REGISTER_CONTROLLER_RECORD",
         "TOPIC_RECORD",
