@@ -196,7 +196,11 @@ class Producer:
 
     def _describe(self) -> Any:
         values: Fields = {"transactional_ids": [self.transactional_id]}
-        return self.session.quiet("DescribeTransactions", 0, values)["transaction_states"][0]
+        answer = until_settled(
+            lambda: self.session.quiet("DescribeTransactions", 0, values),
+            lambda answer: answer["transaction_states"][0]["error_code"],
+        )
+        return answer["transaction_states"][0]
 
     def describe(self) -> Any:
         row = self._describe()
