@@ -179,9 +179,11 @@ class Groups(Shards["GroupShard"]):
         self._set_expiry()
 
     def _each_group(
-        self, do: Callable[[GroupShard, str], object], partitions: Sequence[int] | None = None
+        self,
+        do: Callable[[GroupShard, str], Iterator[None] | None],
+        partitions: Sequence[int] | None = None,
     ) -> Iterator[None]:
-        """A step for every group there is now; one that a step before has removed is left out. A shard whose log
+        """The steps for every group there is now; one that a step before has removed is left out. A shard whose log
         cannot be written costs the others nothing.
         """
         for partition in list(self._loaded) if partitions is None else partitions:
@@ -190,12 +192,18 @@ class Groups(Shards["GroupShard"]):
                 continue
             shard = served.shard
             for group_id in list(shard.groups):
-                if group_id in shard.groups and not served.is_lost():
-                    try:
-                        do(shard, group_id)
-                    except KafkaError as error:
-                        _log.warning("not done for a group", group=group_id, error=str(error))
+                if group_id not in shard.groups:
+                    continue
+                try:
+                    for _ in do(shard, group_id) or ():
+                        yield
+                        if served.is_lost():
+                            break
+                except KafkaError as error:
+                    _log.warning("not done for a group", group=group_id, error=str(error))
                 yield
+                if served.is_lost():
+                    break
 
     def on_record(self, record: Message, topic: Topic | None) -> None:
         super().on_record(record, topic)

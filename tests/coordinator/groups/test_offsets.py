@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from coordinator.groups.offset_expiry import expire_group, forget_topics
 from coordinator.groups.offset_store import OffsetStore
 from coordinator.groups.offsets import (
     commit_offsets,
@@ -19,7 +17,6 @@ from coordinator.groups.offsets import (
     tombstones_of,
 )
 from coordinator.groups.shard import GroupShard
-from coordinator.journal import CoordinatorRecord
 from tests.coordinator.groups.lab import Lab, MemoryJournal
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.offset_commit import (
@@ -102,18 +99,6 @@ class JournalWithMarkers(MemoryJournal):
             value = None if value_bytes is None else decode_value(value_bytes, VALUE_TYPES[key.API_KEY])
             shard.replay(key, value, offset, producer_id)
         shard.on_loaded()
-
-
-class CountingJournal(MemoryJournal):
-    """``sizes``: records per append."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes: list[int] = []
-
-    def append(self, records: Sequence[CoordinatorRecord], *producer: int) -> int:
-        self.sizes.append(len(records))
-        return super().append(records, *producer)
 
 
 def lab_with_markers(seed: int) -> Lab:
@@ -210,55 +195,6 @@ def test_an_offset_of_an_earlier_topic_of_the_name() -> None:
     commit(lab, ("g", "a", 0), 1)
     assert fetched(lab.shard, ("g", "a", 0), topic_id=topic.topic_id) == 1
     assert fetched(lab.shard, ("g", "a", 0), topic_id=b"\7" * 16) == -1
-
-
-def test_offsets_expire_and_then_the_group() -> None:
-    lab = Lab({"offsets.retention.minutes": "2"})
-    commit(lab, ("g", "a", 0), 1)
-    commit(lab, ("g", "a", 1), 1, retention_time_ms=MINUTE_MS)
-    lab.advance(MINUTE_MS - 1)
-    expire_group(lab.shard, "g")
-    assert all_of(lab.shard, "g") == {("a", 0): 1, ("a", 1): 1}
-    lab.advance(1)
-    expire_group(lab.shard, "g")
-    assert all_of(lab.shard, "g") == {("a", 0): 1}
-    commit_in_transaction(lab, 7, ("g", "a", 0), 2)
-    lab.advance(MINUTE_MS)
-    expire_group(lab.shard, "g")
-    assert all_of(lab.shard, "g") == {("a", 0): 1}  # a transaction may still change it
-    lab.shard.replay_end_transaction(7, committed=False)
-    expire_group(lab.shard, "g")
-    assert (lab.shard.groups, all_of(lab.shard, "g")) == ({}, {})
-    assert lab.reloaded().groups == {}
-
-
-def test_a_group_of_many_offsets_expires_in_batches_of_a_bounded_size() -> None:
-    lab = Lab()
-    for partition in range(2_500):
-        commit(lab, ("g", "a", partition), 1)
-    lab.advance(7 * 24 * 60 * MINUTE_MS)
-    journal = CountingJournal()
-    journal.entries = lab.journal.entries
-    lab.journal = journal
-    lab.restart()
-    expire_group(lab.shard, "g")
-    assert journal.sizes == [1000, 1000, 501]
-    assert lab.shard.groups == {}
-
-
-def test_offsets_of_a_deleted_topic() -> None:
-    lab = Lab()
-    old = lab.topics.create("a", 3).topic_id
-    commit(lab, ("g", "a", 0), 1)
-    commit_in_transaction(lab, 7, ("g", "a", 1), 1)
-    commit(lab, ("g", "b", 0), 1)
-    lab.topics.delete("a")
-    lab.topics.create("a", 3)
-    commit(lab, ("g", "a", 2), 1)
-    forget_topics(lab.shard, "g", [("a", old)])
-    assert all_of(lab.shard, "g") == {("a", 2): 1, ("b", 0): 1}
-    lab.shard.replay_end_transaction(7, committed=True)
-    assert all_of(lab.shard, "g") == {("a", 2): 1, ("b", 0): 1}
 
 
 def test_the_collector_of_garbage_need_not_walk_through_offsets() -> None:

@@ -1,0 +1,121 @@
+"""Offsets that are forgotten without being asked: expired ones, and those of topics that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from coordinator.groups import offset_expiry
+from coordinator.groups.admin import delete_groups
+from coordinator.groups.offset_expiry import TOMBSTONES_AT_ONCE_MAX
+from coordinator.groups.shard import GroupShard
+from coordinator.journal import CoordinatorRecord
+from tests.coordinator.groups.lab import Lab, MemoryJournal
+from tests.coordinator.groups.test_offsets import MINUTE_MS, all_of, commit, commit_in_transaction
+
+
+class CountingJournal(MemoryJournal):
+    """``sizes``: records per append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def append(self, records: Sequence[CoordinatorRecord], *producer: int) -> int:
+        self.sizes.append(len(records))
+        return super().append(records, *producer)
+
+
+def do_all(steps: Iterator[None]) -> int:
+    return sum(1 for _ in steps)
+
+
+def expire_group(shard: GroupShard, group_id: str) -> None:
+    do_all(offset_expiry.expire_group(shard, group_id))
+
+
+def test_offsets_expire_and_then_the_group() -> None:
+    lab = Lab({"offsets.retention.minutes": "2"})
+    commit(lab, ("g", "a", 0), 1)
+    commit(lab, ("g", "a", 1), 1, retention_time_ms=MINUTE_MS)
+    lab.advance(MINUTE_MS - 1)
+    expire_group(lab.shard, "g")
+    assert all_of(lab.shard, "g") == {("a", 0): 1, ("a", 1): 1}
+    lab.advance(1)
+    expire_group(lab.shard, "g")
+    assert all_of(lab.shard, "g") == {("a", 0): 1}
+    commit_in_transaction(lab, 7, ("g", "a", 0), 2)
+    lab.advance(MINUTE_MS)
+    expire_group(lab.shard, "g")
+    assert all_of(lab.shard, "g") == {("a", 0): 1}  # a transaction may still change it
+    lab.shard.replay_end_transaction(7, committed=False)
+    expire_group(lab.shard, "g")
+    assert (lab.shard.groups, all_of(lab.shard, "g")) == ({}, {})
+    assert lab.reloaded().groups == {}
+
+
+def test_a_group_of_many_offsets_expires_in_batches_of_a_bounded_size() -> None:
+    lab = Lab()
+    for partition in range(2_500):
+        commit(lab, ("g", "a", partition), 1)
+    lab.advance(7 * 24 * 60 * MINUTE_MS)
+    journal = CountingJournal()
+    journal.entries = lab.journal.entries
+    lab.journal = journal
+    lab.restart()
+    expire_group(lab.shard, "g")
+    assert journal.sizes == [1000, 1000, 501]
+    assert lab.shard.groups == {}
+
+
+def test_others_come_between_the_steps_of_an_expiry() -> None:
+    """What is committed meanwhile stays, and so does the group; a group that is gone meanwhile is left alone."""
+    lab = Lab()
+    count = 2 * TOMBSTONES_AT_ONCE_MAX
+    for partition in range(count):
+        commit(lab, ("g", "a", partition), 1)
+        commit(lab, ("h", "a", partition), 1)
+    lab.advance(7 * 24 * 60 * MINUTE_MS)
+    steps = offset_expiry.expire_group(lab.shard, "g")
+    next(steps)
+    assert len(all_of(lab.shard, "g")) == TOMBSTONES_AT_ONCE_MAX
+    commit(lab, ("g", "a", 0), 7)
+    commit(lab, ("g", "a", count - 1), 8)
+    assert do_all(steps) == 1
+    assert all_of(lab.shard, "g") == {("a", 0): 7, ("a", count - 1): 8}
+    steps = offset_expiry.expire_group(lab.shard, "h")
+    next(steps)
+    delete_groups(lab.shard, ["h"])
+    written = len(lab.journal.entries)
+    assert do_all(steps) == 0
+    assert len(lab.journal.entries) == written
+    assert list(lab.shard.groups) == ["g"]
+
+
+def test_a_topic_made_anew_between_the_steps_keeps_its_offsets() -> None:
+    lab = Lab()
+    count = 2 * TOMBSTONES_AT_ONCE_MAX
+    old = lab.topics.create("a", count).topic_id
+    for partition in range(count):
+        commit(lab, ("g", "a", partition), 1)
+    lab.topics.delete("a")
+    steps = offset_expiry.forget_topics(lab.shard, "g", [("a", old)])
+    next(steps)
+    lab.topics.create("a", count)
+    commit(lab, ("g", "a", count - 1), 5)
+    assert do_all(steps) == 1
+    assert all_of(lab.shard, "g") == {("a", count - 1): 5}
+
+
+def test_offsets_of_a_deleted_topic() -> None:
+    lab = Lab()
+    old = lab.topics.create("a", 3).topic_id
+    commit(lab, ("g", "a", 0), 1)
+    commit_in_transaction(lab, 7, ("g", "a", 1), 1)
+    commit(lab, ("g", "b", 0), 1)
+    lab.topics.delete("a")
+    lab.topics.create("a", 3)
+    commit(lab, ("g", "a", 2), 1)
+    do_all(offset_expiry.forget_topics(lab.shard, "g", [("a", old)]))
+    assert all_of(lab.shard, "g") == {("a", 2): 1, ("b", 0): 1}
+    lab.shard.replay_end_transaction(7, committed=True)
+    assert all_of(lab.shard, "g") == {("a", 2): 1, ("b", 0): 1}
