@@ -200,7 +200,10 @@ def heartbeat(
     )
     timeouts.renew_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
-    if member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS or released:
+    # Only a join or a consumer's heartbeat makes a new target assignment: where there are no consumers, somebody must.
+    unassigned = group.epoch > group.target_epoch and group.classic_count == len(group.members)
+    behind = unassigned or member.epoch < group.target_epoch
+    if behind or member.state is MemberState.UNREVOKED_PARTITIONS or released:
         timeouts.await_join(shard, group.group_id, member)
         return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     return HeartbeatResponse()
