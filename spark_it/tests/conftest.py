@@ -53,6 +53,7 @@ def spark() -> Iterator[Any]:
         with tempfile.TemporaryDirectory(prefix="spark-it-") as folder:
             session = spark_session(
                 "tests",
+                "local[2,2]",
                 conf={
                     "spark.local.dir": folder,
                     "spark.sql.warehouse.dir": f"{folder}/warehouse",

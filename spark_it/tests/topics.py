@@ -127,9 +127,11 @@ class Topics:
                 producer.abort_transaction(DEADLINE_S)
             return offsets
 
-    def ends(self, name: str, partition: int = 0) -> tuple[int, int]:
-        """The log start offset and the high watermark."""
-        consumer = Consumer({**self.settings, "group.id": "unused", "log_level": 0})
+    def ends(self, name: str, partition: int = 0, *, committed: bool = True) -> tuple[int, int]:
+        """The log start offset, and the last stable offset or the high watermark."""
+        isolation = "read_committed" if committed else "read_uncommitted"
+        settings = {**self.settings, "group.id": "unused", "isolation.level": isolation, "log_level": 0}
+        consumer = Consumer(settings)
         try:
             low, high = consumer.get_watermark_offsets(TopicPartition(name, partition), DEADLINE_S)
             return int(low), int(high)

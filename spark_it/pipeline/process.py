@@ -1,0 +1,93 @@
+"""process: a windowed aggregation over a topic of events, enriched by a compacted topic.
+
+Every step is a deterministic function of the offsets that a batch covers, for the sink relies on it: time is the
+events' own, ids are sorted, and the enrichment is a snapshot that the first run takes and later runs keep.
+"""
+
+import pathlib
+from typing import Any
+
+from spark_it.pipeline.config import Config
+from spark_it.pipeline.errors import PipelineError
+
+EVENT = "id STRING, user STRING, at TIMESTAMP, amount BIGINT"
+UNKNOWN = "unknown"
+
+
+def results(spark: Any, config: Config) -> Any:
+    """The stream of results: key `<country> <start of the window>`, value JSON with count, amount and events' ids.
+
+    A window comes once, when the watermark has passed it; events that come later than `lateness` are dropped and are
+    counted by Spark (`numRowsDroppedByWatermark`).
+    """
+    from pyspark.sql.functions import (
+        array_sort,
+        broadcast,
+        coalesce,
+        col,
+        collect_list,
+        concat_ws,
+        count,
+        from_json,
+        lit,
+        struct,
+        sum,
+        to_json,
+        unix_seconds,
+        window,
+    )
+
+    reader = spark.readStream.format("kafka")
+    for key, value in config.connector.items():
+        reader = reader.option(key, value)
+    reader = reader.option("kafka.isolation.level", "read_committed").option("subscribe", config.events)
+    stream = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 20_000).load()
+    events = stream.select(from_json(col("value").cast("string"), EVENT).alias("event")).select("event.*")
+    events = events.where("id IS NOT NULL AND at IS NOT NULL").withWatermark("at", config.lateness)
+    known = events.join(broadcast(enrichment(spark, config)), "user", "left")
+    country = coalesce("country", lit(UNKNOWN)).alias("country")
+    counted = known.groupBy(window("at", config.window), country).agg(
+        count(lit(1)).alias("count"),
+        sum("amount").alias("amount"),
+        array_sort(collect_list("id")).alias("ids"),
+    )
+    name = concat_ws(" ", "country", unix_seconds("window.start"))
+    said = to_json(struct("country", col("window.start").alias("start"), "count", "amount", "ids"))
+    return counted.select(name.alias("key"), said.alias("value"))
+
+
+def enrichment(spark: Any, config: Config) -> Any:
+    """User -> country as it was when this pipeline's first run looked; the same for ever after.
+
+    Compaction forgets: what the topic said at some offset cannot be asked for later. So it is kept beside the
+    checkpoint.
+    """
+    from pyspark.sql.functions import expr
+
+    path = pathlib.Path(config.state) / "enrichment"
+    if not (path / "_SUCCESS").exists():
+        reader = spark.read.format("kafka").option("subscribe", config.users)
+        for key, value in config.connector.items():
+            reader = reader.option(key, value)
+        rows = reader.option("kafka.isolation.level", "read_committed").load()
+        latest = rows.where("key IS NOT NULL").groupBy(rows.key.cast("string").alias("user"))
+        found = latest.agg(expr("max_by(value, struct(offset, partition)) AS value"))
+        found = found.selectExpr("user", "get_json_object(cast(value AS STRING), '$.country') AS country")
+        found.where("country IS NOT NULL").coalesce(1).write.mode("overwrite").parquet(str(path))
+    return spark.read.schema("user STRING, country STRING").parquet(str(path))
+
+
+def check_state(config: Config) -> None:
+    """Raises PipelineError where the state's place holds something that is not a state."""
+    folder = pathlib.Path(config.state)
+    if folder.exists() and not folder.is_dir():
+        raise PipelineError(f"{folder} is not a folder")
+    if folder.is_dir():
+        strange = {one.name for one in folder.iterdir()} - {
+            "enrichment",
+            "checkpoint",
+            "summary.json",
+            "lag.svg",
+        }
+        if strange:
+            raise PipelineError(f"{folder} is not this pipeline's state: it holds {sorted(strange)[0]}")

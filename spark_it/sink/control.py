@@ -1,0 +1,255 @@
+"""The control topic: one compacted partition with what is known of each sink and of each of its tasks.
+
+`sink:<sink id>` -> the claim: which query writes, how its rows are laid out, which drivers came before.
+`task:<transactional id>` -> the committed offset's metadata once more, for when the group's offsets have expired.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from spark_it.sink.errors import SinkError
+
+CONTROL_TOPIC = "oncelog-sinks"
+DEADLINE_S = 60.0
+TRANSACTION_TIMEOUT_MS = 60_000
+CLAIM_ATTEMPTS_MAX = 50
+DRIVERS_REMEMBERED = 20
+# Until a broker is found, or a coordinator chosen, librdkafka tries again by itself; this is how long.
+QUIET = {"log_level": 0}
+
+
+class Settings(NamedTuple):
+    """One sink as a driver set it up. `token` is this driver's start, `driver` a name for people."""
+
+    sink_id: str
+    tasks: int
+    by: tuple[str, ...]
+    kafka: Mapping[str, str]
+    source: str = ""
+    control: str = CONTROL_TOPIC
+    adopt: bool = False
+    token: str = ""
+    driver: str = ""
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    timeout_s: float = DEADLINE_S  # for a step that a broker does not answer, or asks to try again
+
+    def transactional_id(self, task: int) -> str:
+        """Also the name of the group whose committed offset is the last batch."""
+        return f"{self.sink_id}-{task}"
+
+    def to_json(self) -> str:
+        return json.dumps({**self._asdict(), "by": list(self.by), "kafka": dict(self.kafka)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        fields = json.loads(text)
+        return cls(**{**fields, "by": tuple(fields["by"])})
+
+
+class Claim(NamedTuple):
+    """Who writes a sink, and how. `drivers` are the tokens of those who wrote it before."""
+
+    query: str | None
+    tasks: int
+    by: tuple[str, ...]
+    source: str
+    token: str
+    driver: str
+    drivers: tuple[str, ...] = ()
+
+    def to_json(self) -> bytes:
+        return json.dumps(self._asdict()).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        fields = json.loads(text)
+        return cls(**{**fields, "by": tuple(fields["by"]), "drivers": tuple(fields["drivers"])})
+
+
+def kafka_error(failed: KafkaException) -> KafkaError:
+    error: KafkaError = failed.args[0]
+    return error
+
+
+def is_fenced(failed: KafkaException) -> bool:
+    """Whether another producer has the transactional id now."""
+    return kafka_error(failed).name() in ("_FENCED", "_FATAL", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+
+
+def persistent(settings: Settings, call: Any, *arguments: Any) -> Any:
+    """`call(*arguments, seconds left)`, again while the error is one to try again, on the same client."""
+    deadline = time.monotonic() + settings.timeout_s
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return call(*arguments, max(left, 1.0))
+        except KafkaException as failed:
+            if left <= 0 or not kafka_error(failed).retriable():
+                raise
+
+
+def check_topic(settings: Settings, topic: str) -> None:
+    """Raises SinkError where there is no such topic: a producer would make it, with whatever defaults there are."""
+    admin = AdminClient({**settings.kafka, **QUIET})
+    if topic not in admin.list_topics(timeout=settings.timeout_s).topics:
+        raise SinkError(f"sink {settings.sink_id}: there is no topic {topic}")
+
+
+def make_control_topic(settings: Settings) -> None:
+    """Create it where it is missing. Raises SinkError."""
+    admin = AdminClient({**settings.kafka, **QUIET})
+    new = NewTopic(settings.control, num_partitions=1, config={"cleanup.policy": "compact"})
+    try:
+        admin.create_topics([new], request_timeout=DEADLINE_S)[settings.control].result(2 * DEADLINE_S)
+    except KafkaException as failed:
+        if kafka_error(failed).name() != "TOPIC_ALREADY_EXISTS":
+            raise SinkError(
+                f"sink {settings.sink_id}: {settings.control}: {kafka_error(failed).str()}"
+            ) from None
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        known = admin.list_topics(settings.control, timeout=DEADLINE_S).topics[settings.control]
+        if known.error is None and known.partitions:
+            break
+        if time.monotonic() > deadline:
+            raise SinkError(f"sink {settings.sink_id}: {settings.control} was made, but nobody leads it")
+    if len(known.partitions) != 1:
+        raise SinkError(
+            f"sink {settings.sink_id}: {settings.control} has {len(known.partitions)} partitions, not one"
+        )
+
+
+def read_control(settings: Settings) -> dict[str, bytes]:
+    """The last committed value of each key, of all records that were there when this was called.
+
+    Transactions that are open then are waited for, since what was committed behind them could not be seen.
+    """
+    where = TopicPartition(settings.control, 0, 0)
+    admin = AdminClient({**settings.kafka, **QUIET})
+    asked = admin.list_offsets(
+        {where: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+        request_timeout=DEADLINE_S,
+    )
+    end = next(iter(asked.values())).result(2 * DEADLINE_S).offset
+    found: dict[str, bytes] = {}
+    with _consumer(settings) as consumer:
+        consumer.assign([where])
+        deadline = time.monotonic() + DEADLINE_S + settings.transaction_timeout_ms / 1000
+        while time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            if (error := message.error()) is None:
+                found[(message.key() or b"").decode()] = message.value() or b""
+            elif error.name() == "_PARTITION_EOF":
+                if (message.offset() or 0) >= end:
+                    return found
+            elif error.fatal():
+                raise KafkaException(error)
+    raise SinkError(f"sink {settings.sink_id}: {settings.control} could not be read to offset {end}")
+
+
+@contextlib.contextmanager
+def _consumer(settings: Settings) -> Iterator[Consumer]:
+    consumer = Consumer(
+        {
+            **settings.kafka,
+            **QUIET,
+            "group.id": f"{settings.sink_id}-reader",  # never joined
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            # The wait at the end of the partition is the cost of a look.
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def transactional_producer(settings: Settings, transactional_id: str) -> Producer:
+    """A producer that has fenced its predecessor and ended what that one had open."""
+    producer = Producer(
+        {
+            "linger.ms": 5,
+            **settings.kafka,
+            **QUIET,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": settings.transaction_timeout_ms,
+        }
+    )
+    persistent(settings, producer.init_transactions)
+    return producer
+
+
+def read_claim(settings: Settings) -> Claim | None:
+    found = read_control(settings).get(f"sink:{settings.sink_id}")
+    return Claim.from_json(found) if found else None
+
+
+def check_layout(settings: Settings, claim: Claim | None) -> None:
+    """Raises SinkError where the sink's rows were laid out in another way."""
+    if claim is not None and (claim.tasks, claim.by) != (settings.tasks, settings.by):
+        raise SinkError(
+            f"sink {settings.sink_id} is laid out as tasks={claim.tasks}, by={list(claim.by)}; "
+            f"tasks={settings.tasks}, by={list(settings.by)} would repeat and lose rows"
+        )
+
+
+def claim_sink(settings: Settings, query: str | None) -> None:
+    """Make sure that this driver, with this query, is the one that writes the sink. Raises SinkError with who else is.
+
+    Claims follow one another through the transactional id `<sink id>-claim`. A query of None is not known yet.
+    """
+    for _ in range(CLAIM_ATTEMPTS_MAX):
+        try:
+            producer = None
+            claim = read_claim(settings)
+            if _is_settled(settings, claim, query):
+                return
+            producer = transactional_producer(settings, f"{settings.sink_id}-claim")
+            claim = read_claim(settings)  # now that nobody else can change it
+            if _is_settled(settings, claim, query):
+                return
+            before = () if claim is None else (*claim.drivers, claim.token)
+            before = tuple(one for one in before if one != settings.token)[-DRIVERS_REMEMBERED:]
+            known = claim.query if claim is not None and query is None else query
+            new = Claim(
+                known, settings.tasks, settings.by, settings.source, settings.token, settings.driver, before
+            )
+            producer.begin_transaction()
+            producer.produce(settings.control, new.to_json(), f"sink:{settings.sink_id}")
+            persistent(settings, producer.commit_transaction)
+            return
+        except KafkaException as failed:
+            if not is_fenced(failed):
+                raise SinkError(f"sink {settings.sink_id}: claim: {kafka_error(failed).str()}") from None
+    raise SinkError(f"sink {settings.sink_id}: {CLAIM_ATTEMPTS_MAX} others claimed it in a row")
+
+
+def _is_settled(settings: Settings, claim: Claim | None, query: str | None) -> bool:
+    """Whether the claim is this driver's. Raises SinkError where it must not become it."""
+    check_layout(settings, claim)
+    if claim is None:
+        return False
+    if settings.token in claim.drivers:
+        raise SinkError(
+            f"sink {settings.sink_id} was taken over from {settings.driver} by {claim.driver} (query {claim.query})"
+        )
+    mine = claim.query in (None, query) or query is None
+    if not mine and not settings.adopt:
+        raise SinkError(
+            f"sink {settings.sink_id} belongs to query {claim.query} ({claim.driver}), this is query {query}: "
+            "a new or lost checkpoint; adopt=true takes it over, and may write again what that one has written"
+        )
+    return claim.token == settings.token and (query is None or claim.query == query)

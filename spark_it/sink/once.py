@@ -1,0 +1,144 @@
+"""`write_once`: the public entry."""
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from spark_it.sink.control import (
+    CONTROL_TOPIC,
+    TRANSACTION_TIMEOUT_MS,
+    Settings,
+    check_layout,
+    check_topic,
+    claim_sink,
+    kafka_error,
+    make_control_topic,
+    read_claim,
+    transactional_producer,
+)
+from spark_it.sink.errors import SinkError
+from spark_it.sink.rows import BUCKET, COLUMNS, ORDER
+
+TYPES = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "topic": ("string",),
+    "partition": ("int",),
+}
+
+
+def write_once(
+    frame: Any,
+    sink_id: str,
+    *,
+    kafka: Mapping[str, str],
+    tasks: int,
+    topic: str | None = None,
+    by: Sequence[str] = (),
+    order: Sequence[str] = (),
+    source: str = "",
+    control: str = CONTROL_TOPIC,
+    adopt: bool = False,
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    data_source: Any = None,
+) -> Any:
+    """A DataStreamWriter that writes each row of a stream to Kafka once, whatever is killed; give it a checkpoint.
+
+    The stock sink's columns (value; and key, headers, topic, partition where present) are written; rows go to `tasks`
+    tasks by the columns `by` (the row's topic and partition where both are there, else its key, else all of it), within
+    each in the order of the columns `order`, for which a task's rows are held in memory. `kafka` are librdkafka's
+    settings, such as bootstrap.servers. `tasks` and `by` belong to the sink id for ever. `adopt` takes over a sink of
+    another query (a new or lost checkpoint), or goes back to an older batch of this one: rows that were written before
+    are then written again.
+
+    Rows must be a deterministic function of the source: see docs/spark.md. Raises SinkError with one line.
+    """
+    if not sink_id:
+        raise SinkError("a sink needs a sink_id of its own")
+    if tasks < 1:
+        raise SinkError(f"sink {sink_id}: tasks={tasks}")
+    if not frame.isStreaming:
+        raise SinkError(f"sink {sink_id}: write_once writes streams")
+    by = tuple(by) or _default_by(frame.columns)
+    _check_schema(sink_id, frame, topic, (*by, *order))
+    settings = Settings(
+        sink_id=sink_id,
+        tasks=tasks,
+        by=by,
+        kafka={key.removeprefix("kafka."): value for key, value in kafka.items()},
+        source=source,
+        control=control,
+        adopt=adopt,
+        token=secrets.token_hex(8),
+        driver=f"{socket.gethostname()}:{os.getpid()}",
+        transaction_timeout_ms=transaction_timeout_ms,
+    )
+    try:
+        if topic is not None:
+            check_topic(settings, topic)
+        make_control_topic(settings)
+        claim = read_claim(settings)
+        check_layout(settings, claim)
+        if claim is None:  # else it is the first batch's tasks that take it over: they know their query
+            claim_sink(settings, None)
+    except KafkaException as failed:
+        raise SinkError(f"sink {sink_id}: {kafka_error(failed).str()}") from None
+    return _writer(frame, settings, topic, order, data_source)
+
+
+def _writer(frame: Any, settings: Settings, topic: str | None, order: Sequence[str], data_source: Any) -> Any:
+    from pyspark.sql.functions import col, hash, lit, pmod
+
+    from spark_it.sink.source import FORMAT, OncelogSource
+
+    source = data_source or OncelogSource
+    frame.sparkSession.dataSource.register(source)
+    columns = [col(name) for name in settings.by]
+    # The same as Spark's own partitioning by hash: the bucket is the number of the task.
+    laid_out = frame.withColumn(BUCKET, pmod(hash(*columns), lit(settings.tasks)))
+    laid_out = laid_out.repartition(settings.tasks, *columns)
+    # Spark sorts no streams; the writer does.
+    ordered = [col(name).alias(f"{ORDER}{number}") for number, name in enumerate(order)]
+    written = laid_out.select(BUCKET, *ordered, *[name for name in COLUMNS if name in frame.columns])
+    writer = written.writeStream.format(source.name() or FORMAT).option("settings", settings.to_json())
+    return writer if topic is None else writer.option("topic", topic)
+
+
+def _default_by(columns: Sequence[str]) -> tuple[str, ...]:
+    if {"topic", "partition"} <= set(columns):
+        return ("topic", "partition")
+    return ("key",) if "key" in columns else tuple(columns)
+
+
+def _check_schema(sink_id: str, frame: Any, topic: str | None, by: Sequence[str]) -> None:
+    types = dict(frame.dtypes)
+    if "value" not in types:
+        raise SinkError(f"sink {sink_id}: there is no column value")
+    if topic is None and "topic" not in types:
+        raise SinkError(f"sink {sink_id}: there is neither a column topic nor the argument")
+    for name, allowed in TYPES.items():
+        if name in types and types[name] not in allowed:
+            raise SinkError(f"sink {sink_id}: column {name} is {types[name]}, not {' or '.join(allowed)}")
+    if missing := [name for name in by if name not in types]:
+        raise SinkError(f"sink {sink_id}: there is no column {', '.join(missing)} to lay rows out by")
+
+
+def abort_sink(settings: Settings) -> int:
+    """End at once what a dead query of this sink has left open; how many transactional ids were looked after.
+
+    A query that is alive is fenced: its tasks fail and are tried again. Raises SinkError.
+    """
+    try:
+        claim = read_claim(settings)
+        if claim is None:
+            raise SinkError(f"sink {settings.sink_id} is not known in {settings.control}")
+        for task in range(claim.tasks):
+            transactional_producer(settings, settings.transactional_id(task))
+        return claim.tasks
+    except KafkaException as failed:
+        raise SinkError(f"sink {settings.sink_id}: {kafka_error(failed).str()}") from None

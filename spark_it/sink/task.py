@@ -1,0 +1,219 @@
+"""One task of one batch: its steps, in the one order that leaves no row out and writes none twice.
+
+Initialise (which fences and ends a predecessor), read the committed offset, skip what is committed; else begin,
+produce, record, send the offset, commit. Nothing else coordinates: Spark's own commit comes after, and decides nothing.
+"""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from spark_it.sink.control import (
+    DEADLINE_S,
+    QUIET,
+    Settings,
+    claim_sink,
+    is_fenced,
+    kafka_error,
+    persistent,
+    read_claim,
+    read_control,
+    transactional_producer,
+)
+from spark_it.sink.errors import SinkError
+from spark_it.sink.rows import Digest, SinkRow
+
+
+class Batch(NamedTuple):
+    """Which task of which batch of which query."""
+
+    query: str
+    batch: int
+    task: int
+
+
+class Record(NamedTuple):
+    """What is remembered of a task's last batch: with the committed offset, and in the control topic."""
+
+    batch: int
+    rows: int
+    digest: str
+    query: str
+    token: str
+
+    def to_json(self) -> str:
+        return json.dumps(self._asdict(), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        return cls(**json.loads(text))
+
+
+class Written(NamedTuple):
+    """What a task did: the rows it wrote, or found written."""
+
+    rows: int
+    found: bool
+
+
+class TaskWrite:
+    """Writes the rows of one task; used once. `on_step` is told each step's name when it is done."""
+
+    def __init__(
+        self, settings: Settings, batch: Batch, on_step: Callable[[str], None] = lambda step: None
+    ) -> None:
+        self._settings = settings
+        self._batch = batch
+        self._on_step = on_step
+        self._producer: Producer | None = None
+        self._open = False
+        self.written = Written(0, False)
+
+    def run(self, rows: Iterable[SinkRow]) -> Written:
+        """All steps. What is open when one fails is aborted. Raises SinkError, and what the rows raise."""
+        try:
+            for step in self.steps(rows):
+                self._on_step(step)
+        except KafkaException as failed:
+            self._abort()
+            raise self._explained(failed) from None
+        except BaseException:
+            self._abort()
+            raise
+        return self.written
+
+    def steps(self, rows: Iterable[SinkRow]) -> Iterator[str]:
+        """One step after the other; a caller that stops in between leaves everything as a death would.
+
+        Raises KafkaException, SinkError.
+        """
+        settings, batch = self._settings, self._batch
+        transactional_id = settings.transactional_id(batch.task)
+        producer = self._producer = transactional_producer(settings, transactional_id)
+        yield "initialised"
+        consumer = self._consumer(transactional_id)
+        try:
+            last = self._last(consumer)
+            yield "checked"
+            if last is not None and last.batch == batch.batch:
+                self._compare(rows, last)
+                yield "compared"
+                return
+            digest = Digest()
+            for row in rows:
+                if not self._open:
+                    producer.begin_transaction()
+                    self._open = True
+                    yield "begun"
+                self._produce(producer, row)
+                digest.add(row)
+            if not self._open:
+                if last is not None and last.token == settings.token:
+                    return  # no rows: nothing to remember
+                # The first batch of this driver leaves its name even so: another one that still runs finds it here.
+                producer.begin_transaction()
+                self._open = True
+                yield "begun"
+            yield "produced"
+            record = Record(batch.batch, digest.rows, digest.text(), batch.query, settings.token).to_json()
+            producer.produce(settings.control, record.encode(), f"task:{transactional_id}")
+            yield "recorded"
+            offset = TopicPartition(settings.control, 0, batch.batch, metadata=record)
+            persistent(
+                settings, producer.send_offsets_to_transaction, [offset], consumer.consumer_group_metadata()
+            )
+            yield "offset sent"
+            # Where its outcome is unknown the same call on the same producer asks again.
+            persistent(settings, producer.commit_transaction)
+            self._open = False
+            self.written = Written(digest.rows, False)
+            yield "committed"
+        finally:
+            consumer.close()
+
+    def _consumer(self, group: str) -> Consumer:
+        """It never subscribes: it is there for the group's offsets and for the metadata of a member that is none."""
+        return Consumer(
+            {
+                **self._settings.kafka,
+                **QUIET,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
+
+    def _last(self, consumer: Consumer) -> Record | None:
+        """The last batch that counts for this query. Raises SinkError where the sink is not this driver's to write."""
+        settings, batch = self._settings, self._batch
+        (found,) = persistent(settings, consumer.committed, [TopicPartition(settings.control, 0)])
+        if found.error is not None:
+            raise KafkaException(found.error)
+        last = Record.from_json(found.metadata) if found.offset >= 0 and found.metadata else None
+        if found.offset < 0:  # a new task, or one whose offsets have expired
+            stored = read_control(settings).get(f"task:{settings.transactional_id(batch.task)}")
+            last = Record.from_json(stored) if stored else None
+        if last is None or (last.query, last.token) != (batch.query, settings.token):
+            claim_sink(settings, batch.query)
+        if last is None or last.query != batch.query:
+            return None
+        if last.batch > batch.batch:
+            if settings.adopt:
+                return None
+            raise SinkError(
+                f"{self._name()}: batch {last.batch} is already written: a zombie, or an older checkpoint"
+            )
+        return last
+
+    def _compare(self, rows: Iterable[SinkRow], last: Record) -> None:
+        digest = Digest()
+        for row in rows:
+            digest.add(row)
+        if (digest.rows, digest.text()) != (last.rows, last.digest):
+            raise SinkError(
+                f"{self._name()}: the rows differ from those that were committed ({digest.rows} rows now, "
+                f"{last.rows} then): the query is not a deterministic function of its source"
+            )
+        self.written = Written(digest.rows, True)
+
+    def _produce(self, producer: Producer, row: SinkRow) -> None:
+        if row.bucket != self._batch.task:
+            raise SinkError(f"{self._name()}: a row of task {row.bucket}: rows were moved after write_once")
+        fields: dict[str, Any] = {} if row.partition is None else {"partition": row.partition}
+        if row.headers is not None:
+            fields["headers"] = list(row.headers)
+        while True:
+            try:
+                producer.produce(row.topic, row.value, row.key, **fields)
+                producer.poll(0)
+                return
+            except BufferError:  # its queue is full: let some leave
+                producer.poll(0.1)
+
+    def _abort(self) -> None:
+        if not self._open or self._producer is None:
+            return
+        self._open = False
+        # Where it fails (fenced, nobody answers) the successor's initialising or the time-out ends it.
+        with contextlib.suppress(KafkaException):
+            self._producer.abort_transaction(DEADLINE_S)
+
+    def _name(self) -> str:
+        return f"sink {self._settings.sink_id}, batch {self._batch.batch}, task {self._batch.task}"
+
+    def _explained(self, failed: KafkaException) -> SinkError:
+        error = kafka_error(failed)
+        if not is_fenced(failed):
+            return SinkError(f"{self._name()}: {error.name()}: {error.str()}")
+        try:
+            claim = read_claim(self._settings)
+        except (KafkaException, SinkError):
+            claim = None
+        other = "another attempt"
+        if claim is not None and claim.token != self._settings.token:
+            other = f"{claim.driver} (query {claim.query})"
+        took = f"{other} took over, or its transaction outlived {self._settings.transaction_timeout_ms} ms"
+        return SinkError(f"{self._name()}: {took}")

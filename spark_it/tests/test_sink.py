@@ -1,0 +1,168 @@
+"""The exactly-once sink under Spark: workers and queries die at steps of their tasks, and each row is there once."""
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from compat_tests.real_kafka import require
+from spark_it.sink import SinkError, write_once
+from spark_it.tests.dying import DyingSource, plan_deaths
+from spark_it.tests.queries import kafka_stream
+from spark_it.tests.topics import Record, Topics, numbered
+
+
+@pytest.fixture(autouse=True)
+def _transactions(topics: Topics) -> None:
+    if not topics.serves("EndTxn"):
+        require("the broker serves no transactions yet")
+
+
+class Sink:
+    """A query from topics to a topic, run to the end of what is there, again and again."""
+
+    def __init__(self, topics: Topics, frame: Any, out: str, folder: pathlib.Path, **arguments: Any) -> None:
+        self.topics = topics
+        self.out = out
+        self.folder = folder
+        self.deaths = folder / "deaths"
+        self.deaths.mkdir(exist_ok=True)
+        given: dict[str, Any] = {
+            "sink_id": f"{out}sink",
+            "control": f"{out}control",
+            "tasks": 2,
+            "topic": out,
+        }
+        self.arguments = {**given, "kafka": {"bootstrap.servers": topics.bootstrap}, **arguments}
+        self.frame = frame
+
+    def run(self, checkpoint: str = "checkpoint") -> None:
+        """Raises what the query ended with."""
+        writer = write_once(self.frame, data_source=DyingSource, **self.arguments)
+        writer = writer.option("deaths", str(self.deaths)).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(self.folder / checkpoint)).start()
+        assert query.awaitTermination(300)
+
+    def crash(self) -> None:
+        """It ends because its workers die."""
+        with pytest.raises(Exception, match=r"(?s)Python worker exited unexpectedly|crashed"):
+            self.run()
+
+    def written(self, partitions: int = 1) -> list[bytes]:
+        return sorted(value or b"" for value in self.topics.values(self.out, partitions))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "step"), [(1, "committed"), (3, "initialised"), (4, "offset sent"), (7, "produced")]
+)
+def test_a_half_committed_batch(
+    spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path, tasks: int, step: str
+) -> None:
+    """Two topics, more tasks than partitions to read with; one worker dies once, then the query ends; it goes on."""
+    sources = [topics.make(f"{name}{letter}", 2) for letter in "ab"]
+    out = topics.make(f"{name}out", 2)
+    expected: list[bytes] = []
+    for source in sources:
+        for partition in range(2):
+            records = [Record(b"%d" % one, f"{source}{partition}-{one}".encode()) for one in range(12)]
+            topics.produce(source, records, partition)
+            expected += [one.value or b"" for one in records]
+    stream = kafka_stream(spark, topics.bootstrap, subscribe=",".join(sources), minPartitions=5)
+    sink = Sink(topics, stream.select("key", "value"), out, tmp_path, tasks=tasks)
+    plan_deaths(sink.deaths, 0, 0, step, 1)
+    if step == "committed":  # the second attempt finds it committed
+        plan_deaths(sink.deaths, 0, 0, "compared", 1)
+    else:
+        plan_deaths(sink.deaths, 0, tasks - 1, step, 2)
+    sink.crash()
+    sink.run()
+    assert not list(sink.deaths.iterdir())
+    assert sink.written(2) == sorted(expected)
+    for source in sources:
+        topics.produce(source, numbered(3), 1)
+    sink.run()
+    assert sink.written(2) == sorted([*expected, *[b"v0", b"v1", b"v2"] * 2])
+
+
+def test_after_a_windowed_aggregation(spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path) -> None:
+    """The rows of a window are the same at a replay, though a shuffle came before."""
+    topics.make(name, 2)
+    out = topics.make(f"{name}out")
+    for partition in range(2):
+        records = [Record(b"k%d" % (one % 5), b"1", timestamp=20_000 + 1000 * one) for one in range(60)]
+        topics.produce(name, [*records, Record(b"last", b"1", timestamp=10_000_000)], partition)
+    stream = kafka_stream(spark, topics.bootstrap, subscribe=name).withWatermark("timestamp", "1 second")
+    windows = stream.selectExpr("key", "window(timestamp, '20 seconds') as w")
+    counted = windows.groupBy("w", "key").count()
+    rows = counted.selectExpr(
+        "key", "concat(cast(key as string), ' ', unix_seconds(w.start), ' ', count) as value"
+    )
+    sink = Sink(topics, rows, out, tmp_path, tasks=3)
+    for batch in (0, 1):
+        plan_deaths(sink.deaths, batch, 1, "initialised", 2)
+    for _ in range(2):
+        sink.crash()
+    sink.run()
+    assert not list(sink.deaths.iterdir())
+    assert sink.written() == sorted(
+        f"k{key} {start} 8".encode() for key in range(5) for start in (20, 40, 60)
+    )
+
+
+def test_a_replay_that_differs(spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path) -> None:
+    """Rows that are not a function of the source: the query stops, and says where."""
+    topics.make(name)
+    out = topics.make(f"{name}out")
+    topics.produce(name, numbered(20))
+    stream = kafka_stream(spark, topics.bootstrap, subscribe=name)
+    sink = Sink(topics, stream.selectExpr("key", "cast(rand() as string) as value"), out, tmp_path)
+    plan_deaths(sink.deaths, 0, 0, "committed", 1)
+    plan_deaths(sink.deaths, 0, 0, "compared", 1)
+    sink.crash()
+    with pytest.raises(Exception, match=rf"sink {out}sink, batch 0, task 0: the rows differ from those"):
+        sink.run()
+
+
+def test_what_is_refused(spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path) -> None:
+    """A new checkpoint, another layout, what is no row of a sink, and a broker that is not there: a line for each."""
+    topics.make(name)
+    out = topics.make(f"{name}out")
+    topics.produce(name, numbered(4))
+    stream = kafka_stream(spark, topics.bootstrap, subscribe=name)
+    backwards = stream.selectExpr("key", "value", "partition", "-offset as backwards")
+    sink = Sink(topics, backwards, out, tmp_path, tasks=1, by=["partition"], order=["backwards"])
+    sink.run()
+    assert topics.values(out) == [b"v3", b"v2", b"v1", b"v0"]
+    with pytest.raises(Exception, match=rf"sink {out}sink belongs to query .*adopt=true"):
+        sink.run("another")
+    sink.arguments["adopt"] = True
+    sink.run("another")
+    assert len(sink.written()) == 8
+    kafka = sink.arguments["kafka"]
+    good: dict[str, Any] = {
+        "sink_id": f"{out}sink",
+        "kafka": kafka,
+        "tasks": 2,
+        "topic": out,
+        "control": f"{out}control",
+    }
+    frame = stream.select("key", "value", "partition")
+    for changed, text in (
+        ({"tasks": 3}, r"laid out as tasks=1, by=\['partition'\]; tasks=3"),
+        ({"by": ["value"]}, r"by=\['value'\] would repeat"),
+        ({"sink_id": ""}, "needs a sink_id"),
+        ({"tasks": 0}, "tasks=0"),
+        ({"topic": None}, "neither a column topic"),
+        ({"by": ["nothing"]}, "no column nothing"),
+        ({"control": name + "x" * 250}, "InvalidTopic|Invalid topic|invalid"),
+        ({"topic": f"{name}missing"}, f"topic {name}missing"),
+    ):
+        with pytest.raises(SinkError, match=text):
+            write_once(frame, **{**good, **changed})
+    for columns, text in ((["key"], "no column value"), (["value", "offset as key"], "key is bigint")):
+        with pytest.raises(SinkError, match=text):
+            write_once(stream.selectExpr(*columns), **good)
+    with pytest.raises(SinkError, match="writes streams"):
+        write_once(spark.range(1), **good)
+    assert json.dumps(sorted(topics.admin.list_topics(timeout=60).topics)).count(f"{name}missing") == 0
