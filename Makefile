@@ -7,7 +7,7 @@ NEXT   := .venv-spark-next
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast test-spark lint bench docs lock clean
+.PHONY: help serve test test-fast test-spark lint bench bench-spark pipeline docs lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -50,8 +50,17 @@ lint: $(VENV)/.synced  ## style, types, and the one-way imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Java is asked for first: Spark's venv takes a while.
+pipeline: $(VENV)/.synced  ## a broker, events, a lake and results, with kills in the middle (ARGS="--events 100000 --folder out"; Java 17+)
+	@$(BIN)/python -c 'import sys; from spark_it.session import java_missing; sys.exit(java_missing())'
+	@$(MAKE) --no-print-directory $(SPARK)/.synced
+	@$(SPARK)/bin/python -m spark_it demo $(ARGS)
+
 bench: $(VENV)/.synced  ## ours and a real Kafka in turn, as ratios
 	$(BIN)/python -m bench $(ARGS)
+
+bench-spark: $(SPARK)/.synced  ## the same through Spark (ARGS="--rows 5000000 --rounds 5")
+	@$(SPARK)/bin/python -m spark_it.bench $(ARGS)
 
 docs: $(VENV)/.synced  ## remake the API table from the handlers
 	$(BIN)/python -m broker.handlers.document > docs/apis.md

@@ -43,6 +43,15 @@ def spark_java_home() -> pathlib.Path:
     return found.parent.parent
 
 
+def java_missing() -> str | None:
+    """The line that says which Java is missing; None where it is there."""
+    try:
+        spark_java_home()
+    except RealPartMissing as missing:
+        return f"spark_it: {missing}"
+    return None
+
+
 def spark_jars() -> list[pathlib.Path]:
     """The jars that this PySpark's Kafka connector and Delta Lake need, fetched once. Raises RealPartMissing."""
     from pyspark import __version__

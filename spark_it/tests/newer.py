@@ -1,21 +1,45 @@
-"""Run by the newer PySpark's interpreter: goes on from a checkpoint, and prints what it reads as JSON.
+"""Run by the newer PySpark's interpreter: goes on from a checkpoint, and writes once; prints what it saw as JSON.
 
-python -m spark_it.tests.newer BOOTSTRAP TOPIC CHECKPOINT
+    python -m spark_it.tests.newer BOOTSTRAP TOPIC CHECKPOINT OUT FOLDER
+
+Without OUT and FOLDER nothing is written. The first of two runs of the sink dies where FOLDER says.
 """
 
 import json
+import pathlib
 import sys
+from typing import Any
 
 from spark_it.session import spark_session
+from spark_it.sink import write_once
+from spark_it.sink.source import ARROW_WRITER
+from spark_it.tests.dying import DyingSource
 from spark_it.tests.queries import Query, kafka_stream
 
 
-def main(bootstrap: str, topic: str, checkpoint: str) -> None:
+def main(bootstrap: str, topic: str, checkpoint: str, out: str = "", folder: str = "") -> None:
     spark = spark_session("newer", conf={"spark.driver.memory": "512m", "spark.sql.shuffle.partitions": "2"})
     spark.sparkContext.setLogLevel("OFF")
     query = Query(kafka_stream(spark, bootstrap, subscribe=topic), checkpoint, availableNow=True).end()
-    print(json.dumps({"version": spark.version, "rows": query.rows, "batches": sorted(query.batches)}))
+    seen: dict[str, Any] = {"version": spark.version, "rows": query.rows, "batches": sorted(query.batches)}
+    if out:
+        seen |= {"arrow": ARROW_WRITER is not None, "failed": []}
+        for _ in range(2):
+            try:
+                _write(spark, bootstrap, topic, out, pathlib.Path(folder))
+            except Exception as failed:
+                seen["failed"].append("Python worker exited unexpectedly" in str(failed))
+    print(json.dumps(seen))
     spark.stop()
+
+
+def _write(spark: Any, bootstrap: str, topic: str, out: str, folder: pathlib.Path) -> None:
+    stream = kafka_stream(spark, bootstrap, subscribe=topic, includeHeaders="true")
+    rows = stream.selectExpr("key", "cast(value as string) as value", "headers")
+    kafka = {"bootstrap.servers": bootstrap}
+    writer = write_once(rows, f"{out}sink", kafka=kafka, tasks=3, topic=out, data_source=DyingSource)
+    writer = writer.option("deaths", str(folder)).option("checkpointLocation", str(folder.parent / "newer"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(300)
 
 
 if __name__ == "__main__":

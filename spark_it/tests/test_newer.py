@@ -2,11 +2,13 @@
 
 import json
 import os
+import pathlib
 import subprocess
 from typing import Any
 
 from compat_tests.real_kafka import require
 from spark_it.session import ROOT
+from spark_it.tests.dying import plan_deaths
 from spark_it.tests.queries import Query, kafka_stream
 from spark_it.tests.topics import Topics, numbered
 
@@ -36,14 +38,21 @@ def run_newer(module: str, *arguments: str, check: bool = True) -> "subprocess.C
     return run
 
 
-def test_a_checkpoint_moves_on(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
+def test_a_checkpoint_moves_on(
+    spark: Any, topics: Topics, name: str, checkpoint: str, tmp_path: pathlib.Path
+) -> None:
+    """The newer one reads on where this one ended; and the sink, which gets Arrow batches there, writes once too."""
     topics.make(name, 2)
     topics.produce(name, numbered(5), 0)
     query = Query(kafka_stream(spark, topics.bootstrap, subscribe=name), checkpoint, availableNow=True).end()
     assert len(query.rows) == 5
     topics.produce(name, numbered(3, 5), 0)
     topics.produce(name, numbered(2, 50), 1)
-    run = run_newer("spark_it.tests.newer", topics.bootstrap, name, checkpoint)
+    more = []
+    if topics.serves("EndTxn"):
+        more = [topics.make(f"{name}out"), str(tmp_path / "deaths")]
+        plan_deaths(tmp_path / "deaths", 0, 0, "committed", 1)
+    run = run_newer("spark_it.tests.newer", topics.bootstrap, name, checkpoint, *more)
     seen = json.loads(run.stdout.splitlines()[-1])
     expected = [
         [0, 5, "k5", "v5"],
@@ -55,3 +64,8 @@ def test_a_checkpoint_moves_on(spark: Any, topics: Topics, name: str, checkpoint
     assert seen["version"] != spark.version
     assert seen["rows"] == expected
     assert seen["batches"] == [1]
+    if more:
+        assert (seen["arrow"], seen["failed"]) == (True, [True])
+        written = sorted(value or b"" for value in topics.values(more[0]))
+        assert written == sorted([b"v%d" % one for one in range(8)] + [b"v50", b"v51"])
+        assert {one.headers() for one in topics.read(more[0])} == {None}
