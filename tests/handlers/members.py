@@ -49,7 +49,13 @@ class SimMember:
     def join_request(self) -> JoinGroupRequest:
         protocols = [JoinGroupRequestProtocol("range", self.metadata)]
         return JoinGroupRequest(
-            self.group, self.session_ms, self.rebalance_ms, self.member_id, self.instance, "consumer", protocols
+            self.group,
+            self.session_ms,
+            self.rebalance_ms,
+            self.member_id,
+            self.instance,
+            "consumer",
+            protocols,
         )
 
     async def send_join(self, version: int = JOIN) -> None:
