@@ -1,0 +1,140 @@
+"""Random walks of a group with members of both protocols, the same on both targets: every answer of every step is
+compared, and what administrators are shown after it.
+
+A failing walk prints its seed; ONCELOG_SEED (one, or several with commas) runs that alone.
+"""
+
+import os
+import random
+from typing import Any
+
+import pytest
+
+from compat_tests.consumer_members import Member, Topics, described, run
+from compat_tests.differential import Pair, Session
+from compat_tests.test_consumer_groups_conversion import Classic, described_classic, everything
+
+pytestmark = pytest.mark.slow
+
+STEPS = 120
+WALKS = 10
+INSTANCE = "i1"
+
+
+def seeds() -> list[int]:
+    if given := os.environ.get("ONCELOG_SEED"):
+        return [int(seed) for seed in given.split(",")]
+    return [*range(WALKS), random.randrange(100, 1 << 32)]
+
+
+class Walk:
+    """Three consumers, one of them static, and a static member of the classic protocol, which may have the same
+    instance id. All ask for the range assignor: what it assigns depends on no order of a hash table.
+    """
+
+    def __init__(self, session: Session, topics: Topics, group: str, seed: int) -> None:
+        self.session = session
+        self.topics = topics
+        self.group = group
+        self.chance = random.Random(seed)
+        self.names = [f"{group}-a", f"{group}-b"]
+        topics.make(self.names[0], 3)
+        topics.make(self.names[1], 2)
+        self.members = [self._member(f"m{at}", INSTANCE if at == 2 else None) for at in range(3)]
+        other = INSTANCE if self.chance.random() < 0.5 else "i2"
+        self.classic = Classic(topics, group, "classic", [self.names[0]], other)
+        self.made = 3
+        self.at = 0
+
+    def _member(self, member_id: str, instance: str | None) -> Member:
+        names = self.chance.sample(self.names, self.chance.randint(1, 2))
+        return Member(self.topics, self.group, member_id, names, instance=instance, assignor="range")
+
+    def run(self) -> None:
+        steps = [
+            *(self.join, self.leave, self.subscribe, self.wrong_epoch, self.claim, self.return_as_another),
+            *(self.acknowledge,) * 6,
+            *(self.beat,) * 2,
+            *(self.classic_join,) * 2,
+            *(self.classic_beat,) * 3,
+            self.classic_leave,
+        ]
+        for self.at in range(STEPS):
+            self.chance.choice(steps)()
+            note = f"after step {self.at}"
+            described(self.topics, self.group, note)
+            described_classic(self.session, self.group, note)
+
+    def _one(self) -> Member:
+        return self.chance.choice(self.members)
+
+    def _note(self, member: Member, what: str) -> str:
+        return f"{self.at}: {member.member_id} {what}"
+
+    def join(self) -> None:
+        member = self._one()
+        member.join(self._note(member, "joins"))
+
+    def return_as_another(self) -> None:
+        """A static member comes with another member id, perhaps while its instance is in use."""
+        member = self.members[2]
+        self.made += 1
+        member.member_id = f"m{self.made}"
+        member.join(self._note(member, "returns"))
+
+    def leave(self) -> None:
+        member = self._one()
+        epoch = -2 if member.instance and self.chance.random() < 0.5 else -1
+        member.leave(self._note(member, "leaves"), epoch)
+
+    def subscribe(self) -> None:
+        member = self._one()
+        if member.epoch > 0:
+            names = self.chance.sample([*self.names, "nowhere"], self.chance.randint(0, 2))
+            member.acknowledge(self._note(member, f"reads {len(names)}"), subscribed_topic_names=names)
+
+    def wrong_epoch(self) -> None:
+        member = self._one()
+        epoch = max(1, member.epoch + self.chance.choice([-2, -1, 1]))
+        rows = self.topics.rows(member.owned)
+        member.beat(self._note(member, "with another epoch"), member_epoch=epoch, topic_partitions=rows)
+
+    def acknowledge(self) -> None:
+        member = self._one()
+        if member.epoch > 0:
+            member.acknowledge(self._note(member, "acknowledges"))
+        else:
+            member.join(self._note(member, "joins"))
+
+    def claim(self) -> None:
+        """It says that it owns everything."""
+        member = self._one()
+        if member.epoch > 0:
+            rows = self.topics.rows({self.names[0]: [0, 1, 2], self.names[1]: [0, 1]})
+            member.take(member.beat(self._note(member, "claims everything"), topic_partitions=rows))
+
+    def beat(self) -> None:
+        member = self._one()
+        if member.epoch > 0:
+            member.take(member.beat(self._note(member, "lives")))
+
+    def classic_join(self) -> None:
+        answer: Any = self.classic.join(f"{self.at}: joins")
+        if answer["error_code"] in (25, 82):
+            self.classic.member_id, self.classic.generation, self.classic.owned = "", -1, {}
+        elif answer["error_code"] == 0:
+            rows = {self.classic.member_id: everything(self.names[0], 3)} if answer["members"] else {}
+            self.classic.sync(f"{self.at}: syncs", rows)
+
+    def classic_beat(self) -> None:
+        if self.classic.member_id and self.classic.beat(f"{self.at}: lives")["error_code"] == 27:
+            self.classic_join()
+
+    def classic_leave(self) -> None:
+        self.classic.leave(f"{self.at}: leaves")
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_random_walk(pair: Pair, name: str, seed: int) -> None:
+    print(f"seed {seed}")
+    run(pair, name, lambda session, topics: Walk(session, topics, name, seed).run())
