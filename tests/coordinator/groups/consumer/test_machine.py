@@ -338,6 +338,29 @@ def test_anything(seed: int) -> None:
     machine.look()
 
 
+@pytest.mark.parametrize("kind", [Machine, MixedMachine])
+def test_a_compacted_log_is_the_same_group(kind: type[Machine]) -> None:
+    """The cleaner keeps the last record of each key below some offset, and drops tombstones after a while."""
+    for seed in range(4):
+        machine = kind(seed)
+        for _ in range(STEPS):
+            machine.step()
+        lab = machine.lab
+        expected = durable(lab.reloaded())
+        whole = lab.journal.entries
+        for _ in range(20):
+            end = machine.rng.randint(0, len(whole))
+            last = {key: at for at, (key, _, _) in enumerate(whole[:end])}
+            forgets = machine.rng.random() < 0.5
+            lab.journal.entries = [
+                entry
+                for at, entry in enumerate(whole[:end])
+                if last[entry[0]] == at and not (forgets and entry[1] is None)
+            ] + whole[end:]
+            assert durable(lab.reloaded()) == expected, (seed, end, forgets)
+        lab.journal.entries = whole
+
+
 def test_anything_with_both_protocols() -> None:
     kinds: Counter[str] = Counter()
     for seed in range(12):
