@@ -181,3 +181,51 @@ def test_a_subscription_larger_than_a_batch(pair: Pair, name: str) -> None:
         session.call("ConsumerGroupHeartbeat", 1, body | {"subscribed_topic_names": [name]})
 
     run(pair, name, scenario)
+
+
+@pytest.mark.parametrize("instance", ["", ".", "..", "a b", "\u00fc", "x" * 249, "x" * 250])
+def test_instance_ids(pair: Pair, name: str, instance: str) -> None:
+    def scenario(session: Session) -> None:
+        member = Member(session, name, "one", instance=instance)
+        member.enter()
+        member.sync({member.member_id: b"all"})
+        member.heartbeat()
+        member.commit("as a member")
+        member.leave()
+        body: Fields = {
+            "group_id": f"{name}-consumers", "member_id": "one", "member_epoch": 0, "instance_id": instance,
+            "rebalance_timeout_ms": 30_000, "topic_partitions": [], "subscribed_topic_names": [name],
+        }  # fmt: skip
+        session.call("ConsumerGroupHeartbeat", 1, body)
+        session.call("ConsumerGroupHeartbeat", 1, body | {"member_epoch": -2})
+
+    run(pair, name, scenario)
+
+
+def test_who_is_no_member_says_so(pair: Pair, name: str) -> None:
+    """Members, generations and instances that a stable group does not have."""
+
+    def scenario(session: Session) -> None:
+        one = Member(session, name, "one", instance="i1")
+        one.found()
+        for changes in (
+            {"member_id": ""},
+            {"member_id": "nobody"},
+            {"member_id": "", "generation_id_or_member_epoch": -1},
+            {"member_id": "", "generation_id_or_member_epoch": -1, "group_instance_id": None},
+            {"group_instance_id": "i2"},
+            {"group_instance_id": None},
+            {"generation_id_or_member_epoch": 7},
+            {"generation_id_or_member_epoch": -7},
+        ):
+            one.commit(str(changes), **changes)
+        for kind in (one.heartbeat, lambda note, **fields: one.sync(None, note, **fields)):
+            for changes in (
+                {"member_id": ""}, {"generation_id": -1}, {"group_instance_id": "i2"}, {"group_instance_id": None},
+                {"group_id": ""}, {"group_id": "nobody"},
+            ):  # fmt: skip
+                kind(str(changes), **changes)
+        one.heartbeat("still there")
+        one.leave()
+
+    run(pair, name, scenario)
