@@ -27,7 +27,7 @@ def histories(assignor: str, same_topics: bool) -> st.SearchStrategy[list[GroupS
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize("same_topics", [True, False])
 def test_everything_is_assigned_once_to_a_reader(assignor: str, same_topics: bool) -> None:
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(histories(assignor, same_topics))
     def through(history: list[GroupSpec]) -> None:
         for group in history:
@@ -36,7 +36,7 @@ def test_everything_is_assigned_once_to_a_reader(assignor: str, same_topics: boo
     through()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(histories("uniform", True))
 def test_uniform_is_even_and_moves_nothing_needlessly(history: list[GroupSpec]) -> None:
     for group in history:
@@ -54,7 +54,7 @@ def test_uniform_is_even_and_moves_nothing_needlessly(history: list[GroupSpec]) 
             assert len(lost) <= max(0, len(had) - (total // len(loads))), quota
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(histories("uniform", False))
 def test_uniform_balances_every_topic_among_its_readers(history: list[GroupSpec]) -> None:
     """One that reads a topic and has two partitions less than another that owns one of it could have that one."""
@@ -68,7 +68,7 @@ def test_uniform_balances_every_topic_among_its_readers(history: list[GroupSpec]
                 assert max(loads[id_] for id_ in owners) - min(loads[id_] for id_ in readers) <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(sorted(ASSIGNORS)), st.booleans(), st.integers(0, 2**32))
 def test_nothing_moves_where_nothing_changed(assignor: str, same_topics: bool, seed: int) -> None:
     group = random_history(random.Random(seed), assignor, same_topics=same_topics, topics=4)[-1]
