@@ -1,10 +1,11 @@
 """What members and administrators of groups may send that makes no sense, is said twice or is absurdly long: answered
 as a real Kafka does, with nothing changed that should not be."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from compat_tests.conftest import Brokers
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.test_classic_groups_wire import LEAVE, Member
@@ -15,6 +16,13 @@ pytestmark = pytest.mark.slow
 STRING_MAX = 32_767
 """Bytes of a string that any request may carry."""
 LONG_MAX = 2**63 - 1
+
+
+@pytest.fixture
+def oncelog(brokers: Brokers) -> Iterator[Session]:
+    session = Session(brokers["oncelog"].bootstrap)
+    yield session
+    session.end()
 
 
 def run(pair: Pair, group: str, scenario: Callable[[Session], None], *known: str) -> None:
@@ -229,3 +237,23 @@ def test_who_is_no_member_says_so(pair: Pair, name: str) -> None:
         one.leave()
 
     run(pair, name, scenario)
+
+
+def test_a_protocol_that_is_named_twice_stops_nobody(oncelog: Session, name: str) -> None:
+    """In Kafka such a group never gets a generation."""
+    wait_for_coordinator(oncelog, name)
+    member = Member(oncelog, name, "one", protocols={"range": b"1"})
+    twice = [{"name": "range", "metadata": b"1"}] * 2
+    member.join("new", protocols=twice)
+    answer = member.join("again", protocols=twice)
+    assert (answer["error_code"], answer["protocol_name"]) == (0, "range")
+
+
+@pytest.mark.parametrize("length", [STRING_MAX - 36, STRING_MAX])
+def test_before_member_ids_were_required_a_long_name_is_refused_too(
+    oncelog: Session, name: str, length: int
+) -> None:
+    """Kafka never answers."""
+    wait_for_coordinator(oncelog, name)
+    member = Member(oncelog, name, "x" * length, version=3)
+    assert member.join("new")["error_code"] == -1
