@@ -32,7 +32,6 @@ def _producer(server: Server, transactional_id: str) -> Producer:
         {
             "bootstrap.servers": server.bootstrap,
             "transactional.id": transactional_id,
-            "linger.ms": "0",
             **QUIET,
         }
     )

@@ -2,12 +2,14 @@
 
 Several transformers each read one partition of ``in``, write what they read to ``out``, and commit their position in
 the same transaction. Requests and answers are lost; transformers die and others take over, while the old ones go on as
-zombies; transactions time out; the broker dies at any call that reaches the disk, by process death or by loss of power.
+zombies; transactions time out; disks are full for a while; the broker dies at any call that reaches the disk, by
+process death or by loss of power.
 Every choice comes from the seed in the test's name: a failure repeats.
 """
 
 from __future__ import annotations
 
+import errno
 import random
 from contextlib import suppress
 from typing import Any, Literal
@@ -19,6 +21,7 @@ from compat_tests.batches import batch, record
 from tests.sim.ask import create_topic, produce
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError, SimClient
+from tests.sim.disk import Fault
 from tests.sim.run import deterministic
 from tests.sim.transactional import (
     ABORTABLE,
@@ -101,6 +104,7 @@ class World:
         self.broker = broker
         self.rng = rng
         self.faults = True
+        self.is_up = True
         self.next_life = trio.Event()
         self.attempts: dict[str, Attempt] = {}
         self.seen: list[dict[int, bytes]] = [{} for _ in range(OUTPUTS)]
@@ -185,6 +189,22 @@ async def zombies(world: World) -> None:
                 client.transport.close()
 
 
+async def full_disks(world: World) -> None:
+    """Now and then a topic cannot be written for a while.
+
+    Not while the broker starts: a log that cannot be recovered goes offline, as in Kafka.
+    """
+    while world.faults:
+        await trio.sleep(world.rng.uniform(0.1, 1))
+        if not world.is_up:
+            continue
+        topic = world.rng.choice(("/__transaction_state-", "/out-", "/__consumer_offsets-"))
+        faults: Any = world.broker.files.faults
+        faults.append(Fault("write", errno.ENOSPC, lambda path, topic=topic: topic in path))
+        await trio.sleep(world.rng.uniform(0.05, 0.3))
+        faults.clear()
+
+
 async def read_committed(world: World, client: SimClient) -> list[CommittedReader]:
     """What is committed now, by partition of ``out``, compared with what anybody saw before."""
     readers = [CommittedReader("out", partition) for partition in range(OUTPUTS)]
@@ -233,6 +253,8 @@ async def lives(seed: int, kind: Kind, config: dict[str, str]) -> None:
             for transformer in transformers:
                 nursery.start_soon(transformer.live)
             nursery.start_soon(zombies, world)
+            if seed % 3 == 0:
+                nursery.start_soon(full_disks, world)
             for _ in range(LIVES):
                 await one_life(world, transformers, kind)
             world.faults = False
@@ -246,13 +268,18 @@ async def lives(seed: int, kind: Kind, config: dict[str, str]) -> None:
 async def one_life(world: World, transformers: list[Transformer], kind: Kind) -> None:
     broker = world.broker
     files: Any = broker.files
+    # The slower the disk, the more happens between an append and its flush.
+    files.latency_s = world.rng.choice((0.0, 0.001, 0.02))
     files.crash_at = files.steps + world.rng.randrange(STEPS_MAX)
     with trio.fail_after(10_000):
         while not broker.is_dead and not all(transformer.done for transformer in transformers):
             await trio.sleep(0.05)
+    world.is_up = False
+    files.faults.clear()
     await broker.crash(kind)
     await broker.start()
     await broker.node.logs.recovered()
+    world.is_up = True
     event, world.next_life = world.next_life, trio.Event()
     event.set()
     await read_committed(world, broker.connect())

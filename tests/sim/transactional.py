@@ -257,9 +257,11 @@ class CommittedReader:
         )
         answer = await client.ask(request, 12, FetchResponse)
         row: PartitionData = answer.responses[0].partitions[0]
-        if row.error_code:
+        while row.error_code:
             assert ErrorCode(row.error_code).retriable, row
-            return False
+            await trio.sleep(BACKOFF_S)
+            answer = await client.ask(request, 12, FetchResponse)
+            row = answer.responses[0].partitions[0]
         before = self.position
         self.last_stable_offset, self.high_watermark = row.last_stable_offset, row.high_watermark
         self._take(row)
