@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # typ
 from spark_it.pipeline.errors import PipelineError
 from spark_it.pipeline.ranges import Place, Range, Ranges
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 20.0
 
 
 class Topic(NamedTuple):

@@ -23,6 +23,7 @@ SCHEMA = """
     timestamp TIMESTAMP, timestampType INT, key BINARY, value BINARY,
     headers ARRAY<STRUCT<key: STRING, value: BINARY>>
 """
+NEWEST = 20  # commits of the log that are looked at before the whole of it is
 PARTITIONED_BY = ("topic", "date")
 # The ranges are in the log: its entries must not age out (Delta would drop them after 30 days).
 PROPERTIES = {MARK: LAYOUT, "delta.logRetentionDuration": "interval 36500 days"}
@@ -70,8 +71,7 @@ class Lake:
         return self._last()[0]
 
     def _last(self) -> tuple[State, str]:
-        # The newest few, and all of them before it is believed that there is none.
-        for found in (*self._commits(20), *self._commits(None)):
+        for found in self._commits():
             return found
         if self._table.toDF().limit(1).count():
             raise PipelineError(f"{self.path} has rows, but its log no longer says which offsets are loaded")
@@ -101,14 +101,18 @@ class Lake:
         return self._has(version, token)
 
     def _has(self, version: int, token: str) -> bool:
-        return any(state.version == version and other == token for state, other in self._commits(None))
+        for state, other in self._commits():
+            if state.version <= version:
+                return (state.version, other) == (version, token)
+        return False
 
-    def _commits(self, newest: int | None) -> Iterator[tuple[State, str]]:
-        """Our commits, the last one first."""
-        log = self._table.history() if newest is None else self._table.history(newest)
-        for row in log.where("userMetadata IS NOT NULL").select("version", "userMetadata").collect():
-            if (found := _parse(row["userMetadata"], self.app_id)) is not None:
-                yield found
+    def _commits(self) -> Iterator[tuple[State, str]]:
+        """Our commits, the last one first: of the newest few of the table's, then of all."""
+        for log in (self._table.history(NEWEST), self._table.history()):
+            rows = log.where("userMetadata IS NOT NULL").select("version", "userMetadata").collect()
+            for row in sorted(rows, key=lambda row: -row["version"]):
+                if (found := _parse(row["userMetadata"], self.app_id)) is not None:
+                    yield found
 
 
 def _parse(text: str, app_id: str) -> tuple[State, str] | None:

@@ -17,6 +17,7 @@ from spark_it.sink.errors import SinkError
 
 CONTROL_TOPIC = "oncelog-sinks"
 DEADLINE_S = 60.0
+CONNECT_S = 20.0  # for the first answer of all
 TRANSACTION_TIMEOUT_MS = 60_000
 CLAIM_ATTEMPTS_MAX = 50
 DRIVERS_REMEMBERED = 20
@@ -94,10 +95,11 @@ def persistent(settings: Settings, call: Any, *arguments: Any) -> Any:
                 raise
 
 
-def check_topic(settings: Settings, topic: str) -> None:
+def check_topic(settings: Settings, topic: str | None) -> None:
     """Raises SinkError where there is no such topic: a producer would make it, with whatever defaults there are."""
     admin = AdminClient({**settings.kafka, **QUIET})
-    if topic not in admin.list_topics(timeout=settings.timeout_s).topics:
+    known = admin.list_topics(timeout=CONNECT_S).topics
+    if topic is not None and topic not in known:
         raise SinkError(f"sink {settings.sink_id}: there is no topic {topic}")
 
 

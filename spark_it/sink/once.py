@@ -78,17 +78,21 @@ def write_once(
         driver=f"{socket.gethostname()}:{os.getpid()}",
         transaction_timeout_ms=transaction_timeout_ms,
     )
+    reach(settings, topic)
+    return _writer(frame, settings, topic, order, data_source)
+
+
+def reach(settings: Settings, topic: str | None) -> None:
+    """Find the topic and the sink's claim, or make it; before the first batch. Raises SinkError."""
     try:
-        if topic is not None:
-            check_topic(settings, topic)
+        check_topic(settings, topic)
         make_control_topic(settings)
         claim = read_claim(settings)
         check_layout(settings, claim)
         if claim is None:  # else it is the first batch's tasks that take it over: they know their query
             claim_sink(settings, None)
     except KafkaException as failed:
-        raise SinkError(f"sink {sink_id}: {kafka_error(failed).str()}") from None
-    return _writer(frame, settings, topic, order, data_source)
+        raise SinkError(f"sink {settings.sink_id}: {kafka_error(failed).str()}") from None
 
 
 def _writer(frame: Any, settings: Settings, topic: str | None, order: Sequence[str], data_source: Any) -> Any:

@@ -12,11 +12,10 @@ from spark_it.pipeline.kafka import Bound, Cluster
 from spark_it.pipeline.lake import Lake
 from spark_it.pipeline.load import Loader, Request
 from spark_it.pipeline.ranges import Place
+from spark_it.tests.targets import only_oncelog
 from spark_it.tests.topics import DEADLINE_S, Record, Topics, numbered
 
 STEPS = ("nothing", "requested", "planned", "rows", "committed")
-# What is the lake's alone needs no second broker.
-ON_ONCELOG = pytest.mark.parametrize("target", ["oncelog"], indirect=True)
 MakeLoader = Callable[[], Loader]
 
 
@@ -86,7 +85,7 @@ def test_columns_and_back_fill(
     assert len(in_lake(tmp_path)) == 17
 
 
-@ON_ONCELOG
+@only_oncelog
 def test_a_crash_at_every_step(
     spark: Any, topics: Topics, name: str, make_loader: MakeLoader, tmp_path: pathlib.Path
 ) -> None:
@@ -118,7 +117,7 @@ def _failing(rows: Any) -> Any:
     return expr("if(offset % 5 = 3, cast(raise_error('the task dies') as binary), key)")
 
 
-@ON_ONCELOG
+@only_oncelog
 @pytest.mark.parametrize("stop", STEPS[1:])
 def test_two_loaders(
     spark: Any, topics: Topics, name: str, make_loader: MakeLoader, tmp_path: pathlib.Path, stop: str

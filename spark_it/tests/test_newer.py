@@ -10,6 +10,7 @@ from compat_tests.real_kafka import require
 from spark_it.session import ROOT
 from spark_it.tests.dying import plan_deaths
 from spark_it.tests.queries import Query, kafka_stream
+from spark_it.tests.targets import long_on_kafka
 from spark_it.tests.topics import Topics, numbered
 
 NEWER = ROOT / ".venv-spark-next" / "bin" / "python"
@@ -38,6 +39,7 @@ def run_newer(module: str, *arguments: str, check: bool = True) -> "subprocess.C
     return run
 
 
+@long_on_kafka
 def test_a_checkpoint_moves_on(
     spark: Any, topics: Topics, name: str, checkpoint: str, tmp_path: pathlib.Path
 ) -> None:

@@ -10,10 +10,16 @@ import pytest
 
 from compat_tests.real_kafka import RealPartMissing, require
 from spark_it.demo import CONFIG, TIMEOUT_S
+from spark_it.pipeline import kafka
 from spark_it.pipeline.config import Config
 from spark_it.pipeline.errors import PipelineError
+from spark_it.pipeline.kafka import Cluster
 from spark_it.pipeline.progress import Progress, bar, by_topic, lag_plot
 from spark_it.session import ROOT, spark_java_home
+from spark_it.sink import SinkError, control
+from spark_it.sink.control import Settings
+from spark_it.sink.once import reach
+from spark_it.tests.targets import long_on_kafka, only_oncelog
 from spark_it.tests.topics import Topics
 
 EVENTS = 4000
@@ -27,6 +33,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@long_on_kafka
 def test_the_demo(topics: Topics, target: str, tmp_path: pathlib.Path) -> None:
     """It checks itself row by row, with another reader of Delta Lake and another client of Kafka."""
     if not topics.serves("EndTxn"):
@@ -46,6 +53,7 @@ def test_the_demo(topics: Topics, target: str, tmp_path: pathlib.Path) -> None:
     assert "<polyline" in (folder / "state" / "lag.svg").read_text()
 
 
+@only_oncelog
 def test_one_line_each(topics: Topics, name: str, tmp_path: pathlib.Path) -> None:
     """Without a topic, a broker, a configuration, a place of its own: one line, exit code 1, and nothing is made."""
     config = tmp_path / "pipeline.toml"
@@ -63,6 +71,16 @@ def test_one_line_each(topics: Topics, name: str, tmp_path: pathlib.Path) -> Non
         assert len(ran.stderr.splitlines()) == 1, ran.stderr
     assert run("load", "--config", str(tmp_path / "nothing")).returncode == 1
     assert sorted(one.name for one in tmp_path.iterdir()) == ["pipeline.toml"]
+
+
+def test_an_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(control, "CONNECT_S", 1.0)
+    settings = {"bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(PipelineError, match=r"^topic events at 127.0.0.1:1: \S.*$"):
+        Cluster(settings).topics(["events"])
+    with pytest.raises(SinkError, match=r"^sink s: \S.*$"):
+        reach(Settings("s", 1, (), settings), "results")
 
 
 def test_configuration(tmp_path: pathlib.Path) -> None:

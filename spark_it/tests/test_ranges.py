@@ -30,6 +30,8 @@ def test_as_sets(one: dict[Place, list[tuple[int, int]]], other: dict[Place, lis
     assert bool(left) == bool(offsets(one))
     assert Ranges.from_json(left.to_json()) == left
     assert (left == right) == (offsets(one) == offsets(other))
+    one_by_one = [(place, (offset, offset + 1)) for place, offset in offsets(one)]
+    assert Ranges({place: [pair for where, pair in one_by_one if where == place] for place in PLACES}) == left
     layers = [
         (place, offset) for layer in left.layers() for place, pair in layer.items() for offset in range(*pair)
     ]

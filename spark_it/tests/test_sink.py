@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from compat_tests.brokers import TARGETS
 from compat_tests.real_kafka import require
 from spark_it.sink import SinkError, write_once
 from spark_it.tests.dying import DyingSource, plan_deaths
 from spark_it.tests.queries import kafka_stream
+from spark_it.tests.targets import LONG
 from spark_it.tests.topics import Record, Topics, numbered
 
 
@@ -53,8 +55,13 @@ class Sink:
         return sorted(value or b"" for value in self.topics.values(self.out, partitions))
 
 
+CASES = [(1, "committed"), (3, "initialised"), (4, "offset sent"), (7, "produced")]
+
+
 @pytest.mark.parametrize(
-    ("tasks", "step"), [(1, "committed"), (3, "initialised"), (4, "offset sent"), (7, "produced")]
+    ("target", "tasks", "step"),
+    [(target, *case) for target in TARGETS for case in CASES if target in LONG or case[0] == 4],
+    indirect=["target"],
 )
 def test_a_half_committed_batch(
     spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path, tasks: int, step: str
