@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+import trio
 
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
@@ -12,7 +13,14 @@ from tests.sim.disk import Fault
 from tests.sim.run import simulated
 from tests.sim.transactional import CLASSIC, V2, CommittedReader, Link, TransactionalProducer, Versions
 from wire.errors import ErrorCode
+from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 
 async def begun(broker: SimBroker, versions: Versions = V2, partitions: int = 2) -> TransactionalProducer:
@@ -96,3 +104,72 @@ async def test_a_partition_that_cannot_be_written_holds_the_next_transaction_bac
         reader = CommittedReader("t", 1)
         await reader.poll(client)
         assert list(reader.values.values()) == [b"v", b"w"]
+
+
+@simulated
+async def test_a_topic_that_is_deleted_takes_its_part_of_the_transaction_with_it() -> None:
+    async with SimBroker() as broker:
+        producer = await begun(broker)
+        client = broker.connect()
+        await create_topic(client, "gone")
+        await producer.send("t", 0, [b"v"], broker.clock.now_ms())
+        await producer.send("gone", 0, [b"v"], broker.clock.now_ms())
+        request = DeleteTopicsRequest([DeleteTopicState("gone")], timeout_ms=1000)
+        await client.ask(request, 6, DeleteTopicsResponse)
+        await producer.end(commit=True)
+        reader = CommittedReader("t", 0)
+        await reader.poll(client)
+        assert list(reader.values.values()) == [b"v"]
+        await producer.send("t", 0, [b"w"], broker.clock.now_ms())
+        await producer.end(commit=True)
+        await broker.crash("process")
+        await broker.start()
+        await broker.node.logs.recovered()
+        await reader.poll(broker.connect())
+        assert list(reader.values.values()) == [b"v", b"w"]
+
+
+@simulated
+async def test_a_coordinator_that_was_replaced_gives_up() -> None:
+    """Somebody with a higher coordinator epoch has ended the transaction in a partition: nothing is tried for ever."""
+    async with SimBroker() as broker:
+        producer = await begun(broker, CLASSIC)
+        client = broker.connect()
+        await producer.send("t", 0, [b"v"], broker.clock.now_ms())
+        marker = WritableTxnMarker(
+            producer.producer_id, producer.epoch, False, [WritableTxnMarkerTopic("t", [0])], 9
+        )
+        answer = await client.ask(WriteTxnMarkersRequest([marker]), 1, WriteTxnMarkersResponse)
+        assert answer.markers[0].topics[0].partitions[0].error_code == 0
+        request = EndTxnRequest("id", producer.producer_id, producer.epoch, True)
+        assert (await client.ask(request, 3, EndTxnResponse)).error_code == 0
+        # As on Kafka, the id is of no use until its coordinator is loaded anew.
+        for _ in range(3):
+            answer = await client.ask(request, 3, EndTxnResponse)
+            assert answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        await trio.sleep(60)
+        reader = CommittedReader("t", 0)
+        await reader.poll(client)
+        assert not reader.values
+
+
+@simulated
+async def test_an_end_whose_answer_was_lost_over_a_crash() -> None:
+    for versions in (CLASSIC, V2):
+        async with SimBroker() as broker:
+            producer = await begun(broker, versions)
+            await producer.send("t", 0, [b"v"], broker.clock.now_ms())
+            request = EndTxnRequest("id", producer.producer_id, producer.epoch, True)
+            first = await broker.connect().ask(request, versions.end, EndTxnResponse)
+            await broker.crash("process")
+            await broker.start()
+            await broker.node.logs.recovered()
+            again = first
+            while True:
+                again = await broker.connect().ask(request, versions.end, EndTxnResponse)
+                if not ErrorCode(again.error_code).retriable:
+                    break
+            assert again == first
+            request.committed = False
+            other = await broker.connect().ask(request, versions.end, EndTxnResponse)
+            assert other.error_code == ErrorCode.INVALID_TXN_STATE
