@@ -11,8 +11,11 @@ from compat_tests.batches import batch, record
 from compat_tests.differential import Session
 from compat_tests.frames import Connection
 from compat_tests.oncelog_server import Oncelog
+from compat_tests.test_diff_committed_offsets import commit_body, wait_for_coordinator
 
 PEERS = 60
+GROUPS = 1_000
+LOADING = 14  # COORDINATOR_LOAD_IN_PROGRESS
 GROWTH_MAX_KB = 30_000
 IDLE_MAX_KB = 60_000  # the goal is 45 MB; this only notices when something heavy is imported
 
@@ -39,6 +42,25 @@ def answered(broker: Oncelog) -> None:
 
 def test_idle(broker: Oncelog) -> None:
     answered(broker)
+    assert resident_kb(broker) < IDLE_MAX_KB
+
+
+def test_idle_with_the_offsets_of_a_thousand_groups(broker: Oncelog, name: str) -> None:
+    """As the last run left them: a start loads all of them, in the background."""
+    session = Session(broker.bootstrap)
+    session.topic(name, 10)
+    wait_for_coordinator(session, "g")
+    for number in range(GROUPS):
+        body = commit_body(9, f"{name}-{number}", {name: dict.fromkeys(range(10), number)})
+        assert session.quiet("OffsetCommit", 9, body)["topics"][0]["partitions"][0]["error_code"] == 0
+    session.end()
+    broker.stop()
+    broker.start()
+    session = Session(broker.bootstrap)
+    while (answer := session.quiet("ListGroups", 4, {"states_filter": []}))["error_code"] == LOADING:
+        pass
+    session.end()
+    assert len(answer["groups"]) == GROUPS
     assert resident_kb(broker) < IDLE_MAX_KB
 
 
