@@ -90,7 +90,9 @@ def fetch(
     for group in answer["groups"] if version >= 8 else [answer]:  # all offsets come in a hash map's order
         for topic in group["topics"]:
             topic["partitions"].sort(key=lambda row: row["partition_index"])
-        group["topics"].sort(key=lambda topic: str(topic.get("name")) + str(topic.get("topic_id")))
+        group["topics"].sort(
+            key=lambda topic: str(topic.get("name")) + str(topic["partitions"])
+        )  # ids are chance
     session.remember(f"OffsetFetch v{version} {note}", answer)
 
 
