@@ -1,12 +1,18 @@
 """Transactional producers of stock clients: what readers see, who is fenced, what an end answers."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer
+from kafka import TopicPartition as PythonPartition
+from kafka.structs import OffsetAndMetadata
 
 from compat_tests.transactions.conftest import JavaWorker
 
@@ -180,3 +186,53 @@ def test_an_open_transaction_over_a_restart(
         assert worker.do(end, "p") == "ok"
     expected = sorted(["before-commit"] * 4 + ["after-commit"] * 2)
     assert values(broker.bootstrap, "t", 6, 2) == expected
+
+
+def test_kafka_python(bootstrap: str, name: str) -> None:
+    make_topic(bootstrap, name)
+    group = f"{name}-group"
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id=name, transaction_timeout_ms=20_000
+    )
+    try:
+        producer.init_transactions()
+        for number in range(3):
+            producer.begin_transaction()
+            producer.send(name, b"%d" % number, partition=0)
+            offsets = {PythonPartition(name, 0): OffsetAndMetadata(number + 10, "", -1)}
+            producer.send_offsets_to_transaction(offsets, group)
+            if number == 1:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    finally:
+        producer.close()
+    assert values(bootstrap, name, 2) == ["0", "2"]
+    assert committed(bootstrap, group, name, 12) == 12
+
+
+def test_aiokafka(bootstrap: str, name: str) -> None:
+    """It speaks the first version of every transactional request."""
+    make_topic(bootstrap, name)
+    group = f"{name}-group"
+
+    async def run() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap, transactional_id=name, transaction_timeout_ms=20_000
+        )
+        await producer.start()
+        try:
+            for number in range(3):
+                await producer.begin_transaction()
+                await producer.send_and_wait(name, b"%d" % number, partition=0)
+                await producer.send_offsets_to_transaction({AioPartition(name, 0): number + 10}, group)
+                if number == 1:
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+        finally:
+            await producer.stop()
+
+    asyncio.run(run())
+    assert values(bootstrap, name, 2) == ["0", "2"]
+    assert committed(bootstrap, group, name, 12) == 12
