@@ -1,0 +1,65 @@
+"""A coordinator that is still loading: every API says so in its way, and nothing has changed when it is through."""
+
+from __future__ import annotations
+
+import trio
+
+from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, find
+from tests.handlers.members import SimMember, describe
+from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+COUNT = 2_000
+DISK_S = 10
+
+
+@simulated
+async def test_every_api_says_so_and_changes_nothing() -> None:
+    async with SimBroker(config=ONE_PARTITION) as broker:
+        client = broker.connect()
+        await find(client)
+        await create_topic(client, "a", 2)
+        fill(broker, "g", COUNT)
+        end = broker.node.cluster.hosted(OFFSETS_TOPIC, 0).log.log_end_offset
+        await broker.stop()
+        broker.files.is_cold = lambda path: f"/{OFFSETS_TOPIC}-" in path
+        broker.files.latency_s = DISK_S
+        await broker.start()
+        client = broker.connect()
+        member = SimMember(broker)
+        consumer = ConsumerGroupHeartbeatRequest(
+            "c", "m", 0, rebalance_timeout_ms=1000, subscribed_topic_names=["a"], topic_partitions=[]
+        )
+        assert await fetch_offsets(client, "g") == LOADING
+        assert await commit(client, "g", {"a": {0: 9, 1: 9}}) == {("a", 0): LOADING, ("a", 1): LOADING}
+        assert await delete_offsets(client, "g", {"a": [0]}) == LOADING
+        codes = [
+            (await member.join()).error_code,
+            (await member.sync()).error_code,
+            (await member.leave()).error_code,
+            (await describe(client, "g")).error_code,
+            (await client.ask(consumer, 1, ConsumerGroupHeartbeatResponse)).error_code,
+            (await client.ask(ListGroupsRequest(), 5, ListGroupsResponse)).error_code,
+            (await client.ask(DeleteGroupsRequest(["g"]), 2, DeleteGroupsResponse)).results[0].error_code,
+        ]
+        asked = ConsumerGroupDescribeRequest(["g"])
+        codes.append((await client.ask(asked, 1, ConsumerGroupDescribeResponse)).groups[0].error_code)
+        assert codes == [LOADING] * 8
+        assert await member.heartbeat() is ErrorCode.NONE, (
+            "whoever it was, it shall not give up its partitions"
+        )
+        await trio.sleep(30 * DISK_S)
+        assert await fetch_offsets(client, "g") == {("a", number): number for number in range(COUNT)}
+        assert broker.node.cluster.hosted(OFFSETS_TOPIC, 0).log.log_end_offset == end
+        assert list(broker.node.groups.at(0).groups) == ["g"]
