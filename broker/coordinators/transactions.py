@@ -219,13 +219,17 @@ class Transactions(Shards["TransactionShard"]):
 
         if not markers.is_current(shard, pending):
             return
-        for row in self._write_markers(shard, pending):
-            code = ErrorCode.NONE
-            try:
-                await row.log.flush(row.up_to)
-            except KafkaError as error:
-                code = error.code
-            self._settle(shard, pending, row.topic, row.partition, code)
+        async with trio.open_nursery() as nursery:
+            for row in self._write_markers(shard, pending):
+                nursery.start_soon(self._flush_marker, pending, row)
+
+    async def _flush_marker(self, pending: PendingEnd, row: _Written) -> None:
+        code = ErrorCode.NONE
+        try:
+            await row.log.flush(row.up_to)
+        except KafkaError as error:
+            code = error.code
+        self._settle(pending, row.topic, row.partition, code)
 
     def _complete(self, shard: TransactionShard, pending: PendingEnd) -> None:
         from coordinator.transactions import markers
@@ -240,23 +244,31 @@ class Transactions(Shards["TransactionShard"]):
 
     def _write_markers(self, shard: TransactionShard, pending: PendingEnd) -> list[_Written]:
         """Append a marker to each partition that waits for one; those that must be flushed before they count."""
+        metadata = pending.metadata
+        marker = end_transaction_marker(
+            commit=pending.committed,
+            coordinator_epoch=shard.coordinator_epoch,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            timestamp=self.node.clock.now_ms(),
+        )
         written = []
         for topic, partition in list(pending.partitions):
             code = ErrorCode.NONE
             try:
-                log, up_to = self._write_marker(shard, pending, topic, partition)
+                log, up_to = self._write_marker(shard, pending, topic, partition, marker)
                 if log.high_watermark < up_to:
                     written.append(_Written(topic, partition, log, up_to))
                     continue
             except KafkaError as error:
                 code = error.code
-            self._settle(shard, pending, topic, partition, code)
+            self._settle(pending, topic, partition, code)
         return written
 
     def _write_marker(
-        self, shard: TransactionShard, pending: PendingEnd, topic: str, partition: int
+        self, shard: TransactionShard, pending: PendingEnd, topic: str, partition: int, marker: bytearray
     ) -> tuple[PartitionLog, int]:
-        """The log, and the offset after the marker. Raises KafkaError."""
+        """The log, and the offset after the marker, of which a copy is written. Raises KafkaError."""
         metadata = pending.metadata
         if topic == OFFSETS_TOPIC:
             groups = self.node.groups
@@ -271,24 +283,15 @@ class Transactions(Shards["TransactionShard"]):
             log = groups.journal_of(group_shard).hosted().log
             return log, log.log_end_offset
         hosted = self.node.cluster.hosted(topic, partition)
-        marker = end_transaction_marker(
-            commit=pending.committed,
-            coordinator_epoch=shard.coordinator_epoch,
-            producer_id=metadata.producer_id,
-            producer_epoch=metadata.producer_epoch,
-            timestamp=self.node.clock.now_ms(),
-        )
         result = hosted.log.append(
-            marker,
+            bytearray(marker),
             leader_epoch=hosted.leader_epoch,
             origin=Origin.COORDINATOR,
             transaction_version=metadata.client_version,
         )
         return hosted.log, result.last_offset + 1
 
-    def _settle(
-        self, shard: TransactionShard, pending: PendingEnd, topic: str, partition: int, code: ErrorCode
-    ) -> None:
+    def _settle(self, pending: PendingEnd, topic: str, partition: int, code: ErrorCode) -> None:
         from coordinator.transactions import markers
 
         known = self.node.cluster.topic(topic)
