@@ -6,7 +6,6 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
-import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -46,10 +45,12 @@ public final class GroupWorker {
     private static final PrintStream EVENTS = System.out;
     private static final Duration POLL = Duration.ofMillis(50);
     private static final Map<String, Member> MEMBERS = new HashMap<>();
+    private static volatile Integer exitCode;
 
     public static void main(String[] args) throws Exception {
         Exit.setExitProcedure((code, message) -> {
-            throw new Exited(code);
+            exitCode = exitCode == null ? code : exitCode;  // some tools catch what their first exit threw, and exit again
+            throw new Exited();
         });
         try (BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
             for (String line = input.readLine(); line != null; line = input.readLine()) {
@@ -86,7 +87,7 @@ public final class GroupWorker {
         ByteArrayOutputStream err = new ByteArrayOutputStream();
         PrintStream outBefore = System.out;
         PrintStream errBefore = System.err;
-        int code = 0;
+        exitCode = null;
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
         try {
@@ -95,21 +96,16 @@ public final class GroupWorker {
             Class.forName(command.get("main").asText())
                 .getMethod("main", String[].class)
                 .invoke(null, (Object) arguments.toArray(new String[0]));
-        } catch (InvocationTargetException thrown) {
-            if (thrown.getCause() instanceof Exited exited) {
-                code = exited.code;
-            } else {
-                code = 1;
-                thrown.getCause().printStackTrace();
+        } catch (ReflectiveOperationException thrown) {
+            if (exitCode == null) {
+                exitCode = 1;
+                thrown.printStackTrace();
             }
-        } catch (ReflectiveOperationException absent) {
-            code = 1;
-            absent.printStackTrace();
         } finally {
             System.setOut(outBefore);
             System.setErr(errBefore);
         }
-        tell("", "tool", Map.of("exit", code, "out", out.toString(StandardCharsets.UTF_8),
+        tell("", "tool", Map.of("exit", exitCode == null ? 0 : exitCode, "out", out.toString(StandardCharsets.UTF_8),
             "err", err.toString(StandardCharsets.UTF_8)));
     }
 
@@ -133,11 +129,6 @@ public final class GroupWorker {
 
     /** What a tool's exit becomes. */
     private static final class Exited extends RuntimeException {
-        final int code;
-
-        Exited(int code) {
-            this.code = code;
-        }
     }
 
     /** One member: polls, tells what it read, commits it, tells that. */

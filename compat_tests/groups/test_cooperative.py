@@ -3,7 +3,7 @@
 import pytest
 
 from compat_tests.groups.group import Group
-from compat_tests.groups.settings import NEW_PROTOCOL_KINDS, Settings
+from compat_tests.groups.settings import Settings
 
 STICKY = Settings(assignors=("cooperative-sticky",))
 WAYS = [
@@ -13,8 +13,7 @@ WAYS = [
     ),
     *(
         pytest.param(kind, Settings("consumer", remote_assignor=assignor), id=f"{kind}-{assignor}")
-        for kind in NEW_PROTOCOL_KINDS
-        for assignor in ("uniform", "range")
+        for kind, assignor in (("confluent-kafka", "uniform"), ("java", "uniform"), ("java", "range"))
     ),
 ]
 

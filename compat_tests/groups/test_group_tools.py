@@ -95,6 +95,34 @@ def test_lists(tool: Tool, group: Group) -> None:
     assert tool.rows("--list", "--type", "Consumer") == []
 
 
+def test_all_kinds_of_groups(group: Group, workers: Mapping[str, Worker]) -> None:
+    """kafka-groups, which is not for consumers only."""
+    group.join("java", Settings("consumer"))
+    group.wait_shared()
+    arguments = ("--bootstrap-server", group.bootstrap, "--list")
+    code, out = workers["java"].tool("org.apache.kafka.tools.GroupsCommand", *arguments)
+    assert code == 0
+    assert [group.group_id, "Consumer", "consumer"] in [line.split() for line in out.splitlines()]
+
+
+def test_configurations_of_a_group(group: Group, workers: Mapping[str, Worker]) -> None:
+    """kafka-configs for a group: set, shown, refused, deleted."""
+    entity = ("--entity-type", "groups", "--entity-name", group.group_id)
+
+    def configs(*arguments: str) -> str:
+        every = ("--bootstrap-server", group.bootstrap, *entity, *arguments)
+        return workers["java"].tool("kafka.admin.ConfigCommand", *every)[1]
+
+    shown = "consumer.session.timeout.ms=2500 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:"
+    done = f"Completed updating config for group {group.group_id}."
+    assert done in configs("--alter", "--add-config", "consumer.session.timeout.ms=2500")
+    assert shown in configs("--describe")
+    assert done not in configs("--alter", "--add-config", "consumer.session.timeout.ms=99000000")
+    assert shown in configs("--describe")
+    assert done in configs("--alter", "--delete-config", "consumer.session.timeout.ms")
+    assert "consumer.session.timeout.ms=2500" not in configs("--describe")
+
+
 def test_deletes(tool: Tool, group: Group) -> None:
     """--delete-offsets and --delete, and again when there is nothing left."""
     tool.reset("--to-earliest")

@@ -44,7 +44,7 @@ def test_members_come_and_go(group: Group, kind: str, protocol: str) -> None:
 @pytest.mark.parametrize(("kind", "protocol"), CLASSIC + CONSUMER)
 def test_a_killed_member(group: Group, own_worker: Callable[[str], Worker], kind: str, protocol: str) -> None:
     """Its partitions pass on after its session; what it had not committed is read again, and nothing is lost."""
-    settings = Settings(protocol, session_ms=2000)
+    settings = Settings(protocol, session_ms=1500)
     victim = own_worker(kind)
     group.join(kind, settings)
     doomed = group.join(kind, settings, worker=victim)
