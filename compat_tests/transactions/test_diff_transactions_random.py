@@ -23,6 +23,12 @@ from compat_tests.transactions.wire import (
 
 STEPS = 70
 PARTITIONS = 2
+CONFIGS: list[dict[str, str]] = [
+    {},
+    {"message.timestamp.type": "LogAppendTime"},
+    {"cleanup.policy": "compact"},
+    {"compression.type": "lz4"},
+]
 
 
 def seeds() -> list[int]:
@@ -39,7 +45,7 @@ class Walk:
         self.chance = random.Random(seed)
         self.name = name
         self.group = f"{name}-group"
-        session.topic(name, PARTITIONS)
+        session.topic(name, PARTITIONS, CONFIGS[seed % len(CONFIGS)])
         find_coordinator(session, self.group, GROUP)
         committed(session, self.group, name, PARTITIONS)
         self.producers = [Producer(session, f"{name}-{number}") for number in range(2)]
