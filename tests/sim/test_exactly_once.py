@@ -36,6 +36,7 @@ from tests.sim.transactional import (
     committed_offset,
 )
 from wire.messages.produce import ProduceRequest, ProduceResponse
+from wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from wire.schema import Message
 
 INPUTS = 2
@@ -265,6 +266,18 @@ async def lives(seed: int, kind: Kind, config: dict[str, str]) -> None:
             await finish(world)
 
 
+async def change_version(world: World) -> None:
+    """Now and then ``transaction.version`` goes down or up."""
+    if world.rng.random() < 0.5:
+        level = world.rng.choice((1, 2))
+        update = FeatureUpdateKey("transaction.version", level, upgrade_type=1)
+        if world.broker.node.transactions.transaction_version() > level:
+            update.upgrade_type = 2
+        request = UpdateFeaturesRequest(1000, [update])
+        with suppress(*LOST):
+            await world.broker.connect().ask(request, 1, UpdateFeaturesResponse)
+
+
 async def one_life(world: World, transformers: list[Transformer], kind: Kind) -> None:
     broker = world.broker
     files: Any = broker.files
@@ -280,6 +293,7 @@ async def one_life(world: World, transformers: list[Transformer], kind: Kind) ->
     await broker.start()
     await broker.node.logs.recovered()
     world.is_up = True
+    await change_version(world)
     event, world.next_life = world.next_life, trio.Event()
     event.set()
     await read_committed(world, broker.connect())
