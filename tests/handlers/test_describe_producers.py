@@ -1,7 +1,4 @@
-"""DescribeProducers, DescribeTransactions, ListTransactions, WriteTxnMarkers: finding and ending what hangs.
-
-KIP-664.
-"""
+"""DescribeProducers, and WriteTxnMarkers: finding and ending a transaction that hangs (KIP-664)."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ from wire.messages.describe_producers import (
     TopicRequest,
 )
 from wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -93,36 +89,3 @@ async def test_what_is_not_there() -> None:
             ("a/b", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
         ):
             assert (await producers(client, topic, partition)).error_code == code
-        answer = await client.ask(
-            DescribeTransactionsRequest(["", "unknown"]), 0, DescribeTransactionsResponse
-        )
-        codes = [row.error_code for row in answer.transaction_states]
-        # Nobody has asked for a coordinator yet, so there is no topic to find the id in.
-        assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NOT_COORDINATOR]
-        producer = TransactionalProducer(Link(client), "id")
-        await producer.init()
-        answer = await client.ask(DescribeTransactionsRequest(["unknown"]), 0, DescribeTransactionsResponse)
-        assert answer.transaction_states[0].error_code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,)
-
-
-@simulated
-async def test_lists_are_whole_after_a_restart() -> None:
-    async with SimBroker() as broker:
-        client = broker.connect()
-        names = [f"id-{number}" for number in range(20)]
-        for name in names:
-            await TransactionalProducer(Link(client), name).init()
-        await broker.crash("process")
-        await broker.start()
-        await broker.node.logs.recovered()
-        client = broker.connect()
-        for _ in range(100):
-            answer = await client.ask(ListTransactionsRequest(["Empty"]), 2, ListTransactionsResponse)
-            if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                break
-        assert answer.error_code == 0
-        assert sorted(row.transactional_id for row in answer.transaction_states) == sorted(names)
-        answer = await client.ask(
-            ListTransactionsRequest([], transactional_id_pattern="["), 2, ListTransactionsResponse
-        )
-        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -1,0 +1,25 @@
+"""DescribeTransactions: what is not there. What is, is compared with Kafka's (compat_tests/transactions)."""
+
+from __future__ import annotations
+
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from tests.sim.transactional import Link, TransactionalProducer
+from wire.errors import ErrorCode
+from wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+
+
+@simulated
+async def test_what_is_not_there() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        answer = await client.ask(
+            DescribeTransactionsRequest(["", "unknown"]), 0, DescribeTransactionsResponse
+        )
+        codes = [row.error_code for row in answer.transaction_states]
+        # Nobody has asked for a coordinator yet, so there is no topic to find the id in.
+        assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NOT_COORDINATOR]
+        producer = TransactionalProducer(Link(client), "id")
+        await producer.init()
+        answer = await client.ask(DescribeTransactionsRequest(["unknown"]), 0, DescribeTransactionsResponse)
+        assert answer.transaction_states[0].error_code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,)

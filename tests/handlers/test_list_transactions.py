@@ -1,0 +1,32 @@
+"""ListTransactions: every id that this node coordinates, once all are loaded."""
+
+from __future__ import annotations
+
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from tests.sim.transactional import Link, TransactionalProducer
+from wire.errors import ErrorCode
+from wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+
+@simulated
+async def test_lists_are_whole_after_a_restart() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        names = [f"id-{number}" for number in range(20)]
+        for name in names:
+            await TransactionalProducer(Link(client), name).init()
+        await broker.crash("process")
+        await broker.start()
+        await broker.node.logs.recovered()
+        client = broker.connect()
+        for _ in range(100):
+            answer = await client.ask(ListTransactionsRequest(["Empty"]), 2, ListTransactionsResponse)
+            if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                break
+        assert answer.error_code == 0
+        assert sorted(row.transactional_id for row in answer.transaction_states) == sorted(names)
+        answer = await client.ask(
+            ListTransactionsRequest([], transactional_id_pattern="["), 2, ListTransactionsResponse
+        )
+        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

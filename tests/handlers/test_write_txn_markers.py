@@ -1,0 +1,47 @@
+"""WriteTxnMarkers: rows by producer and topic; markers in the partition of a group decide its pending offsets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from tests.sim.transactional import CLASSIC, GROUP, Link, TransactionalProducer, committed_offset
+from wire.errors import ErrorCode
+from wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_group_learns_of_it(commit: bool, flushed: bool) -> None:
+    @simulated
+    async def run() -> None:
+        config = {"log.flush.interval.messages": "1"} if flushed else {}
+        async with SimBroker(config=config) as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            producer = TransactionalProducer(Link(client), "id", CLASSIC)
+            await producer.init()
+            await producer.find("g", GROUP)
+            await producer.send_offset("g", "t", 0, 7)
+            partition = broker.node.groups.partition_for("g")
+            topics = [
+                WritableTxnMarkerTopic("__consumer_offsets", [partition]),
+                WritableTxnMarkerTopic("unknown", [0]),
+            ]
+            marker = WritableTxnMarker(producer.producer_id, producer.epoch, commit, topics, 0)
+            answer = await client.ask(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
+            [row] = answer.markers
+            assert [topic.partitions[0].error_code for topic in row.topics] == [
+                0,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ]
+            assert await committed_offset(Link(client), "g", "t", 0) == (7 if commit else -1)
+
+    run()
