@@ -206,7 +206,11 @@ def _handle_transactional(
                     producers.add((producer_id, epoch))
                     sequences[name, partition.index] = sequence
     if len(producers) > 1:
-        return _refuse_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return _refuse_all(
+            request,
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            "The request has transactional batches of more than one producer",
+        )
     if not producers:
         return _append_all(node, request, context, {})
     producer = enrolment.Producer(request.transactional_id, *producers.pop())
@@ -260,9 +264,11 @@ def _refused_row(index: int, code: ErrorCode, context: RequestContext) -> Partit
     return PartitionProduceResponse(index, code, -1, -1, -1, [], message)
 
 
-def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+def _refuse_all(
+    request: ProduceRequest, code: ErrorCode, message: str | None = None
+) -> ProduceResponse | None:
     """The whole request is refused, partition by partition."""
-    error = KafkaError(code)
+    error = KafkaError(code, message)
     return _finish(
         ProduceResponse(
             [

@@ -2,6 +2,7 @@
 
 import pytest
 
+from compat_tests.batches import CONTROL, TRANSACTIONAL, batch
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.transactions.wire import (
@@ -353,5 +354,52 @@ def test_list_and_describe(pair: Pair, name: str) -> None:
             rows = [{"name": topic, "partition_indexes": [partition]}]
             session.call("DescribeProducers", 0, {"topics": rows})
         opened.end(False)
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", [9, 11, 12])
+def test_batches_that_no_client_sends(pair: Pair, name: str, version: int) -> None:
+    """Transactional without a producer id; control batches; two producers in one request; two kinds of batches."""
+
+    def send(session: Session, producer: Producer, label: str, *batches: bytes) -> None:
+        rows = [{"index": index, "records": records} for index, records in enumerate(batches)]
+        values: Fields = {
+            "transactional_id": producer.transactional_id,
+            "acks": -1,
+            "timeout_ms": 15_000,
+            "topic_data": [{"name": name, "partition_data": rows}],
+        }
+        answer = session.quiet("Produce", version, values)
+        if isinstance(answer, dict):
+            answer["responses"][0]["partition_responses"].sort(key=lambda row: row["index"])
+        session.remember(label, answer)
+
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+        producer = Producer(session, name)
+        producer.init()
+        known = producer.producer_id
+        send(session, producer, "no producer id", batch(attributes=TRANSACTIONAL))
+        producer.describe()
+        marker = batch(1, attributes=TRANSACTIONAL | CONTROL, producer=(known, 0, 0))
+        send(session, producer, "a control batch", marker)
+        producer.describe()
+        two = [batch(attributes=TRANSACTIONAL, producer=(known + one, 0, 0)) for one in range(2)]
+        send(session, producer, "two producers", *two)
+        epochs = [batch(attributes=TRANSACTIONAL, producer=(known, one, 0)) for one in range(2)]
+        send(session, producer, "two epochs", *epochs)
+        producer.describe()
+        mixed = [
+            batch(attributes=TRANSACTIONAL, producer=(known, 0, 0)),
+            batch(producer=(-1, -1, -1)),
+        ]
+        send(session, producer, "one of each kind", *mixed)
+        producer.describe()
+        producer.add([(name, 0)])
+        send(session, producer, "one of each kind, added", *mixed)
+        producer.end(True)
+        for partition in range(2):
+            see(session, name, partition)
 
     pair.compare(scenario)
