@@ -19,6 +19,14 @@ CONTROL_TOPIC = "oncelog-sinks"
 DEADLINE_S = 60.0
 CONNECT_S = 20.0  # for the first answer of all
 TRANSACTION_TIMEOUT_MS = 60_000
+# What librdkafka's consumer does not call retriable, and is; and the pause before the next try.
+AGAIN = (
+    "NOT_COORDINATOR",
+    "COORDINATOR_NOT_AVAILABLE",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "UNSTABLE_OFFSET_COMMIT",
+)
+AGAIN_S = 0.05
 CLAIM_ATTEMPTS_MAX = 50
 DRIVERS_REMEMBERED = 20
 # Until a broker is found, or a coordinator chosen, librdkafka tries again by itself; this is how long.
@@ -91,8 +99,10 @@ def persistent(settings: Settings, call: Any, *arguments: Any) -> Any:
         try:
             return call(*arguments, max(left, 1.0))
         except KafkaException as failed:
-            if left <= 0 or not kafka_error(failed).retriable():
+            error = kafka_error(failed)
+            if left <= 0 or not (error.retriable() or error.name() in AGAIN):
                 raise
+            time.sleep(AGAIN_S)
 
 
 def check_topic(settings: Settings, topic: str | None) -> None:
@@ -127,19 +137,30 @@ def make_control_topic(settings: Settings) -> None:
         )
 
 
-def read_control(settings: Settings) -> dict[str, bytes]:
-    """The last committed value of each key, of all records that were there when this was called.
-
-    Transactions that are open then are waited for, since what was committed behind them could not be seen.
-    """
-    where = TopicPartition(settings.control, 0, 0)
+def _end(settings: Settings, isolation: IsolationLevel) -> int:
+    """Where the control topic ends for a reader of this isolation level."""
     admin = AdminClient({**settings.kafka, **QUIET})
     asked = admin.list_offsets(
-        {where: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
-        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+        {TopicPartition(settings.control, 0): OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+        isolation_level=isolation,
         request_timeout=DEADLINE_S,
     )
-    end = next(iter(asked.values())).result(2 * DEADLINE_S).offset
+    return int(next(iter(asked.values())).result(2 * DEADLINE_S).offset)
+
+
+def has_open_transactions(settings: Settings) -> bool:
+    """Whether somebody has written to the control topic and neither committed nor aborted yet."""
+    return _end(settings, IsolationLevel.READ_COMMITTED) < _end(settings, IsolationLevel.READ_UNCOMMITTED)
+
+
+def read_control(settings: Settings, *, wait: bool = True) -> dict[str, bytes]:
+    """The last committed value of each key, of all records that were there when this was called.
+
+    Transactions that are open then are waited for, since what was committed behind them could not be seen; without
+    `wait` what is behind them is left out.
+    """
+    where = TopicPartition(settings.control, 0, 0)
+    end = _end(settings, IsolationLevel.READ_UNCOMMITTED if wait else IsolationLevel.READ_COMMITTED)
     found: dict[str, bytes] = {}
     with _consumer(settings) as consumer:
         consumer.assign([where])
@@ -194,9 +215,17 @@ def transactional_producer(settings: Settings, transactional_id: str) -> Produce
     return producer
 
 
-def read_claim(settings: Settings) -> Claim | None:
-    found = read_control(settings).get(f"sink:{settings.sink_id}")
+def read_claim(settings: Settings, *, wait: bool = True) -> Claim | None:
+    found = read_control(settings, wait=wait).get(f"sink:{settings.sink_id}")
     return Claim.from_json(found) if found else None
+
+
+def end_leftovers(settings: Settings) -> int:
+    """End the transactions that this sink's tasks have open, dead or alive; how many tasks it has, 0 for none known."""
+    claim = read_claim(settings, wait=False)  # the open ones themselves may be in front of the newest claim
+    for task in range(claim.tasks if claim is not None else 0):
+        transactional_producer(settings, settings.transactional_id(task))
+    return claim.tasks if claim is not None else 0
 
 
 def check_layout(settings: Settings, claim: Claim | None) -> None:

@@ -15,10 +15,11 @@ from spark_it.sink.control import (
     check_layout,
     check_topic,
     claim_sink,
+    end_leftovers,
+    has_open_transactions,
     kafka_error,
     make_control_topic,
     read_claim,
-    transactional_producer,
 )
 from spark_it.sink.errors import SinkError
 from spark_it.sink.rows import BUCKET, COLUMNS, ORDER
@@ -87,6 +88,9 @@ def reach(settings: Settings, topic: str | None) -> None:
     try:
         check_topic(settings, topic)
         make_control_topic(settings)
+        # A dead predecessor's open transactions would hide what is behind them until they time out.
+        if has_open_transactions(settings):
+            end_leftovers(settings)
         claim = read_claim(settings)
         check_layout(settings, claim)
         if claim is None:  # else it is the first batch's tasks that take it over: they know their query
@@ -138,11 +142,9 @@ def abort_sink(settings: Settings) -> int:
     A query that is alive is fenced: its tasks fail and are tried again. Raises SinkError.
     """
     try:
-        claim = read_claim(settings)
-        if claim is None:
+        tasks = end_leftovers(settings)
+        if not tasks:
             raise SinkError(f"sink {settings.sink_id} is not known in {settings.control}")
-        for task in range(claim.tasks):
-            transactional_producer(settings, settings.transactional_id(task))
-        return claim.tasks
+        return tasks
     except KafkaException as failed:
         raise SinkError(f"sink {settings.sink_id}: {kafka_error(failed).str()}") from None
