@@ -150,6 +150,9 @@ OWN = {
     "ListConfigResources",
 }
 
+UNANSWERED = {("AddPartitionsToTxn", 4), ("AddPartitionsToTxn", 5)}
+"""Kafka answers when the last transaction of the request is done; where there is none it never does."""
+
 
 def test_an_empty_request_of_every_version_of_every_api(pair: Pair) -> None:
     """All fields at Kafka's defaults: the answers are alike, so every version is encoded as Kafka does it."""
@@ -160,6 +163,7 @@ def test_an_empty_request_of_every_version_of_every_api(pair: Pair) -> None:
         for key, (low, high) in sorted(served.items()):
             if names[key] not in OWN:
                 for version in range(max(low, versions_of(names[key]).start), high + 1):
-                    session.call(names[key], version)
+                    if (names[key], version) not in UNANSWERED:
+                        session.call(names[key], version)
 
     pair.compare(scenario)
