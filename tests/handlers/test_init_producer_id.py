@@ -1,11 +1,21 @@
-"""InitProducerId: never the same id twice."""
+"""InitProducerId: never the same id twice; with a transactional id, one owner at a time."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
+from tests.sim.transactional import (
+    CLASSIC,
+    V2,
+    CommittedReader,
+    Link,
+    TransactionalProducer,
+    TransactionEndedError,
+    Versions,
+)
 from wire.errors import ErrorCode
 from wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -41,6 +51,86 @@ def test_requests_that_ask_for_more(
         async with SimBroker() as broker:
             request = InitProducerIdRequest(transactional_id, 1000, producer_id, epoch)
             answer = await broker.connect().ask(request, 4, InitProducerIdResponse)
+            assert answer.error_code == code
+
+    run()
+
+
+@pytest.mark.parametrize("versions", [CLASSIC, V2])
+@pytest.mark.parametrize("crash", [False, True])
+def test_when_a_producer_ids_epochs_are_used_up(versions: Versions, crash: bool) -> None:
+    """The id's owner goes on with a new one, over markers, restarts and readers."""
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            producer = TransactionalProducer(Link(client), "id", versions)
+            await producer.init()
+            shard = broker.node.transactions.shard("id")
+            shard.move("id", shard.transactions["id"].metadata._replace(producer_epoch=32_764))
+            producer.epoch = 32_764
+            ids = [producer.producer_id]
+            for number in range(5):
+                await producer.send("t", 0, [b"%d" % number], broker.clock.now_ms())
+                if crash:
+                    await broker.crash("process")
+                    await broker.start()
+                    await broker.node.logs.recovered()
+                    producer.link = Link(broker.connect())
+                await producer.end(commit=number != 2)
+                if not versions.is_v2:
+                    await producer.init()
+                ids.append(producer.producer_id)
+                assert producer.epoch <= 32_766
+            assert len(set(ids)) == 2
+            reader = CommittedReader("t", 0)
+            await reader.poll(broker.connect())
+            assert list(reader.values.values()) == [b"0", b"1", b"3", b"4"]
+            assert reader.position == reader.high_watermark
+
+    run()
+
+
+@simulated
+async def test_whoever_initialises_the_id_ends_what_the_one_before_has_open() -> None:
+    async with SimBroker() as broker:
+        await create_topic(broker.connect(), "t")
+        old = TransactionalProducer(Link(broker.connect()), "id")
+        await old.init()
+        await old.send("t", 0, [b"old"], broker.clock.now_ms())
+        new = TransactionalProducer(Link(broker.connect()), "id")
+        # At once: Kafka answers CONCURRENT_TRANSACTIONS first.
+        answer = await broker.connect().ask(InitProducerIdRequest("id", 1000), 4, InitProducerIdResponse)
+        assert (answer.error_code, answer.producer_epoch) == (0, 2)
+        for commit in (True, False):
+            with pytest.raises(TransactionEndedError) as caught:
+                await old.end(commit=commit)
+            assert caught.value.code == ErrorCode.PRODUCER_FENCED
+        with pytest.raises(TransactionEndedError) as caught:
+            await old.send("t", 0, [b"zombie"], broker.clock.now_ms())
+        assert caught.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+        await new.init()
+        await new.send("t", 0, [b"new"], broker.clock.now_ms())
+        await new.end(commit=True)
+        reader = CommittedReader("t", 0)
+        await reader.poll(broker.connect())
+        assert list(reader.values.values()) == [b"new"]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED)]
+)
+def test_older_clients_know_no_producer_fenced(version: int, code: ErrorCode) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            producer = TransactionalProducer(Link(broker.connect()), "id")
+            await producer.init()
+            await producer.init()
+            request = InitProducerIdRequest("id", 1000, producer.producer_id, 0)
+            answer = await broker.connect().ask(request, version, InitProducerIdResponse)
             assert answer.error_code == code
 
     run()
