@@ -73,7 +73,8 @@ public final class GroupWorker {
 
     /** One event: a line of JSON. */
     private static void tell(String member, String event, Map<String, Object> fields) {
-        ObjectNode node = JSON.createObjectNode().put("member", member).put("event", event);
+        ObjectNode node = JSON.createObjectNode().put("member", member).put("event", event)
+            .put("at", System.nanoTime());
         fields.forEach((key, value) -> node.set(key, JSON.valueToTree(value)));
         synchronized (EVENTS) {
             EVENTS.println(node);

@@ -13,6 +13,7 @@ from compat_tests.groups.workers import Member, Worker, changed
 
 DEADLINE_S = 30.0
 ASK_AGAIN_S = 0.05
+NEVER = 1 << 63  # ns
 LOADING = (14, 15, 16)  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 _member_numbers = itertools.count()
 
@@ -145,6 +146,29 @@ class Group:
         news = self.wait_read() - before
         assert set(news.values()) == {1}, f"records were read twice\n{self.story()}"
         assert len(news) == count * len(starts)
+
+    def check_handovers(self) -> None:
+        """No partition had two owners at any time: each was told to be revoked before another member was given it.
+
+        Not for members that were fenced or lost their place: they learn late that they are owners no more.
+        """
+        held: dict[tuple[str, int], list[tuple[int, int, str]]] = {}  # from, until (ns), by whom
+        for member in self.members:
+            since: dict[tuple[str, int], int] = {}
+            for event in member.events:
+                rows = {(topic, partition) for topic, partition in event.get("partitions", ())}
+                if event["event"] == "assigned":
+                    since |= dict.fromkeys(rows, event["at"])
+                elif event["event"] in ("revoked", "closed"):
+                    for where in rows & set(since) if event["event"] == "revoked" else set(since):
+                        held.setdefault(where, []).append((since.pop(where), event["at"], member.name))
+            for where, start in since.items():
+                held.setdefault(where, []).append((start, NEVER, member.name))
+        for where, times in held.items():
+            for (_, until, owner), (start, _, following) in itertools.pairwise(sorted(times)):
+                assert until <= start, (
+                    f"{where} was {following}'s before {owner} let go of it\n{self.story()}"
+                )
 
     def told_committed(self) -> dict[int, int]:
         """The highest offset per partition that a member was told to be committed."""

@@ -11,6 +11,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ _output = threading.Lock()
 
 def tell(member: str, event: str, **fields: Any) -> None:
     """One event: a line of JSON."""
-    line = json.dumps({"member": member, "event": event, **fields})
+    line = json.dumps({"member": member, "event": event, "at": time.monotonic_ns(), **fields})
     with _output:
         print(line, flush=True)
 

@@ -36,3 +36,4 @@ def test_what_stays_is_not_revoked(group: Group, kind: str, settings: Settings) 
     assert not first.partitions_of("revoked", told)
     assert first.partitions_of("assigned", told) == everything - kept
     group.read_exactly_once()
+    group.check_handovers()

@@ -48,6 +48,7 @@ def test_there_and_back(group: Group, kind: str, classic: Settings) -> None:
     group.wait_shared([again])
     assert group.listed() == ("classic", "stable")
     group.read_exactly_once()
+    group.check_handovers()
 
 
 def test_an_empty_group_changes_its_protocol(group: Group) -> None:

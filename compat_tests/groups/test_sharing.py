@@ -39,6 +39,7 @@ def test_members_come_and_go(group: Group, kind: str, protocol: str) -> None:
     group.wait_shared([late])
     group.read_exactly_once()
     assert len(late.records) == 6 * 20
+    group.check_handovers()
 
 
 @pytest.mark.parametrize(("kind", "protocol"), CLASSIC + CONSUMER)
@@ -79,6 +80,7 @@ def test_mixed_clients(group: Group, assignor: str) -> None:
         group.leave(member)
         group.wait_shared()
         group.read_exactly_once()
+    group.check_handovers()
 
 
 def test_the_assignor_that_all_have(group: Group) -> None:

@@ -9,7 +9,7 @@ A worker obeys lines of JSON on its standard input (`do`, mostly a `member`, and
     tool        main, arguments                                             Java: one of Kafka's tools; told by "tool"
     remove      bootstrap, group, instances                                 Java: told by "removed"
 
-and tells, a line of JSON each (`event`, `member`, and what follows here):
+and tells, a line of JSON each (`event`, `member`, `at` in ns of the system's monotonic clock, and what follows here):
 
     assigned, revoked, lost     partitions: rows of topic, partition
     records                     topic, partition, offsets
