@@ -140,7 +140,8 @@ def steps_ms(bootstrap: str) -> dict[str, float]:
     """Median milliseconds to the end of each step of a task with one row."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic("steps", 1)])["steps"].result(60)
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic("steps", 1)])["steps"].result(60)
     settings = Settings("steps", 1, ("key",), {"bootstrap.servers": bootstrap}, token="bench", driver="bench")
     make_control_topic(settings)
     found: dict[str, list[float]] = {}
