@@ -148,6 +148,8 @@ OWN = {
     "DescribeLogDirs",
     "InitProducerId",
     "ListConfigResources",
+    "ListGroups",
+    "ListTransactions",
 }
 
 UNANSWERED = {("AddPartitionsToTxn", 4), ("AddPartitionsToTxn", 5)}
