@@ -190,8 +190,9 @@ def test_who_may_not_join(pair: Pair, name: str, version: int) -> None:
             member.join(f"session of {timeout}", session_timeout_ms=timeout, member_id="said")
         member.join("unknown", member_id="said")
         described(session, name, "not there")
+        # Whether a refused join leaves an empty group behind is not asked: Kafka's answer depends on whether the last
+        # write to that partition of __consumer_offsets was committed by then.
         member.join("no protocols", protocols=[])
-        described(session, name, "there")
         member.join("no type", protocol_type="")
         member.join("unknown member", member_id="said")
         member.enter()

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -75,8 +76,13 @@ class Program:
         self._stderr = Lines(self._process.stderr)
 
     def output(self) -> str:
-        """What it said last."""
-        return self._java.output() if self._java is not None else self._stderr.text()
+        """What it said last, and, of the Python one, where it stands."""
+        if self._java is not None:
+            return self._java.output()
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR1)
+            self._stderr.wait_for("(most recent call first)", timeout_s=5)
+        return self._stderr.text()
 
     def kill(self) -> None:
         if self._java is not None:
