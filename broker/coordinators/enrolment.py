@@ -42,13 +42,53 @@ Partition = tuple[str, int]
 Refusals = dict[Partition, ErrorCode]
 
 
-def must_ask(
+def enrol(
     node: Node, producer: Producer, base_sequences: Mapping[Partition, int], support: Support
-) -> tuple[list[Partition], Refusals]:
-    """The partitions that have no transaction of the producer open, and those that refuse it at once.
+) -> Refusals | None:
+    """Why partitions refuse the producer's batches; the others may be written in this step. None: `enrol_later` tells.
 
     ``base_sequences``: of each partition's batch. A partition that is not here is left out: its append says so.
     """
+    asked, refusals = _must_ask(node, producer, base_sequences, support)
+    if not asked:
+        return refusals
+    found = _ask(node, producer, asked, support)
+    return None if _must_wait(node, producer, found, support) else refusals | found
+
+
+async def enrol_later(
+    node: Node, producer: Producer, base_sequences: Mapping[Partition, int], support: Support
+) -> Refusals:
+    """`enrol`, once the id's last transaction is complete and the record is on the disk.
+
+    After every wait all partitions are looked at again: one that had the transaction open may have its marker by now.
+    """
+    until = trio.current_time() + PATIENCE_S
+    while True:
+        asked, refusals = _must_ask(node, producer, base_sequences, support)
+        if not asked:
+            return refusals
+        found = _ask(node, producer, asked, support)
+        if not _must_wait(node, producer, found, support):
+            return refusals | found
+        try:
+            shard = node.transactions.shard(producer.transactional_id)
+            if ErrorCode.CONCURRENT_TRANSACTIONS in found.values() and support is Support.ADD:
+                if trio.current_time() >= until or not node.transactions.is_ending(
+                    shard, producer.transactional_id
+                ):
+                    return refusals | found
+                await node.transactions.wait_ended(shard, producer.transactional_id, until)
+            else:
+                await node.transactions.journal_of(shard).wait_durable()
+        except KafkaError as error:
+            return refusals | dict.fromkeys(asked, error.code)
+
+
+def _must_ask(
+    node: Node, producer: Producer, base_sequences: Mapping[Partition, int], support: Support
+) -> tuple[list[Partition], Refusals]:
+    """The partitions that have no transaction of the producer open, and those that refuse it at once."""
     if support is not Support.ADD and not node.config.transaction_partition_verification_enable:
         return [], {}
     asked: list[Partition] = []
@@ -68,7 +108,7 @@ def must_ask(
     return asked, refusals
 
 
-def enrol(node: Node, producer: Producer, partitions: list[Partition], support: Support) -> Refusals:
+def _ask(node: Node, producer: Producer, partitions: list[Partition], support: Support) -> Refusals:
     """Ask the coordinator, or add the partitions; why it refuses those that it does."""
     from coordinator.transactions.partitions import add_partitions, verify_partitions
     from coordinator.transactions.state import TRANSACTIONS_V2
@@ -87,17 +127,7 @@ def enrol(node: Node, producer: Producer, partitions: list[Partition], support: 
     return dict.fromkeys(missing, code)
 
 
-def is_durable(node: Node, producer: Producer) -> bool:
-    """Whether the record that the coordinator's word rests on is as durable as the settings promise.
-
-    Raises KafkaError as `Transactions.shard`.
-    """
-    shard = node.transactions.shard(producer.transactional_id)
-    known = shard.transactions.get(producer.transactional_id)
-    return known is None or node.transactions.journal_of(shard).is_durable_to(known.offset)
-
-
-def must_wait(node: Node, producer: Producer, refusals: Refusals, support: Support) -> bool:
+def _must_wait(node: Node, producer: Producer, refusals: Refusals, support: Support) -> bool:
     """Whether `enrol_later` would give a better answer."""
     if support is Support.ADD and ErrorCode.CONCURRENT_TRANSACTIONS in refusals.values():
         return True
@@ -107,24 +137,11 @@ def must_wait(node: Node, producer: Producer, refusals: Refusals, support: Suppo
         return False
 
 
-async def enrol_later(
-    node: Node, producer: Producer, partitions: list[Partition], support: Support
-) -> Refusals:
-    """`enrol`, once the id's last transaction is complete and the record is on the disk; what is refused then."""
-    until = trio.current_time() + PATIENCE_S
-    while True:
-        refusals = enrol(node, producer, partitions, support)
-        if not must_wait(node, producer, refusals, support):
-            return refusals
-        try:
-            shard = node.transactions.shard(producer.transactional_id)
-            if ErrorCode.CONCURRENT_TRANSACTIONS in refusals.values():
-                if trio.current_time() >= until or not node.transactions.is_ending(
-                    shard, producer.transactional_id
-                ):
-                    return refusals
-                await node.transactions.wait_ended(shard, producer.transactional_id, until)
-            else:
-                await node.transactions.journal_of(shard).wait_durable()
-        except KafkaError as error:
-            return dict.fromkeys(partitions, error.code)
+def is_durable(node: Node, producer: Producer) -> bool:
+    """Whether the record that the coordinator's word rests on is as durable as the settings promise.
+
+    Raises KafkaError as `Transactions.shard`.
+    """
+    shard = node.transactions.shard(producer.transactional_id)
+    known = shard.transactions.get(producer.transactional_id)
+    return known is None or node.transactions.journal_of(shard).is_durable_to(known.offset)

@@ -221,31 +221,24 @@ def _handle_transactional(
         if context.api_version >= ABORTABLE_VERSION
         else enrolment.Support.VERIFY
     )
-    asked, refusals = enrolment.must_ask(node, producer, sequences, support)
-    if asked:
-        refusals |= (found := enrolment.enrol(node, producer, asked, support))
-        if enrolment.must_wait(node, producer, found, support):
-            for topic in request.topic_data:
-                for partition in topic.partition_data:
-                    if partition.records is not None:
-                        # The buffer that it is in belongs to all connections.
-                        partition.records = memoryview(bytearray(partition.records))
-            return _append_later(node, request, context, (producer, asked, support), refusals)
-    return _append_all(node, request, context, refusals)
+    refusals = enrolment.enrol(node, producer, sequences, support)
+    if refusals is not None:
+        return _append_all(node, request, context, refusals)
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            if partition.records is not None:
+                # The buffer that it is in belongs to all connections.
+                partition.records = memoryview(bytearray(partition.records))
+    return _append_later(node, request, context, (producer, sequences, support))
 
 
 async def _append_later(
     node: Node,
     request: ProduceRequest,
     context: RequestContext,
-    asked: tuple[enrolment.Producer, list[enrolment.Partition], enrolment.Support],
-    refusals: Refusals,
+    asked: tuple[enrolment.Producer, dict[enrolment.Partition, int], enrolment.Support],
 ) -> Message | None:
-    producer, partitions, support = asked
-    for partition in partitions:
-        refusals.pop(partition, None)
-    refusals |= await enrolment.enrol_later(node, producer, partitions, support)
-    answer = _append_all(node, request, context, refusals)
+    answer = _append_all(node, request, context, await enrolment.enrol_later(node, *asked))
     return await answer.reply if isinstance(answer, Deferred) else answer
 
 

@@ -45,13 +45,9 @@ def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext)
         return TxnOffsetCommitResponse(0, commit.unknown)
     if not request.group_id:
         return commit.refused(KafkaError(ErrorCode.INVALID_GROUP_ID))
-    partition = (OFFSETS_TOPIC, node.groups.partition_for(request.group_id))
-    asked, refusals = enrolment.must_ask(node, commit.producer, {partition: -1}, commit.support)
-    if asked:
-        refusals = enrolment.enrol(node, commit.producer, asked, commit.support)
-        if enrolment.must_wait(node, commit.producer, refusals, commit.support):
-            return commit.store_later(asked)
-    return commit.store(refusals)
+    sequences = {(OFFSETS_TOPIC, node.groups.partition_for(request.group_id)): -1}
+    refusals = enrolment.enrol(node, commit.producer, sequences, commit.support)
+    return commit.store_later(sequences) if refusals is None else commit.store(refusals)
 
 
 class _Commit:
@@ -95,8 +91,8 @@ class _Commit:
             return self.refused(as_told(KafkaError(code)))
         return self.node.groups.ask(self.request.group_id, self._step, self.refused)
 
-    async def store_later(self, asked: list[enrolment.Partition]) -> TxnOffsetCommitResponse:
-        refusals = await enrolment.enrol_later(self.node, self.producer, asked, self.support)
+    async def store_later(self, sequences: dict[enrolment.Partition, int]) -> TxnOffsetCommitResponse:
+        refusals = await enrolment.enrol_later(self.node, self.producer, sequences, self.support)
         answer = self.store(refusals)
         return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
 
