@@ -62,20 +62,24 @@ log = get_logger("broker.connection")
 class _Reply:
     """An answer that is owed: to which request, and how to come by it."""
 
-    __slots__ = ("answer", "api", "correlation_id", "parked", "version")
+    __slots__ = ("answer", "api", "correlation_id", "version")
 
     def __init__(
         self,
         api: Api,
         version: int,
         correlation_id: int,
-        answer: Message | Coroutine[Any, Any, Message | None],
+        answer: Message | Parked | Coroutine[Any, Any, Message | None],
     ) -> None:
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
         self.answer = answer
-        self.parked: Parked | None = None
+
+    def close(self) -> None:
+        """Nobody will wait for it."""
+        if isinstance(self.answer, CoroutineType | Parked):
+            self.answer.close()
 
 
 class Connection:
@@ -83,6 +87,7 @@ class Connection:
 
     __slots__ = (
         "_drained",
+        "_lost",
         "_node",
         "_out",
         "_pending",
@@ -106,6 +111,8 @@ class Connection:
         self._ranges: list[tuple[int, FileRange]] = []
         self._pending: deque[_Reply] = deque()
         self._drained: trio.Event | None = None
+        self._lost = False
+        """Whether an answer from `_pending` could not be sent."""
         self._requests = 0
         self.idle_since = trio.current_time()
         """When the peer was last heard or written to, on Trio's clock (seconds)."""
@@ -134,10 +141,6 @@ class Connection:
         finally:
             for _, file_range in self._ranges:
                 file_range.release()
-            for reply in self._pending:
-                if isinstance(reply.answer, CoroutineType):
-                    reply.answer.close()
-            self._pending.clear()
             self.transport.close()
 
     def close(self, reason: str) -> None:
@@ -337,32 +340,37 @@ class Connection:
             return None
         if answer is None:
             return None
-        if isinstance(answer, CoroutineType):
-            if self._pending:
-                answer = self._after_pending(answer)
+        if isinstance(answer, CoroutineType) and self._pending:
+            answer = self._after_pending(answer)
+        if isinstance(answer, CoroutineType | Parked):
             return _Reply(served, version, correlation_id, answer)
-        if isinstance(answer, Parked):
-            reply = _Reply(served, version, correlation_id, answer.reply)
-            reply.parked = answer
-            return reply
         if isinstance(answer, Deferred):
             return self._defer(_Reply(served, version, correlation_id, answer.reply))
         return self._defer(_Reply(served, version, correlation_id, answer))
 
     async def _await_owed(self, owed: _Reply) -> None:
+        answer = owed.answer
         if self._out and not self._pending:
-            await self._flush()
+            try:
+                await self._flush()
+            except BaseException:
+                owed.close()
+                raise
         self.in_handler = True
-        if owed.parked is not None and not self._pending:
-            owed.parked.send = partial(self._send_parked, owed)
+        if isinstance(answer, Parked):
+            answer.send = partial(self._send_parked, owed)
         try:
             await self._resolve(owed)
         finally:
             self.in_handler = False
+            if isinstance(answer, Parked):
+                answer.send = None
         self.idle_since = trio.current_time()
 
     async def _resolve(self, owed: _Reply) -> None:
         answer: Any = owed.answer
+        if isinstance(answer, Parked):
+            answer = answer.reply
         if isinstance(answer, CoroutineType):
             try:
                 answer = await answer
@@ -407,31 +415,44 @@ class Connection:
         return _Reply(reply.api, reply.version, reply.correlation_id, self._wait_drained())
 
     async def _reply_in_order(self, drained: trio.Event) -> None:
+        """The task that owns `_pending`. It goes on when the peer is lost: what an answer waits for, the disk, is what
+        others wait for to see the records.
+        """
+        pending = self._pending
         try:
             if self._out:
-                await self._flush()
-            while self._pending:
-                await self._resolve(self._pending[0])
-                if len(self._pending) == 1 or len(self._out) >= SEND_SOON_BYTES:
-                    await self._flush()
+                await self._unless_lost(self._flush())
+            while pending:
+                await self._unless_lost(self._resolve(pending[0]))
+                if len(pending) == 1 or len(self._out) >= SEND_SOON_BYTES:
+                    await self._unless_lost(self._flush())
                 # Taken out only now: while it is there, nobody else writes to this connection.
-                self._pending.popleft()
-        except CloseConnection as why:
-            self.close(str(why))
-        except (OSError, trio.ClosedResourceError):
-            self.transport.close()
+                pending.popleft()
         except Exception:
             log.exception("a connection failed by our own fault", peer=self.transport.peer)
+            self._lost = True
             self.close("see the error above")
             self._node.note_bug()
         finally:
+            for reply in pending:
+                reply.close()
             self._drained = None
             drained.set()
+
+    async def _unless_lost(self, step: Coroutine[Any, Any, None]) -> None:
+        try:
+            await step
+        except CloseConnection as why:
+            self._lost = True
+            self.close(str(why))
+        except (OSError, trio.ClosedResourceError):
+            self._lost = True
+            self.transport.close()
 
     async def _wait_drained(self) -> None:
         while self._drained is not None:
             await self._drained.wait()
-        if self._pending:
+        if self._lost:
             raise trio.ClosedResourceError("the peer was lost before its answers could be sent")
 
     # -- writing

@@ -21,16 +21,29 @@ if TYPE_CHECKING:
 
 
 class ParkedFetch(Parked):
+    """Watches the logs of ``fetch``, which has just been read and was not ready."""
+
     __slots__ = ("_event", "_fetch", "_missing", "_response", "_seen", "_sent")
 
     def __init__(self, fetch: Fetch, max_wait_ms: int) -> None:
         super().__init__(self._wait(max_wait_ms))
         self._fetch = fetch
-        self._event: trio.Event | None = None
-        self._seen: dict[PartitionLog, int] = {}
-        self._missing = 0
         self._response: FetchResponse | None = None
         self._sent = False
+        self._watch()
+
+    def _watch(self) -> None:
+        """From now on `notify` is told what changes after the last read."""
+        fetch = self._fetch
+        self._event = trio.Event()
+        self._missing = fetch.min_bytes - fetch.size
+        self._seen = {log: log.size for log in fetch.logs()}
+        for log in self._seen:
+            log.waiters.add(self)
+
+    def _unwatch(self) -> None:
+        for log in self._seen:
+            log.waiters.discard(self)
 
     def notify(self, log: PartitionLog) -> None:
         """`log`, whose `waiters` it is among, grew, or is no longer what it was."""
@@ -38,14 +51,15 @@ class ParkedFetch(Parked):
         grown = size - self._seen[log]
         self._seen[log] = size
         self._missing -= grown
-        if (self._missing <= 0 or grown <= 0) and self._event is not None and not self._event.is_set():
+        if (self._missing <= 0 or grown <= 0) and not self._event.is_set():
             self._event.set()
             self._fetch.node.woken.append(self)
 
     def try_send(self) -> None:
-        fetch = self._fetch
-        if self._event is None or self.send is None:
+        # It may stand among the woken for a wait that is over, and twice: the next wait's end makes it so.
+        if self._response is not None or self.send is None or not self._event.is_set():
             return
+        fetch = self._fetch
         try:
             if fetch.read():
                 self._response = fetch.respond()
@@ -54,39 +68,31 @@ class ParkedFetch(Parked):
         except Exception:
             pass  # the Fetch's own task meets it again, where it is told and logged
 
+    def close(self) -> None:
+        super().close()
+        self._unwatch()
+        self._fetch.release()
+
     async def _wait(self, max_wait_ms: int) -> FetchResponse | None:
         fetch = self._fetch
         try:
             with trio.move_on_after(max_wait_ms / 1000):
                 while not fetch.ready:
-                    await self._wait_for_bytes()
+                    await self._event.wait()
                     if self._response is None:
-                        fetch.read()
+                        self._unwatch()
+                        if not fetch.read():
+                            self._watch()
             if self._sent:
                 return None
             if self._response is not None:
                 return self._response
-            if not fetch.rows:
+            if not fetch.ready:  # its time is over: whatever is there now
                 fetch.read()
             return fetch.respond()
         except BaseException:
             if not self._sent:
                 fetch.release()
             raise
-
-    async def _wait_for_bytes(self) -> None:
-        fetch = self._fetch
-        logs = fetch.logs()
-        if fetch.ready:
-            return
-        self._missing = fetch.min_bytes - fetch.size
-        self._seen = {log: log.size for log in logs}
-        self._event = trio.Event()
-        for log in logs:
-            log.waiters.add(self)
-        try:
-            await self._event.wait()
         finally:
-            self._event = None
-            for log in logs:
-                log.waiters.discard(self)
+            self._unwatch()

@@ -39,7 +39,8 @@ class Deferred:
 class Parked:
     """An answer that is waited for, but that another task may send as soon as what it waits for is there.
 
-    ``reply`` is awaited and gives the response, or None where it was handed to ``send`` meanwhile.
+    ``reply`` is awaited and gives the response, or None where it was handed to ``send`` meanwhile; where nobody will
+    await it, `close` is called.
     """
 
     __slots__ = ("reply", "send")
@@ -48,7 +49,11 @@ class Parked:
         self.reply = reply
         self.send: Callable[[Any], None] | None = None
         """Takes the response: it is encoded, and what can be sent at once is; the connection's task sends the
-        rest. The connection sets it where nothing stands before this answer. To be called once; never waits."""
+        rest. The connection sets it while nothing stands before this answer. To be called once; never waits."""
+
+    def close(self) -> None:
+        """The peer was lost before ``reply`` was awaited."""
+        self.reply.close()
 
     def try_send(self) -> None:
         """Answer now if that is possible. Called for those in `Node.woken`, from any task; raises nothing."""

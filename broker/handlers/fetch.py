@@ -207,16 +207,12 @@ class Fetch:
         return row
 
     def logs(self) -> list[PartitionLog]:
-        """The logs that a wait has to watch."""
-        found = []
-        for _, item, answer in self.rows:
-            if answer.error_code:
-                continue
-            try:
-                found.append(self.node.cluster.hosted(item.topic, item.partition.partition).log)
-            except KafkaError:
-                self.ready = True
-        return found
+        """The logs that a wait has to watch: those that were just read."""
+        return [
+            self.node.cluster.hosted(item.topic, item.partition.partition).log
+            for _, item, answer in self.rows
+            if not answer.error_code
+        ]
 
     def release(self) -> None:
         """Let go of the files of rows that will not be sent."""

@@ -214,6 +214,33 @@ def test_a_producer_that_never_reads_is_closed_when_idle(count: int) -> None:
     run()
 
 
+@pytest.mark.parametrize("ends", ["lost", "closed"])
+def test_what_a_lost_producer_wrote_is_flushed_and_read_by_others(ends: str) -> None:
+    """It goes while its answers wait for the disk, and nothing of it is cut off in the middle."""
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker(config={"log.flush.interval.messages": "1"}) as broker:
+            client, other = broker.connect(), broker.connect()
+            await create_topic(client, "t", 2)
+            broker.files.latency_s = 5
+            for partition in (0, 1, 0):
+                await client.send(produce_request("t", batch(), partition), 9)
+            await trio.sleep(1)
+            if ends == "lost":
+                client.transport.break_off()
+            else:
+                await client.send_bytes(struct.pack(">i", -1))
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(broker.server_connections()) == 1
+            for partition, count in ((0, 2), (1, 1)):
+                row = await fetch(other, "t", count - 1, partition, max_wait_ms=30_000)
+                assert row.high_watermark == count
+            assert broker.files.held == 0
+
+    run()
+
+
 @simulated
 async def test_a_consumer_that_waits_longer_than_the_idle_time_is_not_idle() -> None:
     async with SimBroker(config={"connections.max.idle.ms": "5000"}) as broker:

@@ -14,6 +14,7 @@ from tests.sim.ask import create_topic, fetch_request, produce
 from tests.sim.broker import SimBroker
 from tests.sim.client import SimClient
 from tests.sim.run import simulated
+from tests.sim.transactional import V2, Link, TransactionalProducer
 from tests.sim.transport import MemoryTransport
 from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from wire.messages.fetch import FetchResponse
@@ -116,3 +117,69 @@ async def test_a_connection_waits_anew_after_such_an_answer() -> None:
             await produce(writer, "t")
             assert (await row_of(client)).high_watermark == offset + 1
             assert client.unread() == 0
+
+
+@simulated
+async def test_its_time_is_over_before_all_that_it_asked_for_is_there() -> None:
+    """What is there then is sent (Kafka: ``DelayedFetch.onComplete`` reads anew)."""
+    async with SimBroker() as broker:
+        client, writer = broker.connect(), broker.connect()
+        await create_topic(writer, "t")
+        await client.send(fetch_request("t", 0, max_wait_ms=5_000, min_bytes=100_000), 12)
+        await trio.testing.wait_all_tasks_blocked()
+        await produce(writer, "t")
+        row = await row_of(client)
+        assert row.high_watermark == 1
+        assert len(row.records) == len(batch())
+
+
+@simulated
+async def test_records_that_come_while_answers_before_it_are_being_sent() -> None:
+    async with SimBroker(pipe_bytes_max=1000) as broker:
+        client, writer = broker.connect(), broker.connect()
+        await create_topic(writer, "t")
+        await produce(writer, "t", batch([record(None, bytes(5000))]))
+        await client.send(fetch_request("t", 0), 12)
+        await park(client, 1)
+        began = trio.current_time()
+        await produce(writer, "t")
+        assert (await row_of(client)).high_watermark == 1
+        assert (await row_of(client)).high_watermark == 2
+        assert trio.current_time() == began
+
+
+@simulated
+async def test_the_peer_is_lost_while_answers_before_it_are_being_sent() -> None:
+    async with SimBroker(pipe_bytes_max=1000) as broker:
+        client, writer = broker.connect(), broker.connect()
+        await create_topic(writer, "t")
+        await produce(writer, "t", batch([record(None, bytes(20_000))]))
+        await client.send(fetch_request("t", 0), 12)
+        await client.send(fetch_request("t", 0, max_wait_ms=60_000, min_bytes=100_000), 12)
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.files.held > 0
+        client.transport.break_off()
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.files.held == 0
+        assert not broker.node.cluster.hosted("t", 0).log.waiters
+
+
+@simulated
+async def test_one_that_was_woken_before_and_waits_again_is_answered_once() -> None:
+    """A transaction that times out wakes it, but another one that is open still holds back what it may read."""
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        producers = []
+        for name, timeout_ms in (("long", 600_000), ("short", 20_000)):
+            producer = TransactionalProducer(Link(broker.connect()), name, V2, timeout_ms=timeout_ms)
+            await producer.init()
+            await producer.send("t", 0, [b"value"], broker.clock.now_ms())
+            producers.append(producer)
+        await client.send(fetch_request("t", 0, max_wait_ms=300_000, isolation_level=1), 12)
+        await trio.sleep(60)
+        assert client.unread() == 0
+        await producers[0].end(commit=True)
+        assert (await row_of(client)).last_stable_offset == 4
+        await trio.testing.wait_all_tasks_blocked()
+        assert client.unread() == 0
