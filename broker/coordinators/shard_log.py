@@ -17,7 +17,7 @@ from wire.compression import NONE
 from wire.control import ABORT_MARKER, COMMIT_MARKER, end_transaction_marker, read_control_type
 from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.records import iterate_records
-from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value, is_known_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -140,10 +140,11 @@ class Replayable(Protocol):
 class LogReplay:
     """Replays a log from its start to its end into ``target``. Iterate over `steps`, a record each.
 
-    Records of a type not known are left out, as Kafka does (KIP-915).
+    Records of a type not known are left out, as Kafka does (KIP-915). ``skips_versions``: so are values of a version
+    not known, which a transaction coordinator does and a group coordinator does not.
     """
 
-    __slots__ = ("_key_types", "_log", "_skipped", "_target", "_value_types", "records")
+    __slots__ = ("_key_types", "_log", "_skipped", "_skips_versions", "_target", "_value_types", "records")
 
     def __init__(
         self,
@@ -151,12 +152,15 @@ class LogReplay:
         key_types: Mapping[int, type[Message]],
         value_types: Mapping[int, type[Message]],
         target: Replayable,
+        *,
+        skips_versions: bool = False,
     ) -> None:
         self._log = log
         self._key_types = key_types
         self._value_types = value_types
         self._target = target
-        self._skipped: set[int] = set()
+        self._skips_versions = skips_versions
+        self._skipped: set[tuple[str, int]] = set()
         self.records = 0
         """Replayed so far."""
 
@@ -216,16 +220,24 @@ class LogReplay:
     def _replay(self, key_data: bytes, value_data: bytes | None, offset: int, producer_id: int) -> None:
         key = decode_key(key_data, self._key_types)
         if key is None:
-            kind = int.from_bytes(key_data[:2], "big", signed=True)
-            if kind not in self._skipped:
-                self._skipped.add(kind)
-                log = self._log
-                _log.warning(
-                    "records of an unknown type", topic=log.topic, partition=log.partition, type=kind
-                )
+            self._skip("type", key_data)
             return
-        value = None if value_data is None else decode_value(value_data, self._value_types[key.API_KEY])
+        value_type = self._value_types[key.API_KEY]
+        if value_data is not None and self._skips_versions and not is_known_version(value_data, value_type):
+            self._skip("version", value_data)
+            return
+        value = None if value_data is None else decode_value(value_data, value_type)
         self._target.replay(key, value, offset, producer_id)
+
+    def _skip(self, what: str, data: bytes) -> None:
+        """Say once of each that it is not known."""
+        number = int.from_bytes(data[:2], "big", signed=True)
+        if (what, number) not in self._skipped:
+            self._skipped.add((what, number))
+            log = self._log
+            _log.warning(
+                f"records of an unknown {what}", topic=log.topic, partition=log.partition, number=number
+            )
 
 
 @contextmanager

@@ -96,6 +96,9 @@ class Shards(Duties, Generic[S]):
     BASE_SEQUENCE = NO_SEQUENCE
     """Of every batch: no producer numbers them, but Kafka does write one."""
 
+    SKIPS_VERSIONS = False
+    """Whether values of a version not known are left out; otherwise they keep a shard from being loaded."""
+
     def __init__(self, node: Node, topic: str) -> None:
         super().__init__(node, topic)
         self._loaded: dict[int, _Served[S]] = {}
@@ -192,7 +195,8 @@ class Shards(Duties, Generic[S]):
             told = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if waits else ErrorCode.NOT_COORDINATOR
             raise KafkaError(told) from error
         shard = self.make(partition, journal)
-        steps = LogReplay(log, *self.record_types(), shard).steps()
+        replay = LogReplay(log, *self.record_types(), shard, skips_versions=self.SKIPS_VERSIONS)
+        steps = replay.steps()
         self._unread.pop(partition, None)
         served = self._loading[partition] = _Served(shard, journal, log, steps, self._on_lost)
         return served

@@ -55,6 +55,8 @@ class _Written(NamedTuple):
 class Transactions(Shards["TransactionShard"]):
     """The shards of ``__transaction_state``."""
 
+    SKIPS_VERSIONS = True
+
     def __init__(self, node: Node) -> None:
         self._context: TransactionContext | None = None
         self._nursery: trio.Nursery | None = None

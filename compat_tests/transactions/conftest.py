@@ -1,13 +1,16 @@
-"""The Java client's transactional producers, in a process of their own."""
+"""The Java client's transactional producers, in a process of their own; brokers that these tests may change."""
 
 import contextlib
+import os
 import pathlib
 import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from compat_tests.groups.workers import Lines
+from compat_tests.brokers import Broker, make_broker
+from compat_tests.differential import Pair
+from compat_tests.process import Lines
 from compat_tests.real_kafka import (
     QUIET,
     TOOL_JVM_OPTIONS,
@@ -18,6 +21,7 @@ from compat_tests.real_kafka import (
     require,
 )
 
+OWN_PROPERTIES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 JAVA_SOURCE = pathlib.Path(__file__).with_name("TransactionWorker.java")
 
 
@@ -101,3 +105,22 @@ def java_worker(java_transactions: pathlib.Path) -> Iterator[Callable[[], JavaWo
     yield start
     for worker in started:
         worker.end()
+
+
+@pytest.fixture(scope="session")
+def own_brokers() -> Iterator[dict[str, Broker]]:
+    """A broker per target for tests that restart it, or change its features and settings and change them back."""
+    ours = "kafka" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"
+    with contextlib.ExitStack() as stack:
+        try:
+            yield {
+                "kafka": stack.enter_context(make_broker("kafka", OWN_PROPERTIES)),
+                "oncelog": stack.enter_context(make_broker(ours, OWN_PROPERTIES)),
+            }
+        except RealPartMissing as missing:
+            require(str(missing))
+
+
+@pytest.fixture(scope="session")
+def own_pair(own_brokers: dict[str, Broker]) -> Pair:
+    return Pair(own_brokers["kafka"].bootstrap, own_brokers["oncelog"].bootstrap)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from compat_tests.batches import TRANSACTIONAL, batch, now_ms, read_batches
+from compat_tests.batches import CONTROL, TRANSACTIONAL, batch, now_ms, read_batches
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 
@@ -18,13 +18,15 @@ GROUP, TRANSACTION = 0, 1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 V2_PRODUCE, V2_END, V2_OFFSETS = 12, 5, 5
 SETTLE_S = 20
+ASK_AGAIN_S = 0.01
 
 
 def until_settled(ask: Any, code_of: Any) -> Any:
+    """Ask until the answer's code is none of `UNSETTLED`; that answer."""
     deadline = time.monotonic() + SETTLE_S
     while code_of(answer := ask()) in UNSETTLED:
         assert time.monotonic() < deadline, answer
-        time.sleep(0.02)
+        time.sleep(ASK_AGAIN_S)
     return answer
 
 
@@ -189,10 +191,11 @@ class Producer:
 
     def wait_ended(self) -> None:
         """Until no markers are due."""
-        deadline = time.monotonic() + SETTLE_S
-        while self._describe()["transaction_state"].startswith("Prepare"):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until_settled(self._describe, lambda row: 51 if row["transaction_state"].startswith("Prepare") else 0)
+
+    def wait_for(self, state: str) -> None:
+        """Until the coordinator says this of the id."""
+        until_settled(self._describe, lambda row: 51 if row["transaction_state"] != state else 0)
 
     def _describe(self) -> Any:
         values: Fields = {"transactional_ids": [self.transactional_id]}
@@ -299,6 +302,28 @@ def see(session: Session, topic: str, partition: int = 0, start: int = 0) -> Non
             {"isolation_level": isolation, "topics": [{"name": topic, "partitions": rows}]},
             f"isolation {isolation}",
         )
+
+
+def look(session: Session, name: str, partitions: int = 2) -> None:
+    """Compare all that is in the topic, but for the epochs of leaders and coordinators, which rise with restarts."""
+    for partition in range(partitions):
+        for isolation in (0, 1):
+            row: Fields = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 24}
+            values: Fields = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 24}
+            values |= {"isolation_level": isolation, "topics": [{"topic": name, "partitions": [row]}]}
+            found = session.quiet("Fetch", 12, values)["responses"][0]["partitions"][0]
+            ends = {
+                key: found[key] for key in ("high_watermark", "last_stable_offset", "aborted_transactions")
+            }
+            session.remember(f"ends of {partition}, isolation {isolation}", ends)
+            for one in read_batches(bytes(found["records"] or b"")):
+                kind = one.payload[6:8].hex() if one.attributes & CONTROL else one.base_sequence
+                ours = {"producer_id": one.producer_id, "epoch": one.producer_epoch, "kind": kind}
+                session.remember(f"batch at {one.base_offset}, attributes {one.attributes}", ours)
+        rows = [{"name": name, "partition_indexes": [partition]}]
+        answer = session.quiet("DescribeProducers", 0, {"topics": rows})
+        for one in answer["topics"][0]["partitions"][0]["active_producers"]:
+            session.remember("producer", {key: one[key] for key in one if key != "coordinator_epoch"})
 
 
 def producers(session: Session, topic: str, partition: int = 0) -> list[Any]:

@@ -123,6 +123,10 @@ class TransactionMetadata(NamedTuple):
 
 
 def from_value(value: TransactionLogValue) -> TransactionMetadata:
+    partitions: Partitions = {}
+    for row in value.transaction_partitions or ():
+        # Mostly a topic has one row.
+        partitions[row.topic] = (*partitions.get(row.topic, ()), *row.partition_ids)
     return TransactionMetadata(
         value.producer_id,
         value.previous_producer_id,
@@ -130,7 +134,7 @@ def from_value(value: TransactionLogValue) -> TransactionMetadata:
         value.producer_epoch,
         value.transaction_timeout_ms,
         TransactionState(value.transaction_status),
-        {row.topic: tuple(row.partition_ids) for row in value.transaction_partitions or ()},
+        partitions,
         value.transaction_start_timestamp_ms,
         value.transaction_last_update_timestamp_ms,
         value.client_transaction_version,

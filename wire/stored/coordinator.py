@@ -1,7 +1,7 @@
 """Keys and values of the coordinators' records: a type or version (int16), then the fields.
 
 Source: ``CoordinatorRecordSerde``. A reader that meets a type it does not know skips the record; a value in a version
-it does not know is an error (KIP-915).
+it does not know is an error (KIP-915), but for a transaction coordinator, which skips it too (``TransactionLog.read``).
 """
 
 from __future__ import annotations
@@ -33,9 +33,18 @@ def decode_key(data: Buffer, types: Mapping[int, type[Message]]) -> Message | No
 
 def decode_value(data: Buffer, value_type: type[Message]) -> Message:
     """The value of a record whose key says what it is. Raises DecodeError, also for a version not known."""
-    if len(data) < _INT16.size:
-        raise DecodeError("a record's value is too short for its version")
-    version = _INT16.unpack_from(data)[0]
+    version = _version(data)
     if not value_type.MIN_VERSION <= version <= value_type.MAX_VERSION:
         raise DecodeError(f"{value_type.__name__} of version {version} is not known")
     return value_type.decode(data, version, _INT16.size)
+
+
+def is_known_version(data: Buffer, value_type: type[Message]) -> bool:
+    """Whether a value's version is one that can be decoded. Raises DecodeError."""
+    return value_type.MIN_VERSION <= _version(data) <= value_type.MAX_VERSION
+
+
+def _version(data: Buffer) -> int:
+    if len(data) < _INT16.size:
+        raise DecodeError("a record's value is too short for its version")
+    return int(_INT16.unpack_from(data)[0])

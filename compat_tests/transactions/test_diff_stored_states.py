@@ -1,0 +1,331 @@
+"""States that a coordinator finds in its log, beside Kafka's: epochs nearly used up, a crash between two writes.
+
+All records are written before one restart of both targets; each case has a transactional id, a topic and a group of its
+own.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from compat_tests.batches import now_ms
+from compat_tests.brokers import Broker
+from compat_tests.differential import Pair, Session
+from compat_tests.transactions.stored import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    Stored,
+    partition_of,
+    write,
+)
+from compat_tests.transactions.wire import (
+    GROUP,
+    V2_END,
+    V2_OFFSETS,
+    V2_PRODUCE,
+    Producer,
+    committed,
+    find_coordinator,
+    look,
+)
+
+pytestmark = pytest.mark.slow
+
+EPOCH_MAX = 32_767
+"""Nobody's: the highest that a producer is given is the one before."""
+LAST = EPOCH_MAX - 1
+MINUTE_MS = 60_000
+Scenario = Callable[[Session, Producer], None]
+
+
+class Case(NamedTuple):
+    """What is stored of an id besides its producer id."""
+
+    epoch: int
+    state: int = EMPTY
+    version: int = 1
+    has_data: bool = False
+    """Of epoch 0 in both partitions of its topic, and an offset of its group."""
+    rotates: bool = False
+    """Decided with the last epoch: a new producer id follows."""
+    client_version: int = 0
+    timeout_ms: int = MINUTE_MS
+
+
+CASES = {
+    "v2": Case(LAST - 2),
+    "v2-taken-over": Case(LAST),
+    "v2-times-out": Case(LAST, timeout_ms=1_000),
+    "classic": Case(LAST - 1),
+    "classic-ends": Case(LAST, COMPLETE_COMMIT, version=0),
+    "classic-taken-over": Case(LAST - 1),
+    "expected": Case(LAST),
+    "behind": Case(LAST, COMPLETE_ABORT),
+    "beyond": Case(EPOCH_MAX, COMPLETE_ABORT),
+    "beyond-open": Case(EPOCH_MAX, client_version=2),
+    "commit-v2": Case(1, PREPARE_COMMIT, has_data=True, client_version=2),
+    "abort-v2": Case(1, PREPARE_ABORT, has_data=True, client_version=2),
+    "commit-classic": Case(0, PREPARE_COMMIT, has_data=True),
+    "abort-classic": Case(0, PREPARE_ABORT, has_data=True, version=0),
+    "commit-rotates": Case(EPOCH_MAX, PREPARE_COMMIT, has_data=True, rotates=True, client_version=2),
+    "abort-empty": Case(1, PREPARE_ABORT, client_version=2),
+    "open-too-long": Case(0, ONGOING, has_data=True, timeout_ms=1_000),
+    "tombstone": Case(0),
+    "from-the-future": Case(0),
+}
+NOT_OURS = (r"InitProducerId .*error_code: -1 != 90",)
+"""Where an id's epochs are used up, and the epoch that a producer goes on from is another, Kafka fails by its own fault
+(UNKNOWN_SERVER_ERROR); oncelog says what it says at any other epoch, PRODUCER_FENCED."""
+DECIDED = [name for name, case in CASES.items() if case.state in (PREPARE_COMMIT, PREPARE_ABORT)]
+known_ids: dict[tuple[str, str], int] = {}
+"""By bootstrap address and case, the producer id that has the transactional id."""
+
+
+def store(session: Session, name: str, case: Case) -> None:
+    session.topic(name, 2)
+    producer = Producer(session, name)
+    producer.init()
+    partitions = []
+    if case.has_data:
+        find_coordinator(session, name, GROUP)
+        for partition in (0, 1):
+            assert producer.send(name, partition, 2, V2_PRODUCE)["error_code"] == 0
+            partitions.append((name, partition))
+        assert producer.commit_offset(name, name, 7, V2_OFFSETS) == 0
+        partitions.append(("__consumer_offsets", partition_of(name)))
+    next_id = -1
+    if case.rotates:
+        next_id = session.quiet("InitProducerId", 4, {"transactional_id": None})["producer_id"]
+    now = now_ms()
+    value = Stored(
+        producer.producer_id,
+        case.epoch,
+        case.state,
+        partitions,
+        case.timeout_ms,
+        -1 if case.state == EMPTY else now - MINUTE_MS,
+        now,
+        producer.producer_id,
+        next_id,
+        case.client_version,
+    )
+    write(session, name, value.encode(case.version))
+    known_ids[session.bootstrap, name] = producer.producer_id
+    if name == "tombstone":
+        write(session, name, None)
+    elif name == "from-the-future":
+        write(session, name, b"\0\7" + value.encode(0)[2:])
+        write(session, name, value.encode(0), key_version=9)
+
+
+@pytest.fixture(scope="module")
+def restarted(own_brokers: dict[str, Broker], own_pair: Pair) -> Pair:
+    for broker in own_brokers.values():
+        session = Session(broker.bootstrap)
+        for name, case in CASES.items():
+            store(session, name, case)
+        session.end()
+        broker.restart()
+    return own_pair
+
+
+def compare(pair: Pair, name: str, scenario: Scenario, known: tuple[str, ...] = ()) -> None:
+    def run(session: Session) -> None:
+        producer = Producer(session, name)
+        producer.producer_id = known_ids[session.bootstrap, name]
+        producer.epoch = CASES[name].epoch
+        scenario(session, producer)
+
+    pair.compare(run, known=known)
+
+
+def test_an_end_with_the_last_epoch_brings_a_new_producer_id(restarted: Pair) -> None:
+    def scenario(session: Session, producer: Producer) -> None:
+        for commit in (True, False, True, True, False):
+            before, epoch = producer.producer_id, producer.epoch
+            producer.send("v2", 0, 1, V2_PRODUCE)
+            producer.describe()
+            producer.end(commit, V2_END)
+            producer.describe()
+            for other in (commit, not commit):
+                for off in (0, -1):
+                    producer.end(other, V2_END, producer_id=before, epoch=epoch + off, take=False)
+            producer.send("v2", 0, 1, V2_PRODUCE, producer_id=before, epoch=epoch, sequence=1)
+        assert producer.epoch == 2  # after 32,764, 32,765 and 32,766
+        assert producer.producer_id != known_ids[session.bootstrap, "v2"]
+        look(session, "v2")
+
+    compare(restarted, "v2", scenario)
+
+
+def test_the_last_epochs_transaction_is_ended_by_a_new_producer(restarted: Pair) -> None:
+    def scenario(session: Session, old: Producer) -> None:
+        old.send("v2-taken-over", 0, 2, V2_PRODUCE)
+        new = Producer(session, "v2-taken-over")
+        new.init()
+        assert new.producer_id != old.producer_id
+        new.describe()
+        look(session, "v2-taken-over")
+        old.send("v2-taken-over", 0, 1, V2_PRODUCE)
+        for commit in (True, False):
+            old.end(commit, V2_END, take=False)
+        for epoch in (LAST, LAST - 1, EPOCH_MAX):
+            old.init(4, expected=(known_ids[session.bootstrap, "v2-taken-over"], epoch))
+        new.send("v2-taken-over", 0, 1, V2_PRODUCE)
+        new.end(True, V2_END)
+        look(session, "v2-taken-over")
+
+    compare(restarted, "v2-taken-over", scenario)
+
+
+def test_the_last_epochs_transaction_times_out(restarted: Pair) -> None:
+    def scenario(session: Session, producer: Producer) -> None:
+        producer.send("v2-times-out", 1, 1, V2_PRODUCE)
+        producer.wait_for("CompleteAbort")
+        producer.describe()
+        look(session, "v2-times-out")
+        producer.send("v2-times-out", 1, 1, V2_PRODUCE)
+        for commit in (True, False):
+            producer.end(commit, V2_END, take=False)
+        for _ in range(2):
+            producer.init(4, expected=(known_ids[session.bootstrap, "v2-times-out"], LAST))
+        producer.describe()
+
+    compare(restarted, "v2-times-out", scenario)
+
+
+def test_classic_epochs_run_out_with_an_initialisation(restarted: Pair) -> None:
+    def scenario(session: Session, producer: Producer) -> None:
+        for _ in range(3):
+            producer.init()
+            producer.add([("classic", 0)])
+            producer.send("classic", 0, 2)
+            producer.end(True)
+            producer.describe()
+        assert (producer.epoch, producer.producer_id != known_ids[session.bootstrap, "classic"]) == (1, True)
+        for epoch in (LAST, LAST - 1):
+            producer.init(4, expected=(known_ids[session.bootstrap, "classic"], epoch))
+        look(session, "classic")
+
+    compare(restarted, "classic", scenario)
+
+
+def test_classic_ends_keep_the_last_epoch(restarted: Pair) -> None:
+    def scenario(session: Session, producer: Producer) -> None:
+        producer.describe()
+        producer.end(True)
+        producer.end(False)
+        for commit in (False, True):
+            producer.add([("classic-ends", 0)])
+            producer.send("classic-ends", 0, 2)
+            producer.end(commit)
+        producer.describe()
+        look(session, "classic-ends")
+
+    compare(restarted, "classic-ends", scenario)
+
+
+def test_fencing_takes_the_last_epoch(restarted: Pair) -> None:
+    def scenario(session: Session, old: Producer) -> None:
+        old.add([("classic-taken-over", 0)])
+        old.send("classic-taken-over", 0, 2)
+        new = Producer(session, "classic-taken-over")
+        new.init()
+        new.describe()
+        old.end(True)
+        look(session, "classic-taken-over")
+        new.add([("classic-taken-over", 0)])
+        new.send("classic-taken-over", 0, 2)
+        new.end(True)
+        look(session, "classic-taken-over")
+
+    compare(restarted, "classic-taken-over", scenario)
+
+
+def test_who_goes_on_with_the_last_epoch_may_ask_again(restarted: Pair) -> None:
+    def scenario(session: Session, producer: Producer) -> None:
+        known = producer.producer_id
+        for epoch in (EPOCH_MAX, LAST, LAST, LAST - 1, EPOCH_MAX):
+            producer.init(4, expected=(known, epoch))
+        producer.init(4, expected=(producer.producer_id, producer.epoch))
+        producer.init(4, expected=(known, LAST))
+        producer.describe()
+
+    compare(restarted, "expected", scenario, NOT_OURS)
+
+
+def test_who_has_an_epoch_below_the_last(restarted: Pair) -> None:
+    def scenario(session: Session, producer: Producer) -> None:
+        for epoch in (LAST - 1, 0):
+            producer.init(4, expected=(producer.producer_id, epoch))
+        producer.describe()
+
+    compare(restarted, "behind", scenario, NOT_OURS)
+
+
+def test_the_epoch_that_is_nobodys(restarted: Pair) -> None:
+    def scenario(session: Session, producer: Producer) -> None:
+        producer.init(4, expected=(producer.producer_id, LAST))
+        producer.init(4, expected=(producer.producer_id, EPOCH_MAX))
+        producer.describe()
+
+    compare(restarted, "beyond", scenario, NOT_OURS)
+
+    def ends(session: Session, producer: Producer) -> None:
+        producer.send("beyond-open", 0, 1, V2_PRODUCE)
+        producer.end(False, V2_END)
+        producer.describe()
+        look(session, "beyond-open")
+
+    compare(restarted, "beyond-open", ends)
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_was_decided_is_finished(restarted: Pair, name: str) -> None:
+    """The process died after the decision was stored and before any marker."""
+    commits = CASES[name].state == PREPARE_COMMIT
+    is_v2 = CASES[name].client_version == 2
+    epoch = CASES[name].epoch - is_v2
+
+    def scenario(session: Session, producer: Producer) -> None:
+        producer.wait_ended()
+        producer.describe()
+        look(session, name)
+        for stable in (False, True):
+            committed(session, name, name, stable=stable)
+        for commit in (commits, not commits):
+            producer.end(commit, V2_END if is_v2 else 3, epoch=epoch, take=False)
+        producer.init()
+        producer.send(name, 0, 1, V2_PRODUCE)
+        producer.end(True, V2_END)
+        look(session, name)
+
+    compare(restarted, name, scenario)
+
+
+def test_what_is_open_too_long_is_aborted(restarted: Pair) -> None:
+    def scenario(session: Session, producer: Producer) -> None:
+        producer.wait_for("CompleteAbort")
+        producer.describe()
+        look(session, "open-too-long")
+        committed(session, "open-too-long", "open-too-long", stable=True)
+        producer.end(True, V2_END, take=False)
+        producer.end(True)
+
+    compare(restarted, "open-too-long", scenario)
+
+
+def test_ids_that_were_forgotten_and_records_of_no_known_version(restarted: Pair) -> None:
+    def scenario(session: Session, producer: Producer) -> None:
+        producer.describe()
+        producer.add([(producer.transactional_id, 0)])
+        producer.init(4, expected=(producer.producer_id, 0))
+        producer.describe()
+
+    for name in ("tombstone", "from-the-future"):
+        compare(restarted, name, scenario)
