@@ -1,15 +1,18 @@
-"""The two servers that are compared, started the same way and with the same settings."""
+"""The two servers that are compared, started the same way and with the same settings; and the stub."""
 
 import base64
 import enum
 import pathlib
 import secrets
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from typing import Protocol, Self
 
-from compat_tests.oncelog_server import Oncelog
+from compat_tests.local_broker import LocalBroker
+from compat_tests.oncelog_server import ROOT, START_TIMEOUT_S, Oncelog
+from compat_tests.process import Process
 from compat_tests.real_kafka import PROPERTIES, RealKafka, answers_api_versions, free_ports, run_tool
 
 # What Kafka's own start script gives its JVM.
@@ -32,10 +35,14 @@ PROPERTIES_OF_KAFKA = {"log.initial.task.delay.ms": "500"}  # else its first hal
 class Kind(enum.StrEnum):
     OURS = "oncelog"
     KAFKA = "kafka"
+    CEILING = "ceiling"  # bench.stub: what the client could do if a server cost nothing
+
+
+COMPARED = (Kind.OURS, Kind.KAFKA)
 
 
 class Server(Protocol):
-    """`compat_tests`' Oncelog and RealKafka."""
+    """`compat_tests`' Oncelog and RealKafka, and `Stub`."""
 
     data_dir: pathlib.Path
 
@@ -49,8 +56,24 @@ class Server(Protocol):
     def output(self) -> str: ...
 
 
+class Stub(LocalBroker):
+    """`bench.stub`, on a free port; there is never anything in its directory."""
+
+    def __init__(self, data_dir: pathlib.Path) -> None:
+        super().__init__(data_dir, "stub-")
+        self.bootstrap = ""
+
+    def start(self) -> Self:
+        self.process = Process([sys.executable, "-m", "bench.stub"], env={"PYTHONPATH": str(ROOT)})
+        self.bootstrap = self.process.stdout.wait_for("127.0.0.1:", START_TIMEOUT_S) or ""
+        assert self.bootstrap, self.process.output()
+        return self
+
+
 def make(kind: Kind, data_dir: pathlib.Path, properties: Mapping[str, str] | None = None) -> Server:
     """A server that is not started yet."""
+    if kind is Kind.CEILING:
+        return Stub(data_dir)
     both = {**PROPERTIES_OF_BOTH, **(properties or {})}
     if kind is Kind.OURS:
         return Oncelog(both, data_dir)

@@ -1,0 +1,336 @@
+"""Answers of a broker that does nothing: most are made once, and kept.
+
+Of what it is sent it keeps how many records there were, and of each partition the largest of its first batches, which
+every Fetch gets again and again under the offsets it asks for. Nothing is checked, and nothing is stored.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from wire.header import encode_response_header, has_tagged_response_header, read_request_header
+from wire.messages import (
+    add_partitions_to_txn,
+    api_versions,
+    create_topics,
+    delete_topics,
+    end_txn,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+from wire.schema import Message
+
+NODE_ID = 1
+HOST = "127.0.0.1"
+UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 3, 100
+EARLIEST = -2
+RECORD_COUNT_AT, BATCH_HEADER_BYTES = 57, 61
+BASE_OFFSET_BYTES = 8
+CACHED_MAX = 10_000
+
+Buffer = bytes | bytearray | memoryview
+REQUESTS: dict[int, type[Any]] = {
+    one.API_KEY: one
+    for one in (
+        add_partitions_to_txn.AddPartitionsToTxnRequest,
+        api_versions.ApiVersionsRequest,
+        create_topics.CreateTopicsRequest,
+        delete_topics.DeleteTopicsRequest,
+        end_txn.EndTxnRequest,
+        fetch.FetchRequest,
+        find_coordinator.FindCoordinatorRequest,
+        init_producer_id.InitProducerIdRequest,
+        list_offsets.ListOffsetsRequest,
+        metadata.MetadataRequest,
+        produce.ProduceRequest,
+    )
+}
+PRODUCE, FETCH = produce.ProduceRequest.API_KEY, fetch.FetchRequest.API_KEY
+
+
+class Partition:
+    def __init__(self, topic: "Topic", index: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.end_offset = 0
+        self.batch = b""
+        self.batch_records = 1
+
+    def keep(self, batch: Buffer) -> None:
+        """Have this batch fetched, if it is larger than the one before."""
+        if len(batch) > len(self.batch):
+            (self.batch_records,) = struct.unpack_from(">i", batch, RECORD_COUNT_AT)
+            self.batch = bytes(batch)
+
+    def records(self, offset: int, bytes_max: int) -> list[Buffer]:
+        """Batches from `offset` to no more than the end of the batch that the end offset is in."""
+        if offset >= self.end_offset:
+            return []
+        left = -(-(self.end_offset - offset) // self.batch_records)
+        count = max(1, min(bytes_max // len(self.batch), left))
+        if count == 1:
+            return [struct.pack(">q", offset), memoryview(self.batch)[BASE_OFFSET_BYTES:]]
+        size, run = len(self.batch), bytearray(self.batch * count)
+        offsets = range(offset, offset + count * self.batch_records, self.batch_records)
+        packed = struct.pack(f">{count}q", *offsets)
+        for place in range(BASE_OFFSET_BYTES):  # all first bytes, all second bytes, …: no loop over batches
+            run[place::size] = packed[place::BASE_OFFSET_BYTES]
+        return [run]
+
+
+class Topic:
+    def __init__(self, name: str, number: int, partitions: int) -> None:
+        self.name = name
+        self.id = number.to_bytes(16, "big")
+        self.partitions = [Partition(self, index) for index in range(partitions)]
+
+
+class ProduceTemplate:
+    """Produce requests of one connection to one partition, and their answer: only offset and correlation id change."""
+
+    def __init__(self, partition: Partition, frame: bytearray, offset_at: int) -> None:
+        self.partition = partition
+        self._frame = frame  # empty with acks=0
+        self._offset_at = offset_at
+
+    def answer(self, correlation_id: int, records: int) -> bytes:
+        partition, frame = self.partition, self._frame
+        if frame:
+            struct.pack_into(">i", frame, 4, correlation_id)
+            struct.pack_into(">q", frame, self._offset_at, partition.end_offset)
+        partition.end_offset += records
+        return bytes(frame)
+
+
+class ProduceHead:
+    """A Produce request up to its first partition's index, without its size: clients send one partition at a time."""
+
+    def __init__(self, frame: Buffer) -> None:
+        self._frame = frame
+        self.version = int.from_bytes(frame[2:4], "big")
+        self._flexible = self.version >= 9
+        self._at = 8
+        self._skip_string(wide=True)  # the client id
+        self._at += self._flexible
+        self._skip_string()  # the transactional id
+        self.acks = int.from_bytes(frame[self._at : self._at + 2], "big", signed=True)
+        self._at += 6 + (1 if self._flexible else 4)  # the time-out and the number of topics
+        if self.version >= 13:
+            self._at += 16
+            self.topic: str | bytes = bytes(frame[self._at - 16 : self._at])
+        else:
+            self.topic = str(self._skip_string(), "utf-8")
+        self._at += 1 if self._flexible else 4
+        self.index = int.from_bytes(frame[self._at : self._at + 4], "big")
+        self.end = self._at + 4
+
+    def _skip_string(self, *, wide: bool = False) -> Buffer:
+        if self._flexible and not wide:
+            length, start = self._frame[self._at] - 1, self._at + 1
+            assert length < 127, "a name whose length takes two bytes"
+        else:
+            length = int.from_bytes(self._frame[self._at : self._at + 2], "big", signed=True)
+            start = self._at + 2
+        self._at = start + max(0, length)
+        return self._frame[start : self._at]
+
+
+def batch_at(frame: Buffer, head_end: int, version: int) -> int:
+    """Where a Produce request's batch begins, after its length."""
+    if version < 9:
+        return head_end + 4
+    while frame[head_end] & 0x80:
+        head_end += 1
+    return head_end + 1
+
+
+def framed(api_key: int, flexible: bool, correlation_id: int, body: Iterable[Buffer]) -> list[Buffer]:
+    head = encode_response_header(correlation_id, has_tagged_response_header(api_key, flexible))
+    parts = [head, *body]
+    return [struct.pack(">i", sum(map(len, parts))), *parts]
+
+
+class Broker:
+    """Topics, and the answer to each request. `port` is where its clients find it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._topics: dict[str | bytes, Topic] = {}  # by name and by id
+        self._made = 0
+        self._cached: dict[tuple[bytes, bytes], bytearray] = {}
+        self._answers: dict[int, Callable[[Any, int], Message]] = {
+            18: self._api_versions,
+            3: self._metadata,
+            10: self._find_coordinator,
+            19: self._create_topics,
+            20: self._delete_topics,
+            2: self._list_offsets,
+            22: self._init_producer_id,
+            24: self._add_partitions,
+            26: self._end_txn,
+        }
+        self._always_the_same = frozenset((18, 10, 24, 26))
+
+    def read(self, frame: Buffer) -> tuple[Any, int, int]:
+        """The decoded request, its version and its correlation id. Raises KeyError for what it does not know."""
+        key, version = struct.unpack_from(">hh", frame)
+        kind = REQUESTS[key]
+        header = read_request_header(frame, kind.is_flexible(version))
+        return kind.decode(frame, version, header.header_size), version, header.correlation_id
+
+    def answer(self, frame: Buffer) -> bytes:
+        """The framed answer to a request other than Produce and Fetch. Raises KeyError for what it does not know."""
+        place = bytes(frame[:4]), bytes(frame[8:])
+        known = self._cached.get(place)
+        if known is not None:
+            known[4:8] = frame[4:8]
+            return bytes(known)
+        request, version, correlation_id = self.read(frame)
+        body = self._answers[request.API_KEY](request, version).encode(version)
+        answer = b"".join(framed(request.API_KEY, request.is_flexible(version), correlation_id, [body]))
+        if request.API_KEY in self._always_the_same and len(self._cached) < CACHED_MAX:
+            self._cached[place] = bytearray(answer)
+        return answer
+
+    def _partition(self, topic: str | bytes, index: int) -> Partition | None:
+        found = self._topics.get(topic)
+        return found.partitions[index] if found is not None and index < len(found.partitions) else None
+
+    def produce_template(self, head: ProduceHead) -> ProduceTemplate:
+        """For all requests that begin as `head` does. Raises KeyError for an unknown partition."""
+        partition = self._partition(head.topic, head.index)
+        if partition is None:
+            raise KeyError(head.topic)
+
+        def encoded(base_offset: int) -> bytes:
+            row = produce.PartitionProduceResponse(head.index, 0, base_offset, -1, 0)
+            topic = produce.TopicProduceResponse(partition.topic.name, partition.topic.id, [row])
+            body = produce.ProduceResponse([topic]).encode(head.version)
+            return b"".join(framed(PRODUCE, head.version >= 9, 0, [body]))
+
+        one, other = encoded(0), encoded(-1)
+        at = next(place for place, (left, right) in enumerate(zip(one, other, strict=True)) if left != right)
+        return ProduceTemplate(partition, bytearray(one if head.acks else b""), at)
+
+    def fetch(self, request: Any, version: int, correlation_id: int, *, waited: bool) -> list[Buffer]:
+        """The parts of a Fetch's framed answer; none where it has to wait for records and has not `waited`."""
+        left, records, rows = request.max_bytes, list[Buffer](), list[fetch.FetchableTopicResponse]()
+        for topic in request.topics:
+            row = fetch.FetchableTopicResponse(topic.topic, topic.topic_id, [])
+            for wanted in topic.partitions:
+                found = self._partition(topic.topic or topic.topic_id, wanted.partition)
+                data = fetch.PartitionData(wanted.partition, aborted_transactions=[], records=b"")
+                if found is None:
+                    data.error_code = UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    data.high_watermark = data.last_stable_offset = found.end_offset
+                    if left > 0 and not records:  # one partition's records in an answer will do
+                        records = found.records(wanted.fetch_offset, min(left, wanted.partition_max_bytes))
+                        data.records = Size(sum(map(len, records)))
+                row.partitions.append(data)
+            rows.append(row)
+        if not records and not waited:
+            return []
+        out, ranges = bytearray(), list[tuple[int, Any]]()
+        fetch.FetchResponse(0, 0, 0, rows).encode_into(version, out, ranges)
+        at = next((place for place, one in ranges if one.size), len(out))
+        body = [memoryview(out)[:at], *records, memoryview(out)[at:]]
+        return framed(FETCH, version >= 12, correlation_id, body)
+
+    def _api_versions(self, request: Any, version: int) -> Message:
+        rows = [
+            api_versions.ApiVersion(key, one.MIN_VERSION, one.MAX_VERSION) for key, one in REQUESTS.items()
+        ]
+        return api_versions.ApiVersionsResponse(0, rows)
+
+    def _metadata(self, request: Any, version: int) -> Message:
+        wanted = request.topics if version > 0 or request.topics else None
+        names: list[str | bytes] = [name for name in self._topics if isinstance(name, str)]
+        if wanted is not None:
+            names = [one.name or one.topic_id for one in wanted]
+        broker = metadata.MetadataResponseBroker(NODE_ID, HOST, self._port)
+        rows = [self._described(name) for name in names]
+        return metadata.MetadataResponse(0, [broker], "nothing-is-kept-here--", NODE_ID, rows)
+
+    def _described(self, wanted: str | bytes) -> metadata.MetadataResponseTopic:
+        topic = self._topics.get(wanted)
+        if topic is None:
+            if isinstance(wanted, bytes):
+                return metadata.MetadataResponseTopic(UNKNOWN_TOPIC_ID, None, wanted)
+            return metadata.MetadataResponseTopic(UNKNOWN_TOPIC_OR_PARTITION, wanted)
+        rows = [
+            metadata.MetadataResponsePartition(0, one.index, NODE_ID, 0, [NODE_ID], [NODE_ID], [])
+            for one in topic.partitions
+        ]
+        return metadata.MetadataResponseTopic(0, topic.name, topic.id, partitions=rows)
+
+    def _find_coordinator(self, request: Any, version: int) -> Message:
+        keys = request.coordinator_keys
+        rows = [find_coordinator.Coordinator(key, NODE_ID, HOST, self._port, 0, None) for key in keys]
+        if version >= 4:
+            return find_coordinator.FindCoordinatorResponse(coordinators=rows)
+        return find_coordinator.FindCoordinatorResponse(node_id=NODE_ID, host=HOST, port=self._port)
+
+    def _create_topics(self, request: Any, version: int) -> Message:
+        rows = []
+        for one in request.topics:
+            self._made += 1
+            topic = Topic(one.name, self._made, max(1, one.num_partitions))
+            self._topics[topic.name] = self._topics[topic.id] = topic
+            count = len(topic.partitions)
+            rows.append(
+                create_topics.CreatableTopicResult(one.name, topic.id, 0, None, 0, count, 1, configs=[])
+            )
+        return create_topics.CreateTopicsResponse(0, rows)
+
+    def _delete_topics(self, request: Any, version: int) -> Message:
+        names = request.topic_names or [one.name for one in request.topics]
+        for name in names:
+            topic = self._topics.pop(name, None)
+            if topic is not None:
+                del self._topics[topic.id]
+        rows = [delete_topics.DeletableTopicResult(name, error_code=0) for name in names]
+        return delete_topics.DeleteTopicsResponse(0, rows)
+
+    def _list_offsets(self, request: Any, version: int) -> Message:
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for wanted in topic.partitions:
+                row = list_offsets.ListOffsetsPartitionResponse(wanted.partition_index)
+                found = self._partition(topic.name, wanted.partition_index)
+                if found is None:
+                    row.error_code = UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    row.offset = 0 if wanted.timestamp == EARLIEST else found.end_offset
+                rows.append(row)
+            topics.append(list_offsets.ListOffsetsTopicResponse(topic.name, rows))
+        return list_offsets.ListOffsetsResponse(0, topics)
+
+    def _init_producer_id(self, request: Any, version: int) -> Message:
+        self._made += 1
+        return init_producer_id.InitProducerIdResponse(0, 0, self._made, 0)
+
+    def _add_partitions(self, request: Any, version: int) -> Message:
+        rows = [
+            add_partitions_to_txn.AddPartitionsToTxnTopicResult(
+                topic.name,
+                [add_partitions_to_txn.AddPartitionsToTxnPartitionResult(one, 0) for one in topic.partitions],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+        return add_partitions_to_txn.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
+
+    def _end_txn(self, request: Any, version: int) -> Message:
+        return end_txn.EndTxnResponse(0, 0)
+
+
+class Size:
+    """Records in an answer, which the sender puts in."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
