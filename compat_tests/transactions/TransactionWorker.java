@@ -1,7 +1,11 @@
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Arrays;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -21,6 +25,7 @@ import org.apache.kafka.common.errors.FencedInstanceIdException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.common.utils.Exit;
 
 /**
  * Transactional producers of the Java client. Each line of standard input is a command, answered by one line: "ok" and a
@@ -30,12 +35,19 @@ import org.apache.kafka.common.serialization.StringSerializer;
  *   init | begin | commit | abort | flush | close NAME
  *   send NAME TOPIC PARTITION VALUE   answered with the offset
  *   offsets NAME GROUP TOPIC PARTITION OFFSET
+ *   tool MAIN-CLASS ARGUMENT ...      one of Kafka's; answered with its exit code and, in base64, what it wrote
  *   transform BOOTSTRAP IN OUT GROUP ID   consume, transform, produce, until killed; answered when it has begun
  */
 public class TransactionWorker {
     private static final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
 
+    private static Integer exitCode;
+
     public static void main(String[] arguments) throws Exception {
+        Exit.setExitProcedure((code, message) -> {
+            exitCode = exitCode == null ? code : exitCode;
+            throw new IllegalStateException("exit");
+        });
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String answer;
@@ -62,6 +74,9 @@ public class TransactionWorker {
             thread.setDaemon(true);
             thread.start();
             return "";
+        }
+        if (words[0].equals("tool")) {
+            return tool(words[1], Arrays.copyOfRange(words, 2, words.length));
         }
         if (words[0].equals("new")) {
             Properties properties = new Properties();
@@ -92,6 +107,23 @@ public class TransactionWorker {
             default -> throw new IllegalArgumentException(words[0]);
         }
         return "";
+    }
+
+    private static String tool(String main, String[] arguments) throws Exception {
+        ByteArrayOutputStream written = new ByteArrayOutputStream();
+        PrintStream out = System.out;
+        exitCode = null;
+        System.setOut(new PrintStream(written, true, StandardCharsets.UTF_8));
+        try {
+            Class.forName(main).getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (ReflectiveOperationException thrown) {
+            if (exitCode == null) {
+                throw thrown;
+            }
+        } finally {
+            System.setOut(out);
+        }
+        return (exitCode == null ? 0 : exitCode) + ":" + Base64.getEncoder().encodeToString(written.toByteArray());
     }
 
     private static void transform(String bootstrap, String from, String to, String group, String id) {

@@ -1,5 +1,6 @@
 """The Java client's transactional producers, in a process of their own; brokers that these tests may change."""
 
+import base64
 import contextlib
 import os
 import pathlib
@@ -52,6 +53,13 @@ class JavaWorker:
         answer = self.process.stdout.readline().split()
         assert answer, self._stderr.text()
         return " ".join(answer[:2])
+
+    def tool(self, main_class: str, *arguments: object) -> str:
+        """Run one of Kafka's tools in this JVM; what it wrote to standard output. It must not fail."""
+        code, _, written = self.do("tool", main_class, *arguments).removeprefix("ok ").partition(":")
+        text = base64.b64decode(written).decode()
+        assert code == "0", f"{code}\n{text}\n{self._stderr.text()}"
+        return text
 
     def producer(self, name: str, bootstrap: str, transactional_id: str, **properties: object) -> None:
         rows = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "max.block.ms": 20_000}
@@ -119,6 +127,11 @@ def own_brokers() -> Iterator[dict[str, Broker]]:
             }
         except RealPartMissing as missing:
             require(str(missing))
+
+
+@pytest.fixture
+def own_bootstrap(own_brokers: dict[str, Broker], target: str) -> str:
+    return own_brokers[target].bootstrap
 
 
 @pytest.fixture(scope="session")

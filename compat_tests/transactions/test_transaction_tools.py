@@ -1,28 +1,31 @@
 """kafka-transactions, and Admin.fenceProducers and Admin.abortTransaction through it, on both targets."""
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from compat_tests.batches import batch, record
+from compat_tests.definitions import Fields
 from compat_tests.differential import Session
+from compat_tests.transactions.conftest import JavaWorker
 from compat_tests.transactions.test_transactional_clients import make_topic, values
-from compat_tests.transactions.wire import Producer
+from compat_tests.transactions.wire import Producer, until_settled
 
-KafkaTool = Callable[..., Any]
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 RETRIABLE = (6, 13, 14, 15, 16, 20, 51)
 """NOT_LEADER_OR_FOLLOWER, NETWORK_EXCEPTION, three of coordinators, NOT_ENOUGH_REPLICAS_AFTER_APPEND (what older
 clients are told instead of others), CONCURRENT_TRANSACTIONS."""
+Tool = Callable[..., str]
+
+
+def tool_of(worker: JavaWorker, bootstrap: str) -> Tool:
+    return lambda *arguments: worker.tool(COMMAND, "--bootstrap-server", bootstrap, *arguments)
 
 
 @pytest.mark.slow
-def test_kafka_transactions(kafka_tool: KafkaTool, bootstrap: str, name: str) -> None:
-    def tool(*arguments: object) -> str:
-        text = [str(one) for one in arguments]
-        return str(kafka_tool(COMMAND, "--bootstrap-server", bootstrap, *text).stdout)
-
+def test_kafka_transactions(java_worker: Callable[[], JavaWorker], bootstrap: str, name: str) -> None:
+    tool = tool_of(java_worker(), bootstrap)
     make_topic(bootstrap, name)
     session = Session(bootstrap)
     try:
@@ -53,4 +56,58 @@ def test_kafka_transactions(kafka_tool: KafkaTool, bootstrap: str, name: str) ->
         producer.wait_ended()
         assert producer.end(True)["error_code"] == 90
     finally:
-        session.close()
+        session.end()
+
+
+@pytest.fixture
+def unverified(own_bootstrap: str) -> Iterator[Session]:
+    """A broker on which transactions may hang: it does not ask whether a write belongs to one."""
+    session = Session(own_bootstrap)
+
+    def verify(text: str) -> None:
+        row = {"name": "transaction.partition.verification.enable", "config_operation": 0, "value": text}
+        resource: Fields = {"resource_type": 4, "resource_name": "1", "configs": [row]}
+        answer = session.quiet("IncrementalAlterConfigs", 1, {"resources": [resource]})
+        assert answer["responses"][0]["error_code"] == 0, answer
+
+    verify("false")
+    yield session
+    verify("true")
+    session.end()
+
+
+@pytest.mark.slow
+def test_what_hangs_is_found_and_aborted(
+    java_worker: Callable[[], JavaWorker], own_bootstrap: str, unverified: Session, name: str
+) -> None:
+    """Two ways to hang, and to say which: a write without a transaction, and one that came after the end of its own."""
+    tool = tool_of(java_worker(), own_bootstrap)
+    topics = [f"{name}-unknown", f"{name}-late"]
+    producers = []
+    for topic in topics:
+        unverified.topic(topic)
+        producer = Producer(unverified, topic)
+        producer.init()
+        if topic.endswith("late"):
+            producer.add([(topic, 0)])
+            until_settled(
+                lambda at=topic, by=producer: by.send(at), lambda row: 51 if row["error_code"] else 0
+            )
+            producer.end(True)
+        # Kafka's brokers learn of their new settings a moment after the answer: until then it is refused.
+        until_settled(lambda at=topic, by=producer: by.send(at), lambda row: 51 if row["error_code"] else 0)
+        producers.append(producer)
+    for topic, producer, offset in zip(topics, producers, (0, 2), strict=True):
+        assert unverified.produce(topic, batch([record(None, b"plain")]))["error_code"] == 0
+        assert values(own_bootstrap, topic, 0) == ([] if offset == 0 else ["v0"])
+        found = tool("find-hanging", "--broker-id", 1, "--max-transaction-timeout", 0)
+        assert re.search(
+            rf"{topic}\s+0\s+{producer.producer_id}\s+{producer.epoch}\s+-?\d+\s+{offset}\s", found
+        ), found
+    tool("abort", "--topic", topics[0], "--partition", 0, "--start-offset", 0)
+    of_late = ("--producer-id", producers[1].producer_id, "--producer-epoch", producers[1].epoch)
+    tool("abort", "--topic", topics[1], "--partition", 0, *of_late, "--coordinator-epoch", 0)
+    assert values(own_bootstrap, topics[0], 1) == ["plain"]
+    assert values(own_bootstrap, topics[1], 2) == ["plain", "v0"]
+    found = tool("find-hanging", "--broker-id", 1, "--max-transaction-timeout", 0)
+    assert name not in found, found
