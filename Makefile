@@ -34,7 +34,7 @@ serve: $(VENV)/.synced  ## a broker on 127.0.0.1:9092 (ARGS="--ephemeral ..." fo
 
 test: $(VENV)/.synced lint  ## every check and test, with stock clients and a real Kafka where Java is
 	$(BIN)/pytest tests -n auto $(ARGS)
-	$(BIN)/pytest compat_tests $(ARGS)
+	$(BIN)/pytest compat_tests -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 	@$(MAKE) --no-print-directory test-spark
 
 test-spark: $(SPARK)/.synced $(NEXT)/.synced  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)

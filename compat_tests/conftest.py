@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +13,18 @@ from compat_tests.differential import Pair
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.real_kafka import RealPartMissing, require
 
+OUTPUT_SHOWN_CHARS = 6000
+LONGEST = (
+    "test_exactly_once",
+    "test_transactional_clients",
+    "groups/test_group_restart",
+    "streams/",
+    "compat_tests/test_restart",
+    "groups/",
+    "transactions/",
+    "compat_tests/test_crash",
+    "compat_tests/test_tools",
+)
 _names = itertools.count()
 
 
@@ -80,18 +92,27 @@ def bootstrap(broker: Broker) -> str:
     return broker.bootstrap
 
 
+class OwnBrokers:
+    """Makes, and starts, brokers of one target, for one test."""
+
+    def __init__(self, target: str, stack: contextlib.ExitStack) -> None:
+        self.made: list[Broker] = []
+        self._target = target
+        self._stack = stack
+
+    def __call__(self, properties: Mapping[str, str] | None = None) -> Broker:
+        try:
+            self.made.append(self._stack.enter_context(make_broker(self._target, properties)))
+        except RealPartMissing as missing:
+            require(str(missing))
+        return self.made[-1]
+
+
 @pytest.fixture
-def own_broker(target: str) -> Iterator[Callable[..., Broker]]:
+def own_broker(target: str) -> Iterator[OwnBrokers]:
     """Make (and start) brokers of this target for this test alone: `own_broker(properties)`."""
     with contextlib.ExitStack() as stack:
-
-        def make(properties: Mapping[str, str] | None = None) -> Broker:
-            try:
-                return stack.enter_context(make_broker(target, properties))
-            except RealPartMissing as missing:
-                require(str(missing))
-
-        yield make
+        yield OwnBrokers(target, stack)
 
 
 @pytest.fixture
@@ -118,13 +139,28 @@ def pytest_configure(config: pytest.Config) -> None:
     )  # kafka-python
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest begin first, so that no worker is left alone with one at the end."""
+
+    def rank(item: pytest.Item) -> int:
+        return next((place for place, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST))
+
+    items.sort(key=rank)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failed test shows what the broker said last."""
     report = yield
-    running = getattr(item, "funcargs", {}).get("brokers")
-    if report.failed and isinstance(running, Brokers) and "oncelog" in running.started:
-        report.sections.append(("oncelog's last output", running["oncelog"].output()[-6000:]))
+    if not report.failed:
+        return report
+    fixtures = getattr(item, "funcargs", {})
+    own, running = fixtures.get("own_broker"), fixtures.get("brokers")
+    shown = list(own.made) if isinstance(own, OwnBrokers) else []
+    if isinstance(running, Brokers) and "oncelog" in running.started:
+        shown.append(running["oncelog"])
+    for one in shown:
+        report.sections.append((f"the last output of {one.bootstrap}", one.output()[-OUTPUT_SHOWN_CHARS:]))
     return report

@@ -3,7 +3,6 @@
 Two, because whom Kafka makes the leader among more is a matter of a hash map. A failure prints its seed.
 """
 
-import os
 import random
 import select
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from compat_tests.differential import Pair, Session
+from compat_tests.seeds import seeds
 from compat_tests.test_classic_groups_wire import Member, described, run
 
 pytestmark = pytest.mark.slow
@@ -20,8 +20,7 @@ SILENCE_S = 0.3
 """What Kafka does not answer in this time waits for another member: nothing else takes so long."""
 SHORT_SILENCE_S, PATIENCE_S = 0.02, 10
 """The second target is given little time to answer what the first did not, and much for what it did."""
-FIRST_SEED = int(os.environ.get("ONCELOG_SEED", "0"))
-SEEDS = range(FIRST_SEED, FIRST_SEED + (1 if "ONCELOG_SEED" in os.environ else 4))
+WALKS = 4
 
 
 class Walker:
@@ -85,7 +84,7 @@ class Walker:
             self.join(at)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(WALKS))
 def test_two_members_at_random(pair: Pair, name: str, seed: int) -> None:
     answered: dict[tuple[int, str], bool] = {}
     """Of the first target: whether by the end of that step that member had its answer."""

@@ -40,10 +40,17 @@ def until(check: Callable[[], bool]) -> None:
 
 def stored(session: Session, name: str) -> list[tuple[int, int]]:
     """Base offset and count of records of every batch."""
-    row = {"partition": 0, "fetch_offset": first_offset(session, name), "partition_max_bytes": 1 << 24}
-    values = {"max_wait_ms": 0, "max_bytes": 1 << 24, "topics": [{"topic": name, "partitions": [row]}]}
-    answer = session.quiet("Fetch", 12, values)["responses"][0]["partitions"][0]
-    return [(one.base_offset, one.record_count) for one in read_batches(answer["records"])]
+    found: list[tuple[int, int]] = []
+    offset = first_offset(session, name)
+    while True:  # an answer never goes past the end of a segment
+        row = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 24}
+        values = {"max_wait_ms": 0, "max_bytes": 1 << 24, "topics": [{"topic": name, "partitions": [row]}]}
+        answer = session.quiet("Fetch", 12, values)["responses"][0]["partitions"][0]
+        batches = list(read_batches(answer["records"]))
+        if not batches:
+            return found
+        found += [(one.base_offset, one.record_count) for one in batches]
+        offset = batches[-1].base_offset + batches[-1].last_offset_delta + 1
 
 
 def test_retention_by_time(session: Session, name: str) -> None:
@@ -83,7 +90,7 @@ def test_compaction(session: Session, name: str) -> None:
         return sum(count for base, count in batches if base <= 15) == len(expected)
 
     until(compacted)
-    found = read_from_start(session.bootstrap, name)
+    found = read_from_start(session.bootstrap, name, len(expected))
     assert found[: len(expected)] == [
         (10, *expected[0]),
         *((12 + n, *one) for n, one in enumerate(expected[1:4])),
@@ -91,8 +98,8 @@ def test_compaction(session: Session, name: str) -> None:
     ]
 
 
-def read_from_start(bootstrap: str, name: str) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of the first records, gaps and all."""
+def read_from_start(bootstrap: str, name: str, count: int) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of the first records, `count` or more, gaps and all."""
     from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped,unused-ignore]
 
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
@@ -100,6 +107,11 @@ def read_from_start(bootstrap: str, name: str) -> list[tuple[int, bytes | None, 
         where = TopicPartition(name, 0)
         consumer.assign([where])
         consumer.seek(where, 0)
-        return [(one.offset, one.key, one.value) for one in consumer.poll(timeout_ms=20_000)[where]]
+        found: list[tuple[int, bytes | None, bytes | None]] = []
+        deadline = now_ms() + WAIT_MS
+        while len(found) < count:
+            assert now_ms() < deadline, found
+            found += [(one.offset, one.key, one.value) for one in consumer.poll(1000).get(where, [])]
+        return found
     finally:
         consumer.close()

@@ -4,7 +4,6 @@ compared, and what administrators are shown after it.
 A failing walk prints its seed; ONCELOG_SEED (one, or several with commas) runs that alone.
 """
 
-import os
 import random
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from compat_tests.consumer_members import Member, Topics, described, run
 from compat_tests.differential import Pair, Session
+from compat_tests.seeds import seeds
 from compat_tests.test_consumer_groups_conversion import Classic, described_classic, everything
 
 pytestmark = pytest.mark.slow
@@ -19,12 +19,6 @@ pytestmark = pytest.mark.slow
 STEPS = 120
 WALKS = 10
 INSTANCE = "i1"
-
-
-def seeds() -> list[int]:
-    if given := os.environ.get("ONCELOG_SEED"):
-        return [int(seed) for seed in given.split(",")]
-    return [*range(WALKS), random.randrange(100, 1 << 32)]
 
 
 class Walk:
@@ -134,7 +128,7 @@ class Walk:
         self.classic.leave(f"{self.at}: leaves")
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds(WALKS))
 def test_random_walk(pair: Pair, name: str, seed: int) -> None:
     print(f"seed {seed}")
     run(pair, name, lambda session, topics: Walk(session, topics, name, seed).run())

@@ -3,7 +3,6 @@
 A failing walk prints its seed; ONCELOG_SEED (one, or several with commas) runs that alone.
 """
 
-import os
 import random
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from compat_tests.batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, batch, record
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session, produce_request
+from compat_tests.seeds import seeds
 
 STEPS = 120
 PARTITIONS = 2
@@ -25,12 +25,6 @@ CONFIGS: list[dict[str, str]] = [
     {"compression.type": "uncompressed"},
     {"cleanup.policy": "compact,delete"},
 ]
-
-
-def seeds() -> list[int]:
-    if given := os.environ.get("ONCELOG_SEED"):
-        return [int(seed) for seed in given.split(",")]
-    return [*range(len(CONFIGS)), random.randrange(100, 1 << 32)]
 
 
 class Walk:
@@ -141,7 +135,7 @@ class Walk:
         self.ask("DeleteRecords", self.chance.randrange(3), values)
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds(len(CONFIGS)))
 def test_random_walk(pair: Pair, name: str, seed: int) -> None:
     print(f"seed {seed}")
     config = CONFIGS[seed % len(CONFIGS)]

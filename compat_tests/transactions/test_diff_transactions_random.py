@@ -3,12 +3,12 @@
 A failing walk prints its seed; ONCELOG_SEED (one, or several with commas) runs that alone.
 """
 
-import os
 import random
 
 import pytest
 
 from compat_tests.differential import Pair, Session
+from compat_tests.seeds import seeds
 from compat_tests.transactions.wire import (
     GROUP,
     V2_END,
@@ -22,6 +22,7 @@ from compat_tests.transactions.wire import (
 )
 
 STEPS = 70
+WALKS = 6
 PARTITIONS = 2
 CONFIGS: list[dict[str, str]] = [
     {},
@@ -29,12 +30,6 @@ CONFIGS: list[dict[str, str]] = [
     {"cleanup.policy": "compact"},
     {"compression.type": "lz4"},
 ]
-
-
-def seeds() -> list[int]:
-    if given := os.environ.get("ONCELOG_SEED"):
-        return [int(seed) for seed in given.split(",")]
-    return [*range(6), random.randrange(100, 1 << 32)]
 
 
 class Walk:
@@ -131,6 +126,6 @@ class Walk:
         producers(self.session, self.name, self.chance.randrange(PARTITIONS))
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds(WALKS))
 def test_walk(pair: Pair, name: str, seed: int) -> None:
     pair.compare(lambda session: Walk(session, seed, f"{name}-{seed}").run())
