@@ -99,7 +99,7 @@ def _load(given: Any) -> int:
 def _process(given: Any) -> int:
     from spark_it.pipeline.kafka import Cluster
     from spark_it.pipeline.process import check_state
-    from spark_it.pipeline.publish import publish
+    from spark_it.pipeline.publish import explained, publish
 
     config = Config.read(given.config)
     config.need("events", "users", "results", "state")
@@ -112,13 +112,16 @@ def _process(given: Any) -> int:
     spark.streams.addListener(progress)
     try:
         publish(spark, config, once=given.once).awaitTermination()
+    except Exception as failed:
+        raise explained(config, failed) from failed
     finally:
         # The last batches are told a moment after the query has ended.
         with contextlib.suppress(Exception):
             spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        spark.streams.removeListener(progress)
         if pathlib.Path(config.state).is_dir():
             progress.save(pathlib.Path(config.state))
-    print(f"{progress.rows} rows in {progress.batches} batches, {progress.dropped} dropped as late")
+    print(f"{progress.rows} rows in {progress.batches} batches, {progress.dropped} late groups dropped")
     return 0
 
 
@@ -132,7 +135,7 @@ def _audit(given: Any) -> int:
     cluster = Cluster(config.librdkafka)
     cluster.topics(config.topics)
     spark = _session(given)
-    report = audit(spark, cluster, Lake(spark, config.lake), config.connector, config.topics)
+    report = audit(spark, cluster, Lake(spark, config.lake, make=False), config.connector, config.topics)
     for one in report:
         print(one)
     faults = sum(not one.good for one in report)

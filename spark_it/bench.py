@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from bench.measure import cpu_s
 from compat_tests.brokers import TARGETS, Broker, make_broker
+from spark_it.clients import client
 from spark_it.session import spark_session
 from spark_it.sink import write_once
 from spark_it.sink.control import Settings, make_control_topic
@@ -65,7 +66,7 @@ class Lab:
 
         self._made += 1
         name = f"bench-{self._made}"
-        admin = AdminClient({"bootstrap.servers": self.brokers[target].bootstrap, "log_level": 0})
+        admin = AdminClient(client({"bootstrap.servers": self.brokers[target].bootstrap}))
         admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(60)
         return name
 
@@ -140,7 +141,7 @@ def steps_ms(bootstrap: str) -> dict[str, float]:
     """Median milliseconds to the end of each step of a task with one row."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient(client({"bootstrap.servers": bootstrap}))
     admin.create_topics([NewTopic("steps", 1)])["steps"].result(60)
     settings = Settings("steps", 1, ("key",), {"bootstrap.servers": bootstrap}, token="bench", driver="bench")
     make_control_topic(settings)

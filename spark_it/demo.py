@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from compat_tests.brokers import Broker, make_broker
+from spark_it.clients import client
 from spark_it.pipeline.errors import PipelineError
 from spark_it.session import ROOT, spark_java_home
 
@@ -89,13 +90,13 @@ def make_topics(bootstrap: str) -> None:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient(client({"bootstrap.servers": bootstrap}))
     compacted = {"cleanup.policy": "compact"}
     forever = {"retention.ms": "-1"}
     new = [NewTopic("events", PARTITIONS, config=forever), NewTopic("results", 2, config=forever)]
     for future in admin.create_topics([*new, NewTopic("users", 1, config=compacted)]).values():
         future.result(60)
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
+    producer = Producer(client({"bootstrap.servers": bootstrap}, enable_idempotence=True))
     for user in range(USERS):
         for country in ("zz", COUNTRIES[user % len(COUNTRIES)]):  # the last one counts
             producer.produce("users", json.dumps({"country": country}), f"user-{user}")
@@ -121,8 +122,13 @@ def feed(bootstrap: str, count: int, more: threading.Event) -> None:
     """Feed them with an idempotent producer, half at once, and half slowly when `more` is set."""
     from confluent_kafka import Producer
 
-    settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
-    producer = Producer({**settings, "delivery.timeout.ms": int(TIMEOUT_S * 1000)})
+    configuration = client(
+        {"bootstrap.servers": bootstrap},
+        enable_idempotence=True,
+        linger_ms=20,
+        delivery_timeout_ms=int(TIMEOUT_S * 1000),
+    )
+    producer = Producer(configuration)
     for number, event in enumerate(made_events(count)):
         producer.produce("events", _as_json(event), event["user"], timestamp=event["at"])
         if number == count // 2:
@@ -183,15 +189,13 @@ def read_results(bootstrap: str) -> list[dict[str, Any]]:
     """Every committed window."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "unused",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
+    configuration = client(
+        {"bootstrap.servers": bootstrap},
+        group_id="unused",
+        isolation_level="read_committed",
+        enable_partition_eof=True,
     )
+    consumer = Consumer(configuration)
     try:
         left = {0, 1}
         consumer.assign([TopicPartition("results", partition, 0) for partition in left])

@@ -20,6 +20,7 @@ class Config(NamedTuple):
     state: str = ""  # checkpoint and enrichment of `process`
     window: str = "1 minute"
     lateness: str = "30 seconds"
+    unfit: str = "fail"  # what a record that is no event does: fail, or skip
     sink: str = "results"
     tasks: int = 2
     kafka: Mapping[str, str] = {}
@@ -43,6 +44,8 @@ class Config(NamedTuple):
             wanted = {"topics": list, "kafka": dict, "tasks": int}.get(key, str)
             if not isinstance(value, wanted):
                 raise PipelineError(f"{path}: {key} must be a {wanted.__name__}, not {value!r}")
+        if given.get("unfit", "fail") not in ("fail", "skip"):
+            raise PipelineError(f"{path}: unfit must be fail or skip, not {given['unfit']!r}")
         return cls(**{**given, "topics": tuple(given["topics"])})
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 
+from spark_it.clients import client
 from spark_it.pipeline.errors import PipelineError
 from spark_it.pipeline.ranges import Place, Range, Ranges
 
@@ -56,7 +57,7 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.bootstrap = settings["bootstrap.servers"]
-        self._admin = AdminClient({**settings, "log_level": 0})
+        self._admin = AdminClient(client(settings))
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
         """The topics by name. Raises PipelineError where one is missing or nobody answers."""

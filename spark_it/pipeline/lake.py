@@ -37,24 +37,26 @@ class State(NamedTuple):
 
 
 class Lake:
-    """The Delta table at `path`, made where there is none. Raises PipelineError where something else is there."""
+    """The Delta table at `path`, made where there is none (and `make`). Raises PipelineError where it is not ours."""
 
-    def __init__(self, spark: Any, path: str) -> None:
+    def __init__(self, spark: Any, path: str, *, make: bool = True) -> None:
         from delta.tables import DeltaTable
 
         self.spark = spark
         self.path = path
         if not DeltaTable.isDeltaTable(spark, path):
-            self._create(DeltaTable)
+            self._create(DeltaTable, make)
         self._table = DeltaTable.forPath(spark, path)
         detail = self._table.detail().select("id", "properties").collect()[0]
         if detail["properties"].get(MARK) != LAYOUT:
             raise PipelineError(f"{path} is a Delta table of somebody else's, not a lake of this pipeline")
         self.app_id = f"oncelog-{detail['id']}"
 
-    def _create(self, table: Any) -> None:
+    def _create(self, table: Any, make: bool) -> None:
         if _holds_something(self.path):
             raise PipelineError(f"{self.path} is not empty, and no lake of this pipeline")
+        if not make:
+            raise PipelineError(f"there is no lake at {self.path}")
         builder = table.createIfNotExists(self.spark).location(self.path)
         for column in self.spark.createDataFrame([], SCHEMA).schema:
             builder = builder.addColumn(column.name, column.dataType, nullable=column.nullable)

@@ -4,6 +4,7 @@ Every step is a deterministic function of the offsets that a batch covers, for t
 events' own, ids are sorted, and the enrichment is a snapshot that the first run takes and later runs keep.
 """
 
+import json
 import pathlib
 from typing import Any
 
@@ -11,14 +12,18 @@ from spark_it.pipeline.config import Config
 from spark_it.pipeline.errors import PipelineError
 
 EVENT = "id STRING, user STRING, at TIMESTAMP, amount BIGINT"
+UNFIT = "event.id IS NULL OR event.at IS NULL"
 UNKNOWN = "unknown"
+# What a state's folder may hold; the first says whose state it is.
+OWNER = "pipeline.json"
+STATE = {OWNER, "enrichment", "checkpoint", "summary.json", "lag.svg"}
 
 
 def results(spark: Any, config: Config) -> Any:
     """The stream of results: key `<country> <start of the window>`, value JSON with count, amount and events' ids.
 
-    A window comes once, when the watermark has passed it; events that come later than `lateness` are dropped and are
-    counted by Spark (`numRowsDroppedByWatermark`).
+    A window comes once, when the watermark has passed it; events that come later are dropped. A record that is no
+    event ends the query with a line that says where it is, or is skipped, as the configuration says.
     """
     from pyspark.sql.functions import (
         array_sort,
@@ -42,8 +47,13 @@ def results(spark: Any, config: Config) -> Any:
         reader = reader.option(key, value)
     reader = reader.option("kafka.isolation.level", "read_committed").option("subscribe", config.events)
     stream = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 20_000).load()
-    events = stream.select(from_json(col("value").cast("string"), EVENT).alias("event")).select("event.*")
-    events = events.where("id IS NOT NULL AND at IS NOT NULL").withWatermark("at", config.lateness)
+    parsed = stream.select(
+        "topic", "partition", "offset", from_json(col("value").cast("string"), EVENT).alias("event")
+    )
+    no_event = "concat('PipelineError: ', topic, '-', partition, ', offset ', offset, ' is no event: "
+    no_event += 'JSON with id and at is wanted (unfit = "skip" passes over it)\')'
+    fits = f"NOT ({UNFIT})" if config.unfit == "skip" else f"if({UNFIT}, raise_error({no_event}), true)"
+    events = parsed.where(fits).select("event.*").withWatermark("at", config.lateness)
     known = events.join(broadcast(enrichment(spark, config)), "user", "left")
     country = coalesce("country", lit(UNKNOWN)).alias("country")
     counted = known.groupBy(window("at", config.window), country).agg(
@@ -78,16 +88,35 @@ def enrichment(spark: Any, config: Config) -> Any:
 
 
 def check_state(config: Config) -> None:
-    """Raises PipelineError where the state's place holds something that is not a state."""
+    """Raises PipelineError where the state's place holds something that is not this pipeline's state."""
     folder = pathlib.Path(config.state)
     if folder.exists() and not folder.is_dir():
         raise PipelineError(f"{folder} is not a folder")
-    if folder.is_dir():
-        strange = {one.name for one in folder.iterdir()} - {
-            "enrichment",
-            "checkpoint",
-            "summary.json",
-            "lag.svg",
-        }
-        if strange:
-            raise PipelineError(f"{folder} is not this pipeline's state: it holds {sorted(strange)[0]}")
+    if not folder.is_dir():
+        return
+    if strange := {one.name for one in folder.iterdir()} - STATE:
+        raise PipelineError(f"{folder} is not this pipeline's state: it holds {sorted(strange)[0]}")
+    if not (folder / OWNER).exists():
+        if (folder / "checkpoint").exists():
+            raise PipelineError(f"{folder / 'checkpoint'} is another query's: {OWNER} is not beside it")
+        return
+    there = json.loads((folder / OWNER).read_text())
+    for key, value in _identity(config).items():
+        if there.get(key) != value:
+            raise PipelineError(
+                f"{folder} is another pipeline's state: its {key} is {there.get(key)!r}, not {value!r}"
+            )
+
+
+def own_state(config: Config) -> None:
+    """Make the state's folder, and say in it whose it is; before anything else is put there."""
+    folder = pathlib.Path(config.state)
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder.with_name(f".{folder.name}.{OWNER}")
+    beside.write_text(json.dumps(_identity(config)))
+    beside.replace(folder / OWNER)
+
+
+def _identity(config: Config) -> dict[str, str]:
+    """What may not change between two runs over one checkpoint."""
+    return {key: getattr(config, key) for key in ("events", "results", "sink", "window", "lateness")}

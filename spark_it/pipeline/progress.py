@@ -18,6 +18,7 @@ class Progress(StreamingQueryListener):
         self._shown = sys.stderr if shown is None else shown
         self.rows = 0
         self.batches = 0
+        # What came after its window was closed; Spark counts it by window and country (and task), not by event.
         self.dropped = 0
         self.lags: list[tuple[str, dict[str, int]]] = []
 
@@ -51,7 +52,7 @@ class Progress(StreamingQueryListener):
         summary = {
             "batches": self.batches,
             "rows": self.rows,
-            "dropped as late": self.dropped,
+            "late groups dropped": self.dropped,
             "lag": self.lags,
         }
         (folder / "summary.json").write_text(json.dumps(summary, indent=1))

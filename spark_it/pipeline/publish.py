@@ -4,14 +4,16 @@ import pathlib
 from typing import Any
 
 from spark_it.pipeline.config import Config
-from spark_it.pipeline.process import check_state, results
-from spark_it.sink import write_once
+from spark_it.pipeline.process import EVENT, check_state, own_state, results
+from spark_it.sink import SinkError, write_once
+from spark_it.sink.once import successor
 
 
 def publish(spark: Any, config: Config, *, once: bool) -> Any:
     """The running query. With `once` it ends when what is there now is done. Raises SinkError, PipelineError."""
     config.need("events", "users", "results", "state")
     check_state(config)
+    own_state(config)
     writer = write_once(
         results(spark, config),
         config.sink,
@@ -25,23 +27,46 @@ def publish(spark: Any, config: Config, *, once: bool) -> Any:
     return writer.queryName(config.sink).trigger(**trigger).start()
 
 
-def count_results(spark: Any, config: Config) -> dict[str, int]:
-    """Of the events' ids: how many are in the results once, more than once, and not (late, or in an open window)."""
-    from pyspark.sql.functions import explode, from_json
+def explained(config: Config, failed: Exception) -> Exception:
+    """Of two drivers on one checkpoint Spark ends one without a word about the other: who that is."""
+    if "CONCURRENT_STREAM_LOG_UPDATE" in str(failed):
+        other = successor(config.sink, config.librdkafka)
+        if other is not None:
+            return SinkError(f"sink {config.sink} was taken over: {other} runs on the same checkpoint")
+    return failed
 
-    def read(topic: str) -> Any:
+
+def count_results(spark: Any, config: Config) -> dict[str, int]:
+    """Events by their ids: in the results once, more than once, and not; those apart that the topic no longer has.
+
+    An event that is not in the results came late where a window as new as its own has been published; else its
+    window is still open.
+    """
+    from pyspark.sql.functions import col, count, explode, from_json, lit, max, window
+
+    def read(topic: str, schema: str) -> Any:
         reader = spark.read.format("kafka").option("subscribe", topic)
         for key, value in config.connector.items():
             reader = reader.option(key, value)
-        return reader.option("kafka.isolation.level", "read_committed").load()
+        rows = reader.option("kafka.isolation.level", "read_committed").load()
+        return rows.select(from_json(col("value").cast("string"), schema).alias("it")).select("it.*")
 
-    found = read(config.results).selectExpr("cast(value AS STRING) AS text")
-    ids = found.select(explode(from_json("text", "ids ARRAY<STRING>").ids).alias("id")).groupBy("id").count()
-    sent = read(config.events).selectExpr("get_json_object(cast(value AS STRING), '$.id') AS id").distinct()
-    both = sent.join(ids, "id", "full_outer")
-    row = both.selectExpr(
-        "count_if(count = 1) AS once",
-        "count_if(count > 1) AS doubled",
-        "count_if(count IS NULL) AS not_counted",
-    ).collect()[0]
-    return {"once": int(row["once"]), "doubled": int(row["doubled"]), "not counted": int(row["not_counted"])}
+    found = read(config.results, "start TIMESTAMP, ids ARRAY<STRING>").persist()
+    try:
+        last = found.agg(max("start")).collect()[0][0]
+        ids = found.select(explode("ids").alias("id")).groupBy("id").agg(count(lit(1)).alias("copies"))
+        sent = read(config.events, EVENT).where("id IS NOT NULL AND at IS NOT NULL")
+        sent = sent.select("id", window("at", config.window).start.alias("start")).dropDuplicates(["id"])
+        both = sent.join(ids, "id", "full_outer").withColumn("last", lit(last).cast("timestamp"))
+        counts = {
+            "once": "copies = 1",
+            "doubled": "copies > 1",
+            "late": "copies IS NULL AND start <= last",
+            "in an open window": "copies IS NULL AND NOT coalesce(start <= last, false)",
+            "no longer in the topic": "start IS NULL",
+        }
+        columns = [f"count_if({condition}) AS `{name}`" for name, condition in counts.items()]
+        row = both.selectExpr(*columns).collect()[0]
+        return {name: int(row[name]) for name in counts}
+    finally:
+        found.unpersist()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
+from spark_it.clients import client
 from spark_it.sink.errors import SinkError
 
 CONTROL_TOPIC = "oncelog-sinks"
@@ -29,8 +30,6 @@ AGAIN = (
 AGAIN_S = 0.05
 CLAIM_ATTEMPTS_MAX = 50
 DRIVERS_REMEMBERED = 20
-# Until a broker is found, or a coordinator chosen, librdkafka tries again by itself; this is how long.
-QUIET = {"log_level": 0}
 
 
 class Settings(NamedTuple):
@@ -107,7 +106,7 @@ def persistent(settings: Settings, call: Any, *arguments: Any) -> Any:
 
 def check_topic(settings: Settings, topic: str | None) -> None:
     """Raises SinkError where there is no such topic: a producer would make it, with whatever defaults there are."""
-    admin = AdminClient({**settings.kafka, **QUIET})
+    admin = AdminClient(client(settings.kafka))
     known = admin.list_topics(timeout=CONNECT_S).topics
     if topic is not None and topic not in known:
         raise SinkError(f"sink {settings.sink_id}: there is no topic {topic}")
@@ -115,7 +114,7 @@ def check_topic(settings: Settings, topic: str | None) -> None:
 
 def make_control_topic(settings: Settings) -> None:
     """Create it where it is missing. Raises SinkError."""
-    admin = AdminClient({**settings.kafka, **QUIET})
+    admin = AdminClient(client(settings.kafka))
     new = NewTopic(settings.control, num_partitions=1, config={"cleanup.policy": "compact"})
     try:
         admin.create_topics([new], request_timeout=DEADLINE_S)[settings.control].result(2 * DEADLINE_S)
@@ -139,7 +138,7 @@ def make_control_topic(settings: Settings) -> None:
 
 def _end(settings: Settings, isolation: IsolationLevel) -> int:
     """Where the control topic ends for a reader of this isolation level."""
-    admin = AdminClient({**settings.kafka, **QUIET})
+    admin = AdminClient(client(settings.kafka))
     asked = admin.list_offsets(
         {TopicPartition(settings.control, 0): OffsetSpec.latest()},  # type: ignore[no-untyped-call]
         isolation_level=isolation,
@@ -181,19 +180,16 @@ def read_control(settings: Settings, *, wait: bool = True) -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def _consumer(settings: Settings) -> Iterator[Consumer]:
-    consumer = Consumer(
-        {
-            **settings.kafka,
-            **QUIET,
-            "group.id": f"{settings.sink_id}-reader",  # never joined
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            # The wait at the end of the partition is the cost of a look.
-            "fetch.wait.max.ms": 10,
-        }
+    configuration = client(
+        settings.kafka,
+        group_id=f"{settings.sink_id}-reader",  # never joined
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        enable_partition_eof=True,
+        fetch_wait_max_ms=10,  # the wait at the end of the partition is the cost of a look
     )
+    consumer = Consumer(configuration)
     try:
         yield consumer
     finally:
@@ -202,15 +198,12 @@ def _consumer(settings: Settings) -> Iterator[Consumer]:
 
 def transactional_producer(settings: Settings, transactional_id: str) -> Producer:
     """A producer that has fenced its predecessor and ended what that one had open."""
-    producer = Producer(
-        {
-            "linger.ms": 5,
-            **settings.kafka,
-            **QUIET,
-            "transactional.id": transactional_id,
-            "transaction.timeout.ms": settings.transaction_timeout_ms,
-        }
+    configuration = client(
+        {"linger.ms": "5", **settings.kafka},
+        transactional_id=transactional_id,
+        transaction_timeout_ms=settings.transaction_timeout_ms,
     )
+    producer = Producer(configuration)
     persistent(settings, producer.init_transactions)
     return producer
 

@@ -76,11 +76,25 @@ def write_once(
         control=control,
         adopt=adopt,
         token=secrets.token_hex(8),
-        driver=f"{socket.gethostname()}:{os.getpid()}",
+        driver=driver_name(),
         transaction_timeout_ms=transaction_timeout_ms,
     )
     reach(settings, topic)
     return _writer(frame, settings, topic, order, data_source)
+
+
+def driver_name() -> str:
+    """This driver, for people."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def successor(sink_id: str, kafka: Mapping[str, str], control: str = CONTROL_TOPIC) -> str | None:
+    """The driver that has the sink now, with its query; None where it is this one, or nobody, or nobody says."""
+    try:
+        claim = read_claim(Settings(sink_id, 1, (), kafka, control=control), wait=False)
+    except (KafkaException, SinkError):
+        return None
+    return f"{claim.driver} (query {claim.query})" if claim and claim.driver != driver_name() else None
 
 
 def reach(settings: Settings, topic: str | None) -> None:
@@ -142,6 +156,7 @@ def abort_sink(settings: Settings) -> int:
     A query that is alive is fenced: its tasks fail and are tried again. Raises SinkError.
     """
     try:
+        check_topic(settings, settings.control)
         tasks = end_leftovers(settings)
         if not tasks:
             raise SinkError(f"sink {settings.sink_id} is not known in {settings.control}")

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from spark_it.clients import client
 from spark_it.sink.control import (
     DEADLINE_S,
-    QUIET,
     Settings,
     claim_sink,
     is_fenced,
@@ -136,15 +136,10 @@ class TaskWrite:
 
     def _consumer(self, group: str) -> Consumer:
         """It never subscribes: it is there for the group's offsets and for the metadata of a member that is none."""
-        return Consumer(
-            {
-                **self._settings.kafka,
-                **QUIET,
-                "group.id": group,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            }
+        configuration = client(
+            self._settings.kafka, group_id=group, enable_auto_commit=False, isolation_level="read_committed"
         )
+        return Consumer(configuration)
 
     def _last(self, consumer: Consumer) -> Record | None:
         """The last batch that counts for this query. Raises SinkError where the sink is not this driver's to write."""

@@ -11,7 +11,7 @@ from spark_it.pipeline.audit import PartitionAudit, audit
 from spark_it.pipeline.kafka import Bound, Cluster
 from spark_it.pipeline.lake import Lake
 from spark_it.pipeline.load import Loader, Request
-from spark_it.tests.topics import Topics, numbered
+from spark_it.tests.topics import Record, Topics, numbered, until
 
 
 @pytest.fixture
@@ -72,6 +72,32 @@ def test_gaps_are_no_loss_and_faults_are_found(topics: Topics, name: str, pipeli
     assert "2 missing (offsets 2, 3), 0 doubled" in str(found[0])
     # The lake's own state outlives commits that are not its own, and back-fill still works.
     assert pipeline.run(Request([name], Bound("offset", 6))).offsets == 1
+
+
+def test_compaction(topics: Topics, name: str, pipeline: Loader) -> None:
+    """What it took before the load is a gap, what it took after it is no longer in the topic; neither is a fault."""
+    configs = {"cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.01"}
+    topics.make(name, 1, configs)
+
+    def again(offset: int, total: int) -> None:
+        """Three keys once more, and one of its own that rolls their segment; then wait for the cleaner."""
+        now_ms = 1_790_000_000_000 + 1000 * offset
+        topics.produce(name, [Record(b"k%d" % key, b"v", timestamp=now_ms) for key in range(3)])
+        topics.produce(name, [Record(b"r%d" % offset, b"v", timestamp=now_ms + 500)])
+        until(lambda: len(topics.read(name)) == total, f"{total} records are left")
+
+    again(0, 4)  # offsets 0-2, 3
+    again(4, 5)  # 4-6, 7: what is at 0-2 goes
+    pipeline.run(Request([name]))
+    (found,) = audited(pipeline, name).values()
+    assert (found.readable, found.in_lake, found.gaps, found.gone, found.good) == (5, 5, 3, 0, True)
+    again(8, 6)  # 8-10, 11: what is at 4-6 goes
+    (found,) = audited(pipeline, name).values()
+    assert (found.readable, found.in_lake, found.gaps, found.gone) == (6, 5, 3, 3)
+    assert dict(found.faults) == {"missing": 4, "doubled": 0, "out of order": 0}  # not loaded yet
+    pipeline.run(Request([name]))
+    (found,) = audited(pipeline, name).values()
+    assert (found.readable, found.in_lake, found.gaps, found.gone, found.good) == (6, 9, 3, 3, True)
 
 
 def _places(rows: Any) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 from typing import Any
@@ -9,20 +10,22 @@ from typing import Any
 import pytest
 
 from compat_tests.real_kafka import RealPartMissing, require
+from spark_it.__main__ import main
 from spark_it.demo import CONFIG, TIMEOUT_S
 from spark_it.pipeline import kafka
 from spark_it.pipeline.config import Config
 from spark_it.pipeline.errors import PipelineError
-from spark_it.pipeline.kafka import Cluster
+from spark_it.pipeline.process import OWNER
 from spark_it.pipeline.progress import Progress, bar, by_topic, lag_plot
 from spark_it.session import ROOT, spark_java_home
 from spark_it.sink import SinkError, control
 from spark_it.sink.control import Settings
 from spark_it.sink.once import reach
-from spark_it.tests.targets import long_on_kafka, only_oncelog
+from spark_it.tests.targets import long_on_kafka
 from spark_it.tests.topics import Topics
 
 EVENTS = 4000
+CONF = ("--conf", "spark.sql.shuffle.partitions=2")  # the tests' session stays as it is
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -47,40 +50,105 @@ def test_the_demo(topics: Topics, target: str, tmp_path: pathlib.Path) -> None:
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     assert "--- killing the driver and the broker" in ran.stdout
     assert f"{EVENTS} events: each once in the lake, each counted once in the results" in ran.stdout
-    assert f"results: events counted once: {EVENTS}, doubled: 0, not counted: 1" in ran.stdout
+    assert f"results: events counted once: {EVENTS}, doubled: 0, late: 0, in an open window: 1," in ran.stdout
     assert "[####" in ran.stderr
     assert json.loads((folder / "state" / "summary.json").read_text())["rows"] > 0
     assert "<polyline" in (folder / "state" / "lag.svg").read_text()
 
 
-@only_oncelog
-def test_one_line_each(topics: Topics, name: str, tmp_path: pathlib.Path) -> None:
-    """Without a topic, a broker, a configuration, a place of its own: one line, exit code 1, and nothing is made."""
+def test_one_line_each(
+    topics: Topics, name: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A topic, a configuration, a place of its own that is not there: one line, exit code 1, and nothing is made."""
+    topics.make(name)
     config = tmp_path / "pipeline.toml"
-    text = CONFIG.format(bootstrap=topics.bootstrap, folder=tmp_path)
+    text = CONFIG.format(bootstrap=topics.bootstrap, folder=tmp_path).replace('"events"', f'"{name}"')
+    theirs, queries = tmp_path / "theirs", tmp_path / "query"
+    theirs.mkdir()
+    (theirs / OWNER).write_text(json.dumps({"events": "others"}))
+    (queries / "checkpoint").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
     for changed, command, said in (
-        (text, "load", "spark_it: topic events at "),
+        (text.replace(f'["{name}"]', '["missing"]'), "load", f"topic missing at {topics.bootstrap}: "),
+        (text.replace(f'["{name}"]', '["missing"]'), "audit", f"topic missing at {topics.bootstrap}: "),
+        (text, "process", f"topic users at {topics.bootstrap}: "),
+        (text, "abort nobody", "sink nobody: "),
         (text.replace('lake = "', 'leak = "'), "load", "unknown key leak"),
         (text.replace("tasks = 2", 'tasks = "2"'), "process", "tasks must be a int, not '2'"),
         (text.replace('users = "users"', ""), "process", "the configuration lacks users"),
+        (text.replace("tasks = 2", 'unfit = "keep"'), "process", "unfit must be fail or skip, not 'keep'"),
+        (text, "load --conf spark.x", "--conf spark.x is not KEY=VALUE"),
+        (text, "load --from yesterday", "'yesterday' is neither earliest, latest"),
+        (text.replace("/state", "/theirs"), "process", f"its events is 'others', not '{name}'"),
+        (text.replace("/state", "/query"), "process", "checkpoint is another query's"),
+        (text.replace("/state", "/pipeline.toml"), "process", "is not a folder"),
+        (text.replace(f"{tmp_path}/state", str(tmp_path)), "process", "it holds pipeline.toml"),
+        ("bootstrap", "load", "pipeline.toml: "),
     ):
         config.write_text(changed)
-        ran = run(command, "--config", str(config))
-        assert (ran.returncode, ran.stdout) == (1, ""), ran.stderr
-        assert said in ran.stderr
-        assert len(ran.stderr.splitlines()) == 1, ran.stderr
-    assert run("load", "--config", str(tmp_path / "nothing")).returncode == 1
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["pipeline.toml"]
+        assert main([*command.split(), "--config", str(config)]) == 1, command
+        shown = capfd.readouterr()
+        assert shown.out == ""
+        assert len(shown.err.splitlines()) == 1, shown.err
+        assert shown.err.startswith("spark_it: ")
+        assert said in shown.err
+        config.unlink()
+        assert sorted(tmp_path.rglob("*")) == before, command
+    assert not {"missing", "users", "results"} & set(topics.admin.list_topics(timeout=60).topics)
+    ran = run("load", "--config", str(tmp_path / "nothing"))
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == f"spark_it: {tmp_path}/nothing: No such file or directory\n"
 
 
-def test_an_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lake_that_is_not_ours(
+    spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topics.make(name)
+    config = tmp_path / "pipeline.toml"
+    text = CONFIG.format(bootstrap=topics.bootstrap, folder=tmp_path).replace('"events"', f'"{name}"')
+    config.write_text(text)
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "something").touch()
+    spark.range(1).write.format("delta").save(str(tmp_path / "other"))
+    before = sorted(tmp_path.rglob("*"))
+    for command, lake, said in (
+        ("load", "lake", "is not empty, and no lake"),
+        ("audit", "lake", "is not empty, and no lake"),
+        ("load", "other", "is a Delta table of somebody else's"),
+        ("audit", "nothing", "there is no lake at"),
+    ):
+        config.write_text(text.replace("/lake", f"/{lake}"))
+        assert main([command, "--config", str(config), *CONF]) == 1
+        shown = capfd.readouterr()
+        assert shown.out == ""
+        (line,) = (one for one in shown.err.splitlines() if one.startswith("spark_it: "))
+        assert said in line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["load", "process", "audit", "abort sink"])
+def test_an_unreachable_broker(
+    tmp_path: pathlib.Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
     monkeypatch.setattr(kafka, "TIMEOUT_S", 1.0)
     monkeypatch.setattr(control, "CONNECT_S", 1.0)
-    settings = {"bootstrap.servers": "127.0.0.1:1"}
-    with pytest.raises(PipelineError, match=r"^topic events at 127.0.0.1:1: \S.*$"):
-        Cluster(settings).topics(["events"])
+    config = tmp_path / "pipeline.toml"
+    config.write_text(CONFIG.format(bootstrap="127.0.0.1:1", folder=tmp_path))
+    assert main([*command.split(), "--config", str(config)]) == 1
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    wanted = "sink sink: .+" if command == "abort sink" else "topic events at 127.0.0.1:1: .+"
+    assert re.fullmatch(rf"spark_it: {wanted}\n", shown.err), shown.err
+    assert [one.name for one in tmp_path.iterdir()] == ["pipeline.toml"]
+
+
+def test_a_sink_and_an_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "CONNECT_S", 1.0)
     with pytest.raises(SinkError, match=r"^sink s: \S.*$"):
-        reach(Settings("s", 1, (), settings), "results")
+        reach(Settings("s", 1, (), {"bootstrap.servers": "127.0.0.1:1"}), "results")
 
 
 def test_configuration(tmp_path: pathlib.Path) -> None:
@@ -125,5 +193,5 @@ def test_progress(tmp_path: pathlib.Path) -> None:
     seen.onQueryProgress(Event())
     assert "".join(shown).split() == ["t", "[######..................]", "10", "rows", "5/s", "lag", "30"]
     seen.save(tmp_path)
-    assert json.loads((tmp_path / "summary.json").read_text())["dropped as late"] == 2
+    assert json.loads((tmp_path / "summary.json").read_text())["late groups dropped"] == 2
     assert lag_plot([4, 2, 0]).count('points="0.0,0.0 320.0,120.0 640.0,240.0"') == 1

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions  # type: ignore[attr-defined]
 
 from compat_tests.differential import Session
+from spark_it.clients import client
 
 DEADLINE_S = 60.0
 API_KEYS = {"JoinGroup": 11, "EndTxn": 26}
@@ -47,7 +48,7 @@ class Topics:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.settings = {"bootstrap.servers": bootstrap}
-        self.admin = AdminClient({**self.settings, "log_level": 0})
+        self.admin = AdminClient(client(self.settings))
         self._session = Session(bootstrap)
         self._producer: Producer | None = None
 
@@ -83,7 +84,7 @@ class Topics:
     def produce(self, name: str, records: Sequence[Record], partition: int = 0) -> list[int]:
         """The offsets they got."""
         if self._producer is None:
-            self._producer = Producer({**self.settings, "enable.idempotence": True, "linger.ms": 1})
+            self._producer = Producer(client(self.settings, enable_idempotence=True, linger_ms=1))
         return _produce(self._producer, name, records, partition)
 
     def serves(self, api: str) -> bool:
@@ -108,9 +109,7 @@ class Topics:
     def transactional(self, transactional_id: str, **settings: Any) -> Iterator[Producer]:
         """A producer that has initialised; what it has open stays open at the end."""
         # The first InitProducerId creates the internal topic, which takes a moment.
-        producer = Producer(
-            {**self.settings, "transactional.id": transactional_id, "log_level": 0, **settings}
-        )
+        producer = Producer(client(self.settings, transactional_id=transactional_id, **settings))
         producer.init_transactions(DEADLINE_S)
         yield producer
 
@@ -130,8 +129,7 @@ class Topics:
     def ends(self, name: str, partition: int = 0, *, committed: bool = True) -> tuple[int, int]:
         """The log start offset, and the last stable offset or the high watermark."""
         isolation = "read_committed" if committed else "read_uncommitted"
-        settings = {**self.settings, "group.id": "unused", "isolation.level": isolation, "log_level": 0}
-        consumer = Consumer(settings)
+        consumer = Consumer(client(self.settings, group_id="unused", isolation_level=isolation))
         try:
             low, high = consumer.get_watermark_offsets(TopicPartition(name, partition), DEADLINE_S)
             return int(low), int(high)
@@ -142,17 +140,16 @@ class Topics:
         """Every record that is there now."""
         start, end = self.ends(name, partition)
         isolation = "read_committed" if committed else "read_uncommitted"
-        consumer = Consumer(
-            {
-                **self.settings,
-                "group.id": "unused",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "isolation.level": isolation,
-                "enable.partition.eof": True,
-                "log_level": 0,
-            }
+        configuration = client(
+            self.settings,
+            group_id="unused",
+            enable_auto_commit=False,
+            auto_offset_reset="error",
+            isolation_level=isolation,
+            enable_partition_eof=True,
+            fetch_wait_max_ms=10,
         )
+        consumer = Consumer(configuration)
         found: list[Message] = []
         try:
             if start == end:
