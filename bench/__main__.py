@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from bench import disturbed, groups, lifecycle, rebalance, reconcile, report, scale, throughput, transactions
 from bench.experiment import Experiment, Lab, Row
 from bench.measure import OtherLoad, raise_open_files_limit
-from bench.servers import Kind
+from bench.servers import COMPARED, Kind
 from compat_tests.real_kafka import RealPartMissing, java, kafka_libs
 
 EXPERIMENTS = (
@@ -38,6 +38,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--no-kafka", action="store_true", help="only ours")
     parser.add_argument("--no-ours", action="store_true", help="only Kafka")
+    parser.add_argument("--no-ceiling", action="store_true", help="without the stub that does nothing")
     parser.add_argument(
         "--json", type=pathlib.Path, metavar="FILE", help="also write medians and samples there"
     )
@@ -45,8 +46,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def kinds(options: argparse.Namespace) -> list[Kind]:
-    """Which servers to run. Exits where the real one's parts are missing."""
-    chosen = [Kind.OURS] if options.no_kafka else [Kind.KAFKA] if options.no_ours else list(Kind)
+    """Which servers to run, where the experiment can. Exits where the real one's parts are missing."""
+    left_out = {Kind.OURS: options.no_ours, Kind.KAFKA: options.no_kafka, Kind.CEILING: options.no_ceiling}
+    chosen = [kind for kind in Kind if not left_out[kind]]
     if Kind.KAFKA in chosen:
         try:
             java()
@@ -63,6 +65,7 @@ def say(text: str) -> None:
 def run(lab: Lab, experiment: Experiment, chosen: list[Kind], rounds: int) -> None:
     """The servers in turn, round after round: A B A B."""
     began = time.monotonic()
+    chosen = [kind for kind in chosen if kind in COMPARED or experiment.ceiling]
     if experiment.warm:
         with lab.unrecorded(WARM_UP_SCALE):
             for kind in chosen:

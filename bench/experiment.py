@@ -4,10 +4,12 @@ import contextlib
 import dataclasses
 import pathlib
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
+from bench.measure import cpu_s, own_cpu_s
 from bench.servers import Kind, Server, format_kafka, make
 
 
@@ -47,9 +49,12 @@ def ours_at_most(value: float) -> Target:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
+    """`is_cost`: of CPU seconds, for which what the stub used is no bound."""
+
     name: str
     unit: str
     target: Target | None = None
+    is_cost: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +62,15 @@ class Experiment:
     """Measures one or more rows of one server in one round.
 
     A `warm` one uses a server that stays up for all rounds and experiments of its sort (so that the JVM's compiler
-    has done its work), and is run once before unmeasured; others start servers of their own.
+    has done its work), and is run once before unmeasured; others start servers of their own. One with a `ceiling` is
+    also run against a stub that does nothing, so that the table can say what the client would let any server reach.
     """
 
     name: str
     rows: tuple[Row, ...]
     run: Callable[["Lab", Kind], None]
     warm: bool = False
+    ceiling: bool = False
     rounds_max: int = 99
 
 
@@ -76,6 +83,7 @@ class Lab:
         self.recording = True
         self.samples: dict[str, dict[Kind, list[float]]] = {}
         self.client_cores: dict[str, dict[Kind, list[float]]] = {}
+        self.server_cores: dict[str, dict[Kind, list[float]]] = {}
         self.notes: list[str] = []
         self._warm: dict[Kind, Server] = {}
         self._made = 0
@@ -93,12 +101,13 @@ class Lab:
     def count(self, full: int) -> int:
         return max(1, int(full * self.scale))
 
-    def record(self, row: str, kind: Kind, value: float, *, client_cores: float | None = None) -> None:
+    def record(self, row: str, kind: Kind, value: float, used: "Used | None" = None) -> None:
         if not self.recording:
             return
         self.samples.setdefault(row, {}).setdefault(kind, []).append(value)
-        if client_cores is not None:
-            self.client_cores.setdefault(row, {}).setdefault(kind, []).append(client_cores)
+        if used is not None:
+            self.client_cores.setdefault(row, {}).setdefault(kind, []).append(used.client_cores)
+            self.server_cores.setdefault(row, {}).setdefault(kind, []).append(used.server_cores)
 
     def note(self, text: str) -> None:
         if self.recording and text not in self.notes:
@@ -120,6 +129,35 @@ class Lab:
 
     def fresh_server(self, kind: Kind, properties: Mapping[str, str] | None = None) -> "FreshServer":
         return FreshServer(kind, properties)
+
+
+class Used:
+    """What this process, the client, and a server used of the machine in a `with`: CPU seconds, and cores."""
+
+    def __init__(self, server: Server) -> None:
+        self._pid = server.pid
+        self.seconds = self.client_s = self.server_s = 0.0
+
+    def _now(self) -> tuple[float, float, float]:
+        return time.perf_counter(), own_cpu_s(), cpu_s(self._pid)
+
+    def __enter__(self) -> Self:
+        self._before = self._now()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        spent = (now - before for now, before in zip(self._now(), self._before, strict=True))
+        self.seconds, self.client_s, self.server_s = spent
+
+    @property
+    def client_cores(self) -> float:
+        return self.client_s / self.seconds
+
+    @property
+    def server_cores(self) -> float:
+        return self.server_s / self.seconds
 
 
 class FreshServer:

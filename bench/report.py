@@ -10,10 +10,17 @@ from typing import Any
 from bench import librdkafka
 from bench.experiment import Experiment, Lab, Row
 from bench.measure import median
-from bench.servers import Kind
+from bench.servers import COMPARED, Kind
 from compat_tests.real_kafka import kafka_version
 
-HEADINGS = ("row", "unit", "ours", "Kafka", "ratio", "target", "met", "client")
+HEADINGS = (
+    *("row", "unit", "ours", "Kafka", "ratio", "target", "met", "client"),
+    *("ceiling", "best", "its client", "stub"),
+)
+EXPLAINED = """\
+client: cores that the client took. ceiling: the same client with a stub that does nothing; its client, stub: what
+both took of the cores then. best: the ratio to Kafka that such a server would have; out of reach: even that misses the
+target. (In a row of CPU the ceiling is what the stub, or the client with it, used.)"""
 
 
 def figure(value: float | None) -> str:
@@ -29,11 +36,15 @@ def figure(value: float | None) -> str:
 def summary(lab: Lab, row: Row) -> dict[str, Any]:
     """One row's medians, ratio and verdict; its samples behind them."""
     samples = lab.samples.get(row.name, {})
-    ours, kafka = (median(samples[kind]) if samples.get(kind) else None for kind in Kind)
+    ours, kafka, ceiling = (median(samples[kind]) if samples.get(kind) else None for kind in Kind)
     ratio = ours / kafka if ours is not None and kafka else None
+    best = ceiling / kafka if ceiling is not None and kafka and not row.is_cost else None
     target = row.target
-    judged = None if target is None else (ratio if target.of == "ratio" else ours)
-    cores = [one for of_kind in lab.client_cores.get(row.name, {}).values() for one in of_kind]
+    judged, possible = (
+        (None, None) if target is None else (ratio, best) if target.of == "ratio" else (ours, ceiling)
+    )
+    client, server = (cores.get(row.name, {}) for cores in (lab.client_cores, lab.server_cores))
+    cores = [one for kind in COMPARED for one in client.get(kind, ())]
     return {
         "row": row.name,
         "unit": row.unit,
@@ -42,24 +53,32 @@ def summary(lab: Lab, row: Row) -> dict[str, Any]:
         "ratio": ratio,
         "target": None if target is None else target.text(),
         "met": None if target is None or judged is None else target.met(judged),
+        "out_of_reach": target is not None and possible is not None and not target.met(possible),
         "client_cores": median(cores) if cores else None,
+        "ceiling": ceiling,
+        "best": best,
+        "ceiling_client_cores": median(client[Kind.CEILING]) if Kind.CEILING in client else None,
+        "stub_cores": median(server[Kind.CEILING]) if Kind.CEILING in server else None,
         "samples": {str(kind): values for kind, values in samples.items()},
     }
 
 
 def print_table(summaries: Iterable[dict[str, Any]], notes: Iterable[str]) -> None:
-    """Plain aligned columns. `client` is how many cores the client took: near 1 or more, it is the limit."""
-    lines = [HEADINGS]
+    """Plain aligned columns."""
+    lines: list[tuple[str, ...]] = [HEADINGS]
     for one in summaries:
-        met = {None: "", True: "yes", False: "NO"}[one["met"]]
+        met = {None: "", True: "yes", False: "out of reach" if one["out_of_reach"] else "NO"}[one["met"]]
         figures = (figure(one[key]) for key in ("ours", "kafka", "ratio"))
-        client = figure(one["client_cores"]) if one["client_cores"] is not None else ""
-        lines.append((one["row"], one["unit"], *figures, one["target"] or "", met, client))
+        optional = ("client_cores", "ceiling", "best", "ceiling_client_cores", "stub_cores")
+        more = (figure(one[key]) if one[key] is not None else "" for key in optional)
+        lines.append((one["row"], one["unit"], *figures, one["target"] or "", met, *more))
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     for line in lines:
         first = f"{line[0]:<{widths[0]}}  {line[1]:<{widths[1]}}"
         rest = "  ".join(f"{cell:>{width}}" for cell, width in zip(line[2:], widths[2:], strict=True))
         print(f"{first}  {rest}".rstrip())
+    if any(line[HEADINGS.index("ceiling")] for line in lines[1:]):
+        print(EXPLAINED)
     for note in notes:
         print(f"note: {note}")
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from bench import binding, librdkafka, raw, topics
-from bench.experiment import Experiment, Lab, Row, ratio_at_least, ratio_at_most
-from bench.measure import cpu_s, own_cpu_s, percentile
+from bench.experiment import Experiment, Lab, Row, Used, ratio_at_least, ratio_at_most
+from bench.measure import percentile
 from bench.servers import Kind, Server
 
 GIGABYTE = 1_000_000_000
@@ -27,12 +27,11 @@ def _measured(
     lab: Lab, server: Server, kind: Kind, row: str, count: int, size: int, call: Callable[[], float]
 ) -> None:
     """Run `call`, which answers its seconds, and record its rate, and what it cost server and client."""
-    server_before, client_before = cpu_s(server.pid), own_cpu_s()
-    seconds = call()
-    server_cpu = cpu_s(server.pid) - server_before
-    client_cores = (own_cpu_s() - client_before) / seconds
-    lab.record(row, kind, count / seconds, client_cores=client_cores)
-    lab.record(_cpu(row), kind, server_cpu / (count * size / GIGABYTE))
+    with Used(server) as used:
+        seconds = call()
+    lab.record(row, kind, count / seconds, used)
+    gigabytes = count * size / GIGABYTE
+    lab.record(_cpu(row), kind, used.server_s / gigabytes)
 
 
 def _cpu(row: str) -> str:
@@ -77,8 +76,8 @@ def _stream(
 
     rows = [Row(row, "records/s", ratio_at_least(produce_ratio)) for row in produced.values()]
     rows.append(Row(consumed, "records/s", ratio_at_least(1)))
-    rows += [Row(_cpu(row.name), "s/GB") for row in rows]
-    return Experiment(label, tuple(rows), run, warm=True)
+    rows += [Row(_cpu(row.name), "s/GB", is_cost=True) for row in rows]
+    return Experiment(label, tuple(rows), run, warm=True, ceiling=True)
 
 
 def _together(label: str, size: int, full_count: int, conf: Mapping[str, str]) -> Experiment:
@@ -106,8 +105,8 @@ def _together(label: str, size: int, full_count: int, conf: Mapping[str, str]) -
             topics.delete(server, topic)
 
     rows = [Row(row, "records/s", ratio_at_least(1.25)) for row in produced.values()]
-    rows += [Row(_cpu(row.name), "s/GB") for row in rows]
-    return Experiment(label, tuple(rows), run, warm=True)
+    rows += [Row(_cpu(row.name), "s/GB", is_cost=True) for row in rows]
+    return Experiment(label, tuple(rows), run, warm=True, ceiling=True)
 
 
 def _binding(size: int, full_count: int) -> Experiment:
@@ -133,7 +132,7 @@ def _binding(size: int, full_count: int) -> Experiment:
         topics.delete(server, topic)
 
     rows = (Row(produced, "records/s"), Row(consumed, "records/s"))
-    return Experiment(label, rows, run, warm=True)
+    return Experiment(label, rows, run, warm=True, ceiling=True)
 
 
 def _latency() -> Experiment:
@@ -145,12 +144,13 @@ def _latency() -> Experiment:
     def run(lab: Lab, kind: Kind) -> None:
         server, topic = lab.warm_server(kind), lab.name("latency")
         topics.create(server, topic)
-        seconds = binding.latencies(server.bootstrap, topic, lab.count(LATENCY_RECORDS), LATENCY_PACE_S)
+        with Used(server) as used:
+            seconds = binding.latencies(server.bootstrap, topic, lab.count(LATENCY_RECORDS), LATENCY_PACE_S)
         for row, percent in zip(rows, (50, 99), strict=True):
-            lab.record(row.name, kind, 1000 * percentile(seconds, percent))
+            lab.record(row.name, kind, 1000 * percentile(seconds, percent), used)
         topics.delete(server, topic)
 
-    return Experiment("latency", rows, run, warm=True)
+    return Experiment("latency", rows, run, warm=True, ceiling=True)
 
 
 def _latency_of_the_server() -> Experiment:
@@ -163,12 +163,13 @@ def _latency_of_the_server() -> Experiment:
         server, topic = lab.warm_server(kind), lab.name("latency")
         topics.create(server, topic)
         raw.wait_until_listed(server.bootstrap, topic)
-        seconds = raw.poll_latencies(server.bootstrap, topic, lab.count(LATENCY_RECORDS), LATENCY_PACE_S)
+        with Used(server) as used:
+            seconds = raw.poll_latencies(server.bootstrap, topic, lab.count(LATENCY_RECORDS), LATENCY_PACE_S)
         for row, percent in zip(rows, (50, 99), strict=True):
-            lab.record(row.name, kind, 1000 * percentile(seconds, percent))
+            lab.record(row.name, kind, 1000 * percentile(seconds, percent), used)
         topics.delete(server, topic)
 
-    return Experiment("latency of the server", rows, run, warm=True)
+    return Experiment("latency of the server", rows, run, warm=True, ceiling=True)
 
 
 EXPERIMENTS = (

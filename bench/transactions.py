@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from confluent_kafka import Producer
 
 from bench import raw, topics
-from bench.experiment import Experiment, Lab, Row, Target, ratio_at_least, ratio_at_most
+from bench.experiment import Experiment, Lab, Row, Target, Used, ratio_at_least, ratio_at_most
 from bench.librdkafka import QUIET
-from bench.measure import cpu_s, percentile, resident_mb
+from bench.measure import percentile, resident_mb
 from bench.servers import Kind, Server
 from compat_tests.definitions import Fields
 from compat_tests.frames import Connection
@@ -58,7 +58,8 @@ def _transactions(producers: int, partitions: int, target: float) -> Experiment:
         Row(label, "transactions/s", ratio_at_least(target)),
         Row(f"{label}, p99", "ms", ratio_at_most(0.25)),
     )
-    cpu = Row(f"server CPU: {label}", "us each")
+    server_cpu = Row(f"server CPU: {label}", "us each", is_cost=True)
+    client_cpu = Row(f"client CPU: {label}", "us each", is_cost=True)
 
     def run(lab: Lab, kind: Kind) -> None:
         server, topic = lab.warm_server(kind), lab.name("transactions")
@@ -72,20 +73,20 @@ def _transactions(producers: int, partitions: int, target: float) -> Experiment:
             threading.Thread(target=_commit, args=(client, topic, range(partitions), count, seconds))
             for client, seconds in zip(clients, took, strict=True)
         ]
-        cpu_before, began = cpu_s(server.pid), time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        seconds = time.perf_counter() - began
-        lab.record(cpu.name, kind, (cpu_s(server.pid) - cpu_before) / (count * producers) * 1e6)
-        lab.record(rate.name, kind, count * producers / seconds)
+        with Used(server) as used:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        lab.record(rate.name, kind, count * producers / used.seconds, used)
+        lab.record(server_cpu.name, kind, used.server_s / (count * producers) * 1e6)
+        lab.record(client_cpu.name, kind, used.client_s / (count * producers) * 1e6)
         lab.record(p99.name, kind, 1000 * percentile([one for each in took for one in each], 99))
         if sum(map(len, took)) != count * producers:
             raise RuntimeError("a transaction failed")
         topics.delete(server, topic)
 
-    return Experiment(label, (rate, p99, cpu), run, warm=True)
+    return Experiment(label, (rate, p99, server_cpu, client_cpu), run, warm=True, ceiling=True)
 
 
 OPEN = Row(f"{OPEN_PRODUCERS:,} producers with an open transaction: opened", "producers/s")
