@@ -3,14 +3,14 @@
 import argparse
 import os
 import pathlib
+import subprocess
 import sys
-import tempfile
 import time
 
 from confluent_kafka import KafkaException
 
 from bench import disturbed, groups, lifecycle, rebalance, reconcile, report, scale, throughput, transactions
-from bench.experiment import Experiment, Lab, Row
+from bench.experiment import Experiment, Lab, Row, temporary_directory
 from bench.measure import OtherLoad, raise_open_files_limit
 from bench.servers import COMPARED, Kind
 from compat_tests.real_kafka import RealPartMissing, java, kafka_libs
@@ -25,6 +25,7 @@ EXPERIMENTS = (
     *reconcile.EXPERIMENTS,
     *transactions.EXPERIMENTS,
 )
+FAILURES = (RuntimeError, AssertionError, OSError, subprocess.SubprocessError, KafkaException)
 QUICK_SCALE = 0.05
 WARM_UP_SCALE = 0.25
 
@@ -62,6 +63,14 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def stop_warm_servers(lab: Lab) -> None:
+    """One that does not end must not take the results with it."""
+    try:
+        lab.stop_warm_servers()
+    except (OSError, subprocess.SubprocessError) as error:
+        say(f"a server did not stop: {error}")
+
+
 def run(lab: Lab, experiment: Experiment, chosen: list[Kind], rounds: int) -> None:
     """The servers in turn, round after round: A B A B."""
     began = time.monotonic()
@@ -84,24 +93,24 @@ def main() -> None:
     shown: list[Row] = []
     others = OtherLoad()
     failed: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="bench-") as root:
-        lab = Lab(pathlib.Path(root), QUICK_SCALE if options.quick else 1)
+    with temporary_directory() as root:
+        lab = Lab(root, QUICK_SCALE if options.quick else 1)
         try:
             for experiment in sorted(EXPERIMENTS, key=lambda one: not one.warm):
                 rows = report.selected(experiment, options.rows)
                 if not experiment.warm:
-                    lab.stop_warm_servers()
+                    stop_warm_servers(lab)
                 if not rows:
                     continue
                 shown += rows
                 try:
                     run(lab, experiment, chosen, rounds)
-                except (RuntimeError, AssertionError, OSError, KafkaException) as error:
+                except FAILURES as error:
                     failed.append(experiment.name)
                     say(f"{experiment.name} FAILED: {type(error).__name__}: {error}")
-                    lab.stop_warm_servers()
+                    stop_warm_servers(lab)
         finally:
-            lab.stop_warm_servers()
+            stop_warm_servers(lab)
     lab.note(f"other processes took {others.cores():.2f} of {os.cpu_count()} cores meanwhile: best is 0")
     summaries = [report.summary(lab, row) for row in shown]
     report.print_table(summaries, lab.notes)

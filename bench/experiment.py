@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import pathlib
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,8 @@ from typing import Self
 
 from bench.measure import cpu_s, own_cpu_s
 from bench.servers import Kind, Server, format_kafka, make
+
+REMOVALS, REMOVAL_PAUSE_S = 5, 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,15 +123,40 @@ class Lab:
 
     def warm_server(self, kind: Kind) -> Server:
         if kind not in self._warm:
-            self._warm[kind] = make(kind, self.root / self.name(kind)).start()
+            # Known before it starts: one whose start fails half way is a process too, and has to be stopped.
+            self._warm[kind] = make(kind, self.root / self.name(kind))
+            self._warm[kind].start()
         return self._warm[kind]
 
     def stop_warm_servers(self) -> None:
-        while self._warm:
-            self._warm.popitem()[1].stop()
+        """Stop all of them. Raises what the first one that could not be stopped did."""
+        with contextlib.ExitStack() as stack:
+            while self._warm:
+                stack.callback(self._warm.popitem()[1].stop)
 
     def fresh_server(self, kind: Kind, properties: Mapping[str, str] | None = None) -> "FreshServer":
         return FreshServer(kind, properties)
+
+
+@contextlib.contextmanager
+def temporary_directory() -> Iterator[pathlib.Path]:
+    """A directory that goes with the context; one that cannot be removed is named, and is no error.
+
+    A server that has not ended yet (a kill waits for the disk) may make a file in a directory that is just removed.
+    What was measured must not be lost for that.
+    """
+    directory = tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True)
+    path = pathlib.Path(directory.name)
+    try:
+        yield path
+    finally:
+        for _ in range(REMOVALS):
+            directory.cleanup()
+            if not path.exists():
+                break
+            time.sleep(REMOVAL_PAUSE_S)
+        else:
+            print(f"could not be removed, does a server still write there? {path}", file=sys.stderr)
 
 
 class Used:
@@ -164,10 +192,12 @@ class FreshServer:
     """A server that is not started, on a (formatted) directory that goes with the context."""
 
     def __init__(self, kind: Kind, properties: Mapping[str, str] | None) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="bench-")
-        data_dir = pathlib.Path(self._directory.name) / "data"
-        self.format_s = format_kafka(data_dir) if kind is Kind.KAFKA else 0.0
-        self.server = make(kind, data_dir, properties)
+        with contextlib.ExitStack() as stack:
+            data_dir = stack.enter_context(temporary_directory()) / "data"
+            self.format_s = format_kafka(data_dir) if kind is Kind.KAFKA else 0.0
+            self.server = make(kind, data_dir, properties)
+            stack.callback(self.server.stop)
+            self._stack = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -175,5 +205,4 @@ class FreshServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.server.stop()
-        self._directory.cleanup()
+        self._stack.close()

@@ -70,6 +70,9 @@ class Connection:
         self.send(answers)
 
     def send(self, parts: "list[Buffer]") -> None:
+        if len(parts) == 1:
+            self.socket.sendall(parts[0])
+            return
         if len(parts) > PARTS_MAX:
             parts = [b"".join(parts)]
         sent, whole = self.socket.sendmsg(parts), sum(map(len, parts))
@@ -146,10 +149,13 @@ class Stub:
     def run(self) -> None:
         """Until the process that started it has ended."""
         parent = os.getppid()
-        while os.getppid() == parent:
+        while True:
             now = time.monotonic() if self.parked else 0.0
             deadlines = [one.parked.deadline - now for one in self.parked if one.parked is not None]
-            for descriptor, _ in self._poll.poll(max(0.0, min([ALIVE_S, *deadlines]))):
+            ready = self._poll.poll(max(0.0, min([ALIVE_S, *deadlines])))
+            if not ready and os.getppid() != parent:
+                return
+            for descriptor, _ in ready:
                 if descriptor == self._listener.fileno():
                     connected = self._listener.accept()[0]
                     self._connections[connected.fileno()] = Connection(self, connected)
