@@ -5,6 +5,7 @@ Each is a case that `test_exactly_once` meets only by chance, or that was wrong 
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from tests.sim.ask import create_topic
@@ -12,13 +13,23 @@ from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
 from tests.sim.transactional import (
     CLASSIC,
+    V2,
     CommittedReader,
     Link,
     TransactionalProducer,
+    TransactionEndedError,
+    Versions,
 )
 from wire.errors import ErrorCode
 from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from wire.messages.produce import ProduceRequest, ProduceResponse
+from wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 
 @simulated
@@ -56,3 +67,108 @@ async def test_a_write_that_waits_while_its_transaction_ends_opens_none() -> Non
                 pass
             assert reader.position == reader.high_watermark == reader.last_stable_offset
             assert list(reader.values.values()) == ([b"first"] if partition == 0 else [])
+
+
+INTERVAL_MS = 500
+TIMEOUT_MS = 2_000
+
+
+@pytest.mark.parametrize("versions", [CLASSIC, V2])
+@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_commit_and_the_time_out_race(versions: Versions, flushed: bool, level: int) -> None:
+    """A commit arrives around the look that finds the transaction too old: whoever is first decides, and says so."""
+    outcomes: set[ErrorCode] = set()
+
+    async def one(offset_ms: int) -> None:
+        config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(INTERVAL_MS)}
+        if flushed:
+            config["log.flush.interval.messages"] = "1"
+        async with SimBroker(offset_ms + 1_000, config) as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            update = FeatureUpdateKey("transaction.version", level, upgrade_type=2)
+            await client.ask(UpdateFeaturesRequest(1000, [update]), 1, UpdateFeaturesResponse)
+            producer = TransactionalProducer(Link(client), "id", versions, timeout_ms=TIMEOUT_MS)
+            await producer.init()
+            begun_ms = broker.clock.now_ms()
+            await producer.send("t", 0, [b"v"], begun_ms)
+            # The first look after the time-out.
+            look_ms = begun_ms + TIMEOUT_MS + 1
+            look_ms += -look_ms % INTERVAL_MS
+            broker.files.latency_s = 0.004 if flushed else 0
+            await trio.sleep((look_ms + offset_ms - broker.clock.now_ms()) / 1000)
+            told = ErrorCode.NONE
+            try:
+                await producer.end(commit=True)
+            except TransactionEndedError as error:
+                told = error.code
+            outcomes.add(told)
+            await trio.sleep(1)
+            reader = CommittedReader("t", 0)
+            while await reader.poll(client):
+                pass
+            assert reader.position == reader.high_watermark == reader.last_stable_offset
+            assert list(reader.values.values()) == ([] if told else [b"v"])
+            await producer.init()
+            await producer.send("t", 0, [b"next"], broker.clock.now_ms())
+            await producer.end(commit=True)
+
+    @simulated
+    async def run() -> None:
+        for offset_ms in (-10, -3, -1, 0, 1, 3, 10):
+            await one(offset_ms)
+
+    run()
+    # Of transactions v2 it is what a request looks like that repeats another decision (KIP-890).
+    refused = ErrorCode.INVALID_TXN_STATE if versions is V2 else ErrorCode.PRODUCER_FENCED
+    assert outcomes == {ErrorCode.NONE, refused}
+
+
+@pytest.mark.parametrize("newer_first", [True, False])
+@pytest.mark.parametrize("versions", [CLASSIC, V2])
+def test_markers_of_two_coordinators_meet_in_the_partitions(versions: Versions, newer_first: bool) -> None:
+    """One that was replaced still writes markers, in another order than its successor: a partition has the outcome of
+    whoever came with the higher epoch, and takes nothing of the other after that.
+    """
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "t", 2)
+            producer = TransactionalProducer(Link(client), "id", versions)
+            await producer.init()
+
+            async def mark(partition: int, coordinator_epoch: int, *, commit: bool) -> int:
+                marker = WritableTxnMarker(
+                    producer.producer_id,
+                    producer.epoch + versions.is_v2,
+                    commit,
+                    [WritableTxnMarkerTopic("t", [partition])],
+                    coordinator_epoch,
+                    2 if versions.is_v2 else 0,
+                )
+                answer = await client.ask(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
+                return int(answer.markers[0].topics[0].partitions[0].error_code)
+
+            for partition in range(2):
+                await producer.send("t", partition, [b"v"], broker.clock.now_ms())
+            # Both finish the same decision, each partition by partition.
+            order = [(0, 7), (0, 6), (1, 6), (1, 7)] if newer_first else [(0, 6), (1, 7), (0, 7), (1, 6)]
+            taken = []
+            for partition, epoch in order:
+                code = await mark(partition, epoch, commit=True)
+                taken.append(ErrorCode(code))
+            late = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            assert taken == [0, late, 0, 0] if newer_first else taken == [0, 0, 0, late]
+            for partition in range(2):
+                reader = CommittedReader("t", partition)
+                while await reader.poll(client):
+                    pass
+                assert reader.position == reader.high_watermark == reader.last_stable_offset
+                assert list(reader.values.values()) == [b"v"]
+            # The next decision of the older one is refused as well.
+            assert await mark(0, 6, commit=False) == late
+
+    run()
