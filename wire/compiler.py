@@ -47,6 +47,14 @@ UNCHECKED_COUNT_MAX = 16
 ARRAY_LENGTH_MAX = 1_000_000
 """Elements in one array. An element may take a hundred times its bytes in memory."""
 
+REQUEST_ELEMENTS_MAX = 100_000
+"""Elements of all arrays of one request together, and its tagged fields: each costs its handler some microseconds, in
+which everybody waits. A request that names 10,000 partitions of as many topics has 20,000."""
+
+COUNTED_KINDS = ("request", "data")
+"""Kinds of message that come from clients, ``data`` inside of requests. What we have written ourselves is as long as
+it is."""
+
 VARINT_MAX = 0xFFFFFFFF
 
 
@@ -179,15 +187,24 @@ def uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
     return (byte, pos) if byte < 0x80 else long_uvarint(buffer, pos, byte)
 
 
-def check_count(count: int, bytes_left: int, size_min: int, what: str) -> int:
-    """An array's count, if that many elements of at least ``size_min`` bytes can be there."""
+def check_count(count: int, bytes_left: int, size_min: int, what: str, room: int = 0) -> int:
+    """An array's count, if that many elements of at least ``size_min`` bytes can be there.
+
+    ``room`` is how many more the message may have after them.
+    """
     if count < 0:
         raise DecodeError(f"{what}: " + ("null" if count == -1 else f"count {count}"))
     if count * size_min > bytes_left:
         raise DecodeError(f"{what}: {count} elements in {bytes_left} bytes")
     if count > ARRAY_LENGTH_MAX:
         raise DecodeError(f"{what}: {count} elements, more than {ARRAY_LENGTH_MAX}")
+    if room < 0:
+        raise too_many(what)
     return count
+
+
+def too_many(what: str) -> DecodeError:
+    return DecodeError(f"{what}: more than {REQUEST_ELEMENTS_MAX} elements and tags in one request")
 
 
 def bad_length(length: int, bytes_left: int, what: str) -> DecodeError:
@@ -196,15 +213,21 @@ def bad_length(length: int, bytes_left: int, what: str) -> DecodeError:
     return DecodeError(f"{what}: {length} bytes where {bytes_left} are left")
 
 
-def skip_tags(buffer: Buffer, pos: int, end: int) -> int:
-    """Passes over a tag section of which no tag is known, from its start; returns the position after it."""
+def skip_tags(buffer: Buffer, pos: int, end: int, room: int) -> tuple[int, int]:
+    """Passes over a tag section of which no tag is known, from its start.
+
+    Returns the position after it, and how many of ``room`` elements and tags the message may still have.
+    """
     count, pos = uvarint(buffer, pos)
+    room -= count
+    if room < 0:
+        raise too_many("tags")
     previous = -1
     for _ in range(count):
-        tag, _size, pos = tag_header(buffer, pos, end, previous)
+        tag, size, pos = tag_header(buffer, pos, end, previous)
         previous = tag
-        pos += _size
-    return pos
+        pos += size
+    return pos, room
 
 
 def tag_header(buffer: Buffer, pos: int, end: int, previous: int) -> tuple[int, int, int]:

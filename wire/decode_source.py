@@ -6,7 +6,16 @@ import struct
 from typing import TYPE_CHECKING, Any, cast
 
 from wire import compiler
-from wire.compiler import FIXED, NEW, UNCHECKED_COUNT_MAX, Source, in_range, tagged_fields
+from wire.compiler import (
+    COUNTED_KINDS,
+    FIXED,
+    NEW,
+    REQUEST_ELEMENTS_MAX,
+    UNCHECKED_COUNT_MAX,
+    Source,
+    in_range,
+    tagged_fields,
+)
 from wire.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -23,6 +32,7 @@ _HELPERS: dict[str, Any] = {
     "bad_length": compiler.bad_length,
     "skip_tags": compiler.skip_tags,
     "tag_header": compiler.tag_header,
+    "too_many": compiler.too_many,
 }
 
 
@@ -45,7 +55,9 @@ def decode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str,
         "    except DecodeError as error:",
         f"        raise DecodeError(f'{source.label}: {{error}}') from error",
     ]
-    return [*head, "        end = len(buf)", *source.lines, *tail], source.names
+    room = REQUEST_ELEMENTS_MAX if source.counted else compiler.VARINT_MAX
+    head += ["        end = len(buf)", f"        room = {room}"]
+    return [*head, *source.lines, *tail], source.names
 
 
 def _has_records(cls: type[Struct]) -> bool:
@@ -79,6 +91,7 @@ def _field_size_min(field: Field, version: int, flexible: bool) -> int:
 class _DecodeSource(Source):
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls, version)
+        self.counted = cls.KIND in COUNTED_KINDS
         self._layout = ""
         self._size = 0
         self._targets: list[str] = []
@@ -126,7 +139,7 @@ class _DecodeSource(Source):
             count = self.fresh("t")
             self.fixed("B", 1, count)
             self.flush()
-            self.emit(f"if {count}: pos = skip_tags(buf, pos - 1, end)")
+            self.emit(f"if {count}: pos, room = skip_tags(buf, pos - 1, end, room)")
 
     def default(self, field: Field) -> str:
         if field.default is not NEW:
@@ -138,7 +151,8 @@ class _DecodeSource(Source):
         self.uvarint(count)
         self.emit(f"if {count}:")
         self.indent += 1
-        self.emit(f"{tag} = -1")
+        self.emit(f"room -= {count}; {tag} = -1")
+        self.emit("if room < 0: raise too_many('tags')")
         self.emit(f"for _ in range({count}):")
         self.indent += 1
         self.emit(f"{tag}, {size}, pos = tag_header(buf, pos, end, {tag}); {stop} = pos + {size}")
@@ -228,13 +242,17 @@ class _DecodeSource(Source):
             least = size_min(element, self.version, self.flexible)
         else:
             least = _field_size_min(element, self.version, self.flexible)
-        check = f"{n} = check_count({n}, end - pos, {max(least, 1)}, {path!r})"
+        counted = ", room" if self.counted else ""
+        check = f"{n} = check_count({n}, end - pos, {max(least, 1)}, {path!r}{counted})"
+        if counted:
+            self.emit(f"room -= {n}")
         if kind in FIXED and kind != "uuid":
             layout, size = FIXED[kind]
             self.emit(check)
             self.emit(f"{target} = list(unpack_from('>%d{layout}' % {n}, buf, pos)); pos += {n} * {size}")
             return
-        self.emit(f"if not 0 <= {n} <= {UNCHECKED_COUNT_MAX}: {check}")
+        full = "room < 0 or " if counted else ""
+        self.emit(f"if {full}not 0 <= {n} <= {UNCHECKED_COUNT_MAX}: {check}")
         items = self.fresh("a")
         self.emit(f"{items} = {target} = []")
         self.emit(f"for _ in range({n}):")

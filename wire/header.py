@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 
-from wire.compiler import skip_tags
+from wire.compiler import REQUEST_ELEMENTS_MAX, skip_tags
 from wire.errors import DecodeError
 from wire.primitives import Buffer
 
@@ -83,7 +83,7 @@ def read_request_header(buffer: Buffer, flexible: bool, offset: int = 0) -> Requ
             raise DecodeError(f"client id of length {length}")
         if flexible:
             if buffer[pos]:
-                pos = skip_tags(buffer, pos, len(buffer))
+                pos, _ = skip_tags(buffer, pos, len(buffer), REQUEST_ELEMENTS_MAX)
             else:
                 pos += 1
     except (IndexError, struct.error, UnicodeDecodeError) as error:

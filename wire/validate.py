@@ -11,7 +11,7 @@ be. Known differences, all towards refusing:
 - So is a batch of more than ``RECORDS_MAX`` records, which would take too long to walk.
 - A varint of more than five bytes as the length of a record is INVALID_RECORD; Kafka fails with
   UNKNOWN_SERVER_ERROR where the batch is not compressed.
-- At most ``RECORD_ERRORS_MAX`` errors are listed.
+- At most ``RECORD_ERRORS_MAX`` errors are listed, and none of a batch of more than ``RECORDS_NAMED_MAX`` records.
 
 Kafka's own error messages are not on the wire, but for those with errors per record; ours are.
 """
@@ -51,6 +51,8 @@ RECORDS_MAX = 1 << 20
 """Records of one batch. No client batches nearly as many; the odder they are, the longer they hold up the rest."""
 RECORD_ERRORS_MAX = 10_000
 """Records of one batch that are named in an answer."""
+RECORDS_NAMED_MAX = 50_000
+"""Records of a batch that are looked at one by one for what is wrong with each; a larger one is refused as a whole."""
 
 _LENGTH_MIN = 14  # bytes after the length of a batch of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)
 _SIZE_UP_TO_MAGIC = 17
@@ -280,9 +282,26 @@ def _check_records(
             or latest - now_ms > rules.timestamp_after_max_ms
             or latest > _INT64_MAX
         )
-    if suspect:
+    if suspect and header.record_count > RECORDS_NAMED_MAX:
+        latest = _check_as_one(header, found, rules, now_ms)
+    elif suspect:
         latest = _check_each(records, header, rules, now_ms)
     return now_ms if rules.log_append_time else max(latest, NO_TIMESTAMP)
+
+
+def _check_as_one(header: BatchHeader, found: Walk, rules: ValidationRules, now_ms: int) -> int:
+    """As `_check_each`, from what is known of all records together: no errors per record."""
+    stamps = [header.max_timestamp]
+    if not header.is_log_append_time:
+        stamps = [
+            wrap_int64(header.base_timestamp + delta) for delta in (found.min_delta, found.max_delta or 0)
+        ]
+    for timestamp in stamps:
+        if problem := _timestamp_problem(timestamp, header, rules, now_ms):
+            raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, problem)
+    if rules.compacted and found.has_null_key:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, "a record of a compacted topic needs a key")
+    return max(stamps)
 
 
 def _check_each(records: bytes | memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> int:

@@ -9,8 +9,11 @@ The answer waits only where ``flush.messages`` asks for an fsync; the connection
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Any
+
+import trio
 
 from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from broker.coordinators import enrolment
@@ -23,6 +26,7 @@ from wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from wire.schema import Message
@@ -70,6 +74,9 @@ WITH_LOG_START = frozenset(
 )
 """Errors of a whole batch whose rows tell the log start offset (Kafka: ``ReplicaManager.appendToLocalLog``)."""
 
+TURN_S = 0.02
+"""Seconds that the partitions of one Produce may take together before other connections have their turn."""
+
 Unflushed = tuple["PartitionLog", int, PartitionProduceResponse]
 """A log, the offset up to which it must be on disk before its row may be answered, and the row."""
 
@@ -87,32 +94,90 @@ def handle(
                 and records[MAGIC_AT] == MAGIC
             ):
                 return _handle_transactional(node, request, context)
-    return _append_all(node, request, context, {})
+    if len(request.topic_data) == 1 == len(request.topic_data[0].partition_data):
+        return _append_all(node, request, context, {})
+    return _append_in_turns(node, request, context)
+
+
+def _append_in_turns(
+    node: Node, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Deferred | Coroutine[Any, Any, Message | None] | None:
+    """As `_append_all` without refusals; where its partitions take long together, others have their turn between two.
+
+    A compressed batch may be a hundred times what it seems.
+    """
+    todo = [(topic, partition) for topic in request.topic_data for partition in topic.partition_data]
+    rows: list[PartitionProduceResponse] = []
+    unflushed: list[Unflushed] = []
+    end = trio.current_time() + TURN_S
+    for at, (topic, partition) in enumerate(todo):
+        if at and trio.current_time() >= end:
+            for _, later in todo[at:]:
+                if later.records is not None:
+                    # The buffer that it is in belongs to all connections.
+                    later.records = memoryview(bytearray(later.records))
+            return _append_rest(node, request, context, todo[at:], rows, unflushed)
+        name = _name_of(node, topic, context)
+        rows.append(_append(node, name, partition, request.acks, context, unflushed))
+    return _answer(request, rows, unflushed)
+
+
+async def _append_rest(
+    node: Node,
+    request: ProduceRequest,
+    context: RequestContext,
+    todo: list[tuple[TopicProduceData, PartitionProduceData]],
+    rows: list[PartitionProduceResponse],
+    unflushed: list[Unflushed],
+) -> Message | None:
+    for topic, partition in todo:
+        await trio.lowlevel.checkpoint()
+        name = _name_of(node, topic, context)
+        rows.append(_append(node, name, partition, request.acks, context, unflushed))
+    answer = _answer(request, rows, unflushed)
+    return await answer.reply if isinstance(answer, Deferred) else answer
+
+
+def _answer(
+    request: ProduceRequest, rows: list[PartitionProduceResponse], unflushed: list[Unflushed]
+) -> ProduceResponse | Deferred | None:
+    """What is owed for ``rows``, one for each of the request's partitions."""
+    left = iter(rows)
+    response = ProduceResponse(
+        [
+            TopicProduceResponse(topic.name, topic.topic_id, list(islice(left, len(topic.partition_data))))
+            for topic in request.topic_data
+            if topic.partition_data
+        ]
+    )
+    if not unflushed:
+        return _finish(response, request.acks)
+    # With acks=0 nobody waits for the answer; the high watermark still waits for the disk.
+    return Deferred(_wait_flushed(unflushed, response, request.acks))
+
+
+def _name_of(node: Node, topic: TopicProduceData, context: RequestContext) -> str:
+    """The topic's name; empty where nobody knows its id."""
+    if context.api_version < TOPIC_ID_VERSION:
+        return topic.name
+    known = node.cluster.topic_by_id(topic.topic_id)
+    return known.name if known is not None else ""
 
 
 def _append_all(
     node: Node, request: ProduceRequest, context: RequestContext, refusals: Refusals
 ) -> ProduceResponse | Deferred | None:
     unflushed: list[Unflushed] = []
-    topics = []
+    rows: list[PartitionProduceResponse] = []
     for topic in request.topic_data:
-        name = topic.name
-        if context.api_version >= TOPIC_ID_VERSION:
-            known = node.cluster.topic_by_id(topic.topic_id)
-            name = known.name if known is not None else ""
-        rows = [
+        name = _name_of(node, topic, context)
+        rows += [
             _refused_row(partition.index, refusals[name, partition.index], context)
             if refusals and (name, partition.index) in refusals
             else _append(node, name, partition, request.acks, context, unflushed)
             for partition in topic.partition_data
         ]
-        if rows:
-            topics.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
-    response = ProduceResponse(topics)
-    if not unflushed:
-        return _finish(response, request.acks)
-    # With acks=0 nobody waits for the answer; the high watermark still waits for the disk.
-    return Deferred(_wait_flushed(unflushed, response, request.acks))
+    return _answer(request, rows, unflushed)
 
 
 def _append(
@@ -194,10 +259,7 @@ def _handle_transactional(
     producers: set[tuple[int, int]] = set()
     sequences: dict[tuple[str, int], int] = {}
     for topic in request.topic_data:
-        name = topic.name
-        if context.api_version >= TOPIC_ID_VERSION:
-            known = node.cluster.topic_by_id(topic.topic_id)
-            name = known.name if known is not None else ""
+        name = _name_of(node, topic, context)
         for partition in topic.partition_data:
             records = partition.records
             if name and records is not None and len(records) >= HEADER_SIZE:

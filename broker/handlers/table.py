@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker.handlers.parts import PARTS, in_parts
 from wire.header import has_tagged_response_header
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class Api:
         self.max_version = handler.max_version
         self.request: type[Message] = getattr(messages, stem + "Request")
         self.response: type[Message] = getattr(messages, stem + "Response")
-        self.handle: Handle = module.handle
+        parts = PARTS.get(handler.api_key)
+        self.handle: Handle = module.handle if parts is None else in_parts(module.handle, parts)
         self.documentation: str | None = module.__doc__
         self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
         self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)

@@ -144,3 +144,44 @@ async def test_a_failed_fsync_is_told_and_takes_the_log_offline() -> None:
         assert (await produce(client, "a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert (await produce(client, "a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert (await produce(client, "b")).error_code == 0
+
+
+@pytest.mark.parametrize("flush", ["1", "1000"])
+def test_partitions_that_take_long_together(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have their turn between two partitions; the answer is the same, and that of the next request follows."""
+    monkeypatch.setattr("broker.handlers.produce.TURN_S", -1)
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker(config={"log.flush.interval.messages": flush}) as broker:
+            client, other = broker.connect(), broker.connect()
+            await create_topic(other, "a", 4)
+            rows = [PartitionProduceData(at, batch(at + 1)) for at in (2, 0, 9, 3)]
+            topics = [
+                TopicProduceData("no", partition_data=[PartitionProduceData(0, batch())]),
+                TopicProduceData("a", partition_data=rows),
+            ]
+            await client.send(ProduceRequest(None, 1, 1000, topics), 9)
+            await client.send(produce_request("a", batch(5), 2), 9)
+            seen = await produce(other, "a", batch(7), 1)
+            assert (seen.error_code, client.unread()) == (0, 0)
+            answer = await client.receive(ProduceResponse, 9)
+            got = [
+                (topic.name, row.index, row.error_code, row.base_offset)
+                for topic in answer.responses
+                for row in topic.partition_responses
+            ]
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert got == [
+                ("no", 0, missing, -1),
+                ("a", 2, 0, 0),
+                ("a", 0, 0, 0),
+                ("a", 9, missing, -1),
+                ("a", 3, 0, 0),
+            ]
+            answer = await client.receive(ProduceResponse, 9)
+            assert answer.responses[0].partition_responses[0].base_offset == 3
+            assert [one.base_offset for one in await read_all(client, "a", 2)] == [0, 3]
+            assert [one.last_offset_delta for one in await read_all(client, "a", 3)] == [3]
+
+    run()

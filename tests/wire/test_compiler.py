@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wire.compiler import ARRAY_LENGTH_MAX, UNCHECKED_COUNT_MAX
+from wire.compiler import ARRAY_LENGTH_MAX, REQUEST_ELEMENTS_MAX, UNCHECKED_COUNT_MAX
 from wire.errors import DecodeError
 from wire.schema import (
     Buffer,
@@ -239,6 +239,69 @@ def test_an_array_has_a_largest_length() -> None:
     count = ARRAY_LENGTH_MAX + 1
     with pytest.raises(DecodeError, match="more than"):
         Names.decode(struct_module.pack(">i", count) + bytes(2 * count), 0)
+
+
+class Boxes(Struct):
+    numbers: list[int] = array(int8)
+    names: list[str] = array(string)
+
+
+class Asked(Message, kind="request", versions="0-1", flexible="1+"):
+    boxes: list[Boxes] = array(Boxes)
+    late: list[int] = array(int32, "1+", tag=0)
+
+
+class Answered(Message, kind="response", versions="0-1", flexible="1+"):
+    boxes: list[Boxes] = array(Boxes)
+    late: list[int] = array(int32, "1+", tag=0)
+
+
+def boxed(total: int, version: int, where: str) -> bytes:
+    """A message of so many elements: mostly boxes, or what is in one of ten."""
+    inside = {"numbers": b"\1", "names": (b"\1" if version else b"\0\0")}
+
+    def count(n: int) -> bytes:
+        return compact(n) if version else struct_module.pack(">i", n)
+
+    boxes = [(0, 0)] * (total if where == "boxes" else 10)
+    if where != "boxes":
+        boxes[7] = (total - 10, 0) if where == "numbers" else (0, total - 10)
+    end = b"\0" if version else b""
+    body = b"".join(
+        count(some) + inside["numbers"] * some + count(more) + inside["names"] * more + end
+        for some, more in boxes
+    )
+    return count(len(boxes)) + body + end
+
+
+@pytest.mark.parametrize("where", ["boxes", "numbers", "names"])
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_request_has_a_largest_number_of_elements(version: int, where: str) -> None:
+    limit = REQUEST_ELEMENTS_MAX
+    Asked.decode(boxed(limit, version, where), version)
+    with pytest.raises(DecodeError, match=f"more than {limit} elements"):
+        Asked.decode(boxed(limit + 1, version, where), version)
+    Answered.decode(boxed(limit + 1, version, where), version)  # what is ours is as long as it is
+
+
+def test_tags_are_elements() -> None:
+    """Unknown ones, in any struct, and known ones."""
+    limit = REQUEST_ELEMENTS_MAX
+
+    def varint(value: int) -> bytes:
+        return compact(value - 1)
+
+    def tags(count: int) -> bytes:
+        return varint(count) + b"".join(varint(tag + 1) + b"\0" for tag in range(count))
+
+    unknown_inside = compact(1) + compact(0) + compact(0)
+    Asked.decode(unknown_inside + tags(limit - 1) + b"\0", 1)
+    for tagged in (unknown_inside + tags(limit) + b"\0", compact(0) + tags(limit + 1)):
+        with pytest.raises(DecodeError, match=f"more than {limit} elements and tags"):
+            Asked.decode(tagged, 1)
+    late = b"\1\0" + varint(4 * limit + 3) + compact(limit) + bytes(4 * limit)
+    with pytest.raises(DecodeError, match="more than"):
+        Asked.decode(compact(0) + late, 1)
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:

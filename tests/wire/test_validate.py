@@ -36,6 +36,20 @@ def run(records: bytes | bytearray | memoryview, rules: ValidationRules, now_ms:
 
 
 @pytest.mark.parametrize("case", all_cases(), ids=repr)
+def test_large_batches_get_the_same_error_but_no_record_is_named(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "RECORDS_NAMED_MAX", 0)
+    if case.error == OK:
+        run(bytearray(case.records), case.rules)
+        return
+    with pytest.raises(KafkaError) as caught:
+        run(bytearray(case.records), case.rules)
+    assert caught.value.code == case.error, caught.value
+    assert getattr(caught.value, "record_errors", []) == []
+
+
+@pytest.mark.parametrize("case", all_cases(), ids=repr)
 def test_cases(case: Case) -> None:
     if case.error != OK:
         with pytest.raises(KafkaError) as caught:

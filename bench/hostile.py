@@ -1,0 +1,240 @@
+"""`python -m bench.hostile`: how long does one request of few bytes and very many elements keep everybody waiting?
+
+For every API that is served and every array in its request (Kafka's own definitions say which there are) a request of
+up to `FRAME_BYTES` is made whose elements are nearly all in that array, once with the shortest values and once with
+names that exist. A second, ordinary connection asks for the versions all the while: its longest wait is shown, the
+worst first, with what became of the request.
+"""
+
+import argparse
+import itertools
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from broker.handlers.table import HANDLERS
+from compat_tests.definitions import (
+    Fields,
+    _Writer,
+    api_key,
+    api_names,
+    definition,
+    is_flexible,
+    snake,
+    versions_of,
+)
+from compat_tests.frames import Connection
+from compat_tests.oncelog_server import Oncelog
+from wire.compiler import REQUEST_ELEMENTS_MAX
+
+FRAME_BYTES = 4 * 1024 * 1024 - 4096
+TOPIC = "here"
+GROUP = "group"
+PARTITIONS = 10
+ANSWER_TIMEOUT_S = 120
+
+Path = tuple[str, ...]
+
+
+class Many:
+    """So many times the same element."""
+
+    def __init__(self, element: Any, count: int) -> None:
+        self.element = element
+        self.count = count
+
+
+class Writer(_Writer):
+    def value(self, field: Fields, kind: str, value: Any) -> None:
+        if not isinstance(value, Many):
+            super().value(field, kind, value)
+            return
+        if self.flexible:
+            self.varint(value.count + 1)
+        else:
+            self.out += struct.pack(">i", value.count)
+        start = len(self.out)
+        super().value({**field, "nullableVersions": "none"}, kind[2:], value.element)
+        self.out += self.out[start:] * (value.count - 1)
+
+
+def arrays(name: str, version: int) -> Iterator[Path]:
+    """Every array of a message, as the names of the fields on the way to it."""
+    writer = Writer(definition(name), version)
+
+    def below(fields: list[Fields], path: Path) -> Iterator[Path]:
+        for field in fields:
+            if not writer.present(field):
+                continue
+            here = (*path, field["name"])
+            if field["type"].startswith("[]"):
+                yield here
+                if field["type"][2:] not in _PLAIN:
+                    yield from below(writer.children(field), here)
+
+    yield from below(writer.root, ())
+
+
+_PLAIN = {
+    "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "bool", "uuid", "string", "bytes", "records",
+}  # fmt: skip
+
+
+def known_values(topic_id: bytes) -> dict[str, Any]:
+    """What a field of some name should hold, so that the request means something that exists."""
+    named: dict[str, Any] = dict.fromkeys(("name", "topic", "topic_name", "resource_name"), TOPIC)
+    named |= dict.fromkeys(("group_id", "groups", "groups_names"), GROUP)
+    named |= {"topic_id": topic_id, "topic_ids": topic_id, "resource_type": 2, "topic_names": TOPIC}
+    named |= {"num_partitions": 1, "replication_factor": 1, "keys": GROUP, "coordinator_keys": GROUP}
+    named |= {"timeout_ms": 5000, "session_timeout_ms": 30000, "rebalance_timeout_ms": 30000, "acks": 1}
+    named |= {"protocol_type": "consumer", "broker_ids": 1, "max_wait_ms": 1, "session_epoch": -1}
+    return named
+
+
+def fill(writer: Writer, fields: list[Fields], path: Path, count: int, known: dict[str, Any]) -> Fields:
+    values: Fields = {}
+    for field in fields:
+        if not writer.present(field):
+            continue
+        name, kind = snake(field["name"]), field["type"]
+        on_path = bool(path) and field["name"] == path[0]
+        if kind.startswith("[]"):
+            if on_path:
+                values[name] = Many(element(writer, field, path[1:], count, known), 1 if path[1:] else count)
+            elif known and not writer.is_tagged(field) and not writer.nullable(field) and not path:
+                values[name] = [element(writer, field, (), 1, known)]  # the innermost array is not empty
+        elif name in known:
+            values[name] = known[name]
+    return values
+
+
+def element(writer: Writer, field: Fields, path: Path, count: int, known: dict[str, Any]) -> Any:
+    kind = field["type"][2:]
+    if kind in _PLAIN:
+        if snake(field["name"]) in known and kind in ("string", "uuid"):
+            return known[snake(field["name"])]
+        return {"string": "", "bytes": b"", "records": b"", "uuid": bytes(16)}.get(kind, 0)
+    return fill(writer, writer.children(field), path, count, known)
+
+
+def body(name: str, version: int, path: Path, count: int, known: dict[str, Any]) -> bytes:
+    message = definition(name)
+    writer = Writer(message, version)
+    return writer.message(fill(writer, message["fields"], path, count, known))
+
+
+def elements_of(values: Any) -> int:
+    """Elements of all arrays together."""
+    if isinstance(values, Many):
+        return values.count * (1 + elements_of(values.element))
+    if isinstance(values, dict):
+        return sum(map(elements_of, values.values()))
+    return sum(1 + elements_of(one) for one in values) if isinstance(values, list) else 0
+
+
+def largest(
+    name: str, version: int, path: Path, known: dict[str, Any], elements_max: int
+) -> tuple[bytes, int]:
+    """A request of at most `FRAME_BYTES` and `elements_max`, and its count of elements in that array."""
+    each = len(body(name, version, path, 101, known)) - len(body(name, version, path, 1, known))
+    message = definition(name)
+    one, hundred = (
+        elements_of(fill(Writer(message, version), message["fields"], path, count, known))
+        for count in (1, 101)
+    )
+    count = min((elements_max - one) * 100 // (hundred - one) + 1, FRAME_BYTES * 100 // max(each, 100))
+    return body(name, version, path, count, known), count
+
+
+class Bystander(threading.Thread):
+    """Asks one connection for the versions, over and over, and keeps the longest wait (seconds)."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self._connection = Connection(bootstrap)
+        self._connection.socket.settimeout(ANSWER_TIMEOUT_S)
+        self.longest = 0.0
+
+    def run(self) -> None:
+        while True:
+            began = time.perf_counter()
+            try:
+                answer = self._connection.call("ApiVersions", 0)
+            except OSError:
+                return
+            if answer == "closed":
+                return
+            self.longest = max(self.longest, time.perf_counter() - began)
+            time.sleep(0.002)
+
+
+def ask(bootstrap: str, api: str, version: int, data: bytes) -> str:
+    """Send it; what became of it."""
+    with Connection(bootstrap) as connection:
+        connection.socket.settimeout(ANSWER_TIMEOUT_S)
+        head = connection.header(api_key(api), version, flexible=is_flexible(api, version))
+        try:
+            connection.send_frame(head + data)
+            answer = connection.receive_frame()
+        except OSError as error:
+            return type(error).__name__
+        return "closed" if answer is None else f"{len(answer):,} bytes"
+
+
+def measure(broker: Oncelog, options: argparse.Namespace) -> list[tuple[float, str]]:
+    with Connection(broker.bootstrap) as connection:
+        made = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
+        answer = connection.call("CreateTopics", 7, {"topics": [made], "timeout_ms": 9000})
+        known = known_values(answer["topics"][0]["topic_id"])
+    bystander = Bystander(broker.bootstrap)
+    bystander.start()
+    found = []
+    for api in api_names():
+        handler = HANDLERS.get(api_key(api))
+        if handler is None or options.api.lower() not in api.lower() or options.not_api in api:
+            continue
+        versions = (
+            {handler.max_version, handler.min_version} if options.all_versions else {handler.max_version}
+        )
+        for version, how in itertools.product(
+            sorted(versions & set(versions_of(api))), ("shortest", "existing")
+        ):
+            for path in arrays(f"{api}Request", version):
+                values = known if how == "existing" else {}
+                data, count = largest(f"{api}Request", version, path, values, options.elements)
+                time.sleep(0.05)
+                bystander.longest = 0.0
+                began = time.perf_counter()
+                became = ask(broker.bootstrap, api, version, data)
+                took = time.perf_counter() - began
+                time.sleep(0.02)
+                row = (
+                    f"{bystander.longest * 1000:8.0f} ms  {api} v{version} {'.'.join(path)} ({how}): "
+                    f"{count:,} in {len(data):,} bytes, {took:.2f} s: {became}"
+                )
+                print(row, file=sys.stderr, flush=True)
+                found.append((bystander.longest, row))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench.hostile", description=__doc__)
+    parser.add_argument("--api", default="", help="only APIs with this in their name")
+    parser.add_argument(
+        "--elements", type=int, default=REQUEST_ELEMENTS_MAX, help="elements of a request, at most"
+    )
+    parser.add_argument("--not-api", default="-", help="but not those with this in it")
+    parser.add_argument("--all-versions", action="store_true", help="the lowest version too")
+    parser.add_argument("--rows", type=int, default=20, help="how many to show")
+    options = parser.parse_args()
+    with Oncelog() as broker:
+        found = measure(broker, options)
+    for _, row in sorted(found, reverse=True)[: options.rows]:
+        print(row)
+
+
+if __name__ == "__main__":
+    main()

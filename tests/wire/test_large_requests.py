@@ -1,0 +1,56 @@
+"""What clients ask about 10,000 partitions of 10,000 topics is far within the limit of a request's elements.
+
+The bytes are not of our making: Kafka's definitions, interpreted by compat_tests.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from compat_tests.definitions import encode
+from wire.schema import Message
+
+TOPICS = 10_000
+NAMES = [f"topic-{number}" for number in range(TOPICS)]
+IDS = [number.to_bytes(16, "big") for number in range(TOPICS)]
+
+
+def topics(name: str, **fields: Any) -> list[dict[str, Any]]:
+    return [{name: topic, **fields} for topic in NAMES]
+
+
+def by_id(**fields: Any) -> list[dict[str, Any]]:
+    return [{"topic_id": topic_id, **fields} for topic_id in IDS]
+
+
+CONFIGS = [{"name": f"key.{number}", "value": "1"} for number in range(3)]
+# Two partitions, on three brokers each, and three configurations: 14 elements of a topic.
+ASSIGNED = [{"partition_index": at, "broker_ids": [1, 2, 3]} for at in range(2)]
+REQUESTS: list[tuple[str, int, dict[str, Any]]] = [
+    ("Metadata", 13, {"topics": topics("name")}),
+    ("Fetch", 18, {"topics": by_id(partitions=[{}]), "forgotten_topics_data": by_id(partitions=[0])}),
+    ("ListOffsets", 11, {"topics": topics("name", partitions=[{}])}),
+    ("OffsetCommit", 10, {"topics": by_id(partitions=[{}])}),
+    ("OffsetFetch", 10, {"groups": [{"topics": by_id(partition_indexes=[0])}]}),
+    ("OffsetFetch", 9, {"groups": [{"group_id": str(n), "topics": None} for n in range(TOPICS)]}),
+    ("DescribeConfigs", 4, {"resources": topics("resource_name", resource_type=2, configuration_keys=NAMES[:3])}),
+    ("IncrementalAlterConfigs", 1, {"resources": topics("resource_name", resource_type=2, configs=CONFIGS)}),
+    ("CreateTopics", 7, {"topics": topics("name", assignments=ASSIGNED, configs=CONFIGS)[:5000]}),
+    ("DeleteTopics", 6, {"topics": topics("name")}),
+    ("AddPartitionsToTxn", 3, {"v3_and_below_topics": topics("name", partitions=[0])}),
+    ("TxnOffsetCommit", 5, {"topics": topics("name", partitions=[{}])}),
+    ("ConsumerGroupHeartbeat", 1, {"topic_partitions": by_id(partitions=[0]), "subscribed_topic_names": NAMES}),
+    ("Produce", 13, {"topic_data": by_id(partition_data=[{"records": b"batch"}])}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("api", "version", "values"), REQUESTS, ids=lambda value: str(value)[:24])
+def test_ten_thousand_partitions(api: str, version: int, values: dict[str, Any]) -> None:
+    snake = "".join("_" + one.lower() if one.isupper() else one for one in api).lstrip("_")
+    cls: type[Message] = getattr(import_module(f"wire.messages.{snake}"), f"{api}Request")
+    message = cls.decode(encode(f"{api}Request", version, values), version)
+    rows = sum(len(getattr(message, name) or ()) for name in values)
+    assert rows == sum(len(value) for value in values.values())
