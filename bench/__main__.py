@@ -32,14 +32,21 @@ WARM_UP_SCALE = 0.25
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--rows", default="", metavar="PATTERN", help="only rows with this in their name")
+    parser.add_argument(
+        "--rows", default="", metavar="PATTERN", help="only rows with this, or this|that, in their name"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median is shown")
     parser.add_argument(
         "--quick", action="store_true", help="one round with small counts, to see that it runs"
     )
     parser.add_argument("--no-kafka", action="store_true", help="only ours")
     parser.add_argument("--no-ours", action="store_true", help="only Kafka")
-    parser.add_argument("--no-ceiling", action="store_true", help="without the stub that does nothing")
+    parser.add_argument(
+        "--ceiling",
+        choices=("with", "without", "only"),
+        default="with",
+        help="the stub that does nothing: where there is a row for it (default), nowhere, no other rows",
+    )
     parser.add_argument(
         "--json", type=pathlib.Path, metavar="FILE", help="also write medians and samples there"
     )
@@ -48,7 +55,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def kinds(options: argparse.Namespace) -> list[Kind]:
     """Which servers to run, where the experiment can. Exits where the real one's parts are missing."""
-    left_out = {Kind.OURS: options.no_ours, Kind.KAFKA: options.no_kafka, Kind.CEILING: options.no_ceiling}
+    left_out = {
+        Kind.OURS: options.no_ours,
+        Kind.KAFKA: options.no_kafka,
+        Kind.CEILING: options.ceiling == "without",
+    }
     chosen = [kind for kind in Kind if not left_out[kind]]
     if Kind.KAFKA in chosen:
         try:
@@ -98,6 +109,8 @@ def main() -> None:
         try:
             for experiment in sorted(EXPERIMENTS, key=lambda one: not one.warm):
                 rows = report.selected(experiment, options.rows)
+                if options.ceiling == "only" and not experiment.ceiling:
+                    rows = []
                 if not experiment.warm:
                     stop_warm_servers(lab)
                 if not rows:

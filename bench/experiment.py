@@ -166,17 +166,15 @@ class Used:
         self._pid = server.pid
         self.seconds = self.client_s = self.server_s = 0.0
 
-    def _now(self) -> tuple[float, float, float]:
-        return time.perf_counter(), own_cpu_s(), cpu_s(self._pid)
-
     def __enter__(self) -> Self:
-        self._before = self._now()
+        self._before = cpu_s(self._pid), own_cpu_s(), time.perf_counter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        spent = (now - before for now, before in zip(self._now(), self._before, strict=True))
+        now = time.perf_counter(), own_cpu_s(), cpu_s(self._pid)
+        spent = (one - before for one, before in zip(now, reversed(self._before), strict=True))
         self.seconds, self.client_s, self.server_s = spent
 
     @property

@@ -19,8 +19,8 @@ HEADINGS = (
 )
 EXPLAINED = """\
 client: cores that the client took. ceiling: the same client with a stub that does nothing; its client, stub: what
-both took of the cores then. best: the ratio to Kafka that such a server would have; out of reach: even that misses the
-target. (In a row of CPU the ceiling is what the stub, or the client with it, used.)"""
+both took of the cores then. best: the ratio to Kafka if the client had the stub's share of the cores too; out of reach:
+even that misses the target. (In a row of CPU the ceiling is what the stub, or the client with it, used.)"""
 
 
 def figure(value: float | None) -> str:
@@ -38,13 +38,17 @@ def summary(lab: Lab, row: Row) -> dict[str, Any]:
     samples = lab.samples.get(row.name, {})
     ours, kafka, ceiling = (median(samples[kind]) if samples.get(kind) else None for kind in Kind)
     ratio = ours / kafka if ours is not None and kafka else None
-    best = ceiling / kafka if ceiling is not None and kafka and not row.is_cost else None
-    target = row.target
-    judged, possible = (
-        (None, None) if target is None else (ratio, best) if target.of == "ratio" else (ours, ceiling)
-    )
     client, server = (cores.get(row.name, {}) for cores in (lab.client_cores, lab.server_cores))
+    its_client, stub = (
+        median(cores[Kind.CEILING]) if Kind.CEILING in cores else 0 for cores in (client, server)
+    )
     cores = [one for kind in COMPARED for one in client.get(kind, ())]
+    best = ceiling / kafka if ceiling is not None and kafka and not row.is_cost else None
+    if best and its_client and row.unit.endswith("/s"):
+        best *= (its_client + stub) / its_client
+    target = row.target
+    judged = None if target is None else (ratio if target.of == "ratio" else ours)
+    possible = best if target is not None and target.of == "ratio" else None
     return {
         "row": row.name,
         "unit": row.unit,
@@ -57,8 +61,8 @@ def summary(lab: Lab, row: Row) -> dict[str, Any]:
         "client_cores": median(cores) if cores else None,
         "ceiling": ceiling,
         "best": best,
-        "ceiling_client_cores": median(client[Kind.CEILING]) if Kind.CEILING in client else None,
-        "stub_cores": median(server[Kind.CEILING]) if Kind.CEILING in server else None,
+        "ceiling_client_cores": its_client if Kind.CEILING in client else None,
+        "stub_cores": stub if Kind.CEILING in server else None,
         "samples": {str(kind): values for kind, values in samples.items()},
     }
 
@@ -98,8 +102,8 @@ def write_json(path: pathlib.Path, summaries: list[dict[str, Any]], lab: Lab, ro
 
 
 def selected(experiment: Experiment, wanted: str) -> list[Row]:
-    """The rows of an experiment that `wanted` names: a part of a row's name, or of its experiment's."""
-    word = wanted.lower()
-    if word in experiment.name.lower():
+    """The rows of an experiment that `wanted` names: parts of a row's name, or of its experiment's, with | between."""
+    words = wanted.lower().split("|")
+    if any(word in experiment.name.lower() for word in words):
         return list(experiment.rows)
-    return [row for row in experiment.rows if word in row.name.lower()]
+    return [row for row in experiment.rows if any(word in row.name.lower() for word in words)]
