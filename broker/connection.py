@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SHARED_BUFFER_BYTES = 256 * 1024
 """Size of the receive buffer that all connections share."""
 FAIR_BYTES = 1024 * 1024
-FAIR_REQUESTS = 128
+FAIR_REQUESTS = 256
 """How much a connection may do before it yields to the others."""
 SEND_SOON_BYTES = 64 * 1024
 """Answers are gathered up to about this size before they are sent."""
@@ -178,14 +178,14 @@ class Connection:
             if self._out and not self._pending:
                 await self._flush()
             since_yield += count
-            if since_yield >= FAIR_BYTES or self._requests >= FAIR_REQUESTS:
-                since_yield = self._requests = 0
-                self.idle_since = trio.current_time()
-                await trio.lowlevel.checkpoint()
+            if since_yield >= FAIR_BYTES:
+                since_yield = 0
+                await self._yield()
 
     async def _handle_frames(self, view: memoryview) -> memoryview:
         """Handle every complete frame in ``view``; give the incomplete rest."""
         position, end = 0, len(view)
+        is_shared = True
         while end - position >= 4:
             size = self._frame_size(view, position)
             start = position + 4
@@ -193,16 +193,26 @@ class Connection:
                 break
             position = start + size
             owed = self._dispatch(view[start:position])
+            send_now = len(self._out) >= SEND_SOON_BYTES and not self._pending
+            if owed is None and not send_now and self._requests < FAIR_REQUESTS:
+                continue
+            if is_shared:  # others use the buffer while this task waits
+                is_shared = False
+                view = memoryview(bytearray(view[position:end]))
+                position, end = 0, len(view)
             if owed is not None:
-                # Others use the shared buffer while this task waits.
-                view = memoryview(bytes(view[position:end]))
-                position, end = 0, len(view)
                 await self._await_owed(owed)
-            elif len(self._out) >= SEND_SOON_BYTES and not self._pending:
-                view = memoryview(bytes(view[position:end]))
-                position, end = 0, len(view)
+            elif send_now:
                 await self._flush()
+            if self._requests >= FAIR_REQUESTS:
+                await self._yield()
         return view[position:end]
+
+    async def _yield(self) -> None:
+        """The others' turn."""
+        self._requests = 0
+        self.idle_since = trio.current_time()
+        await trio.lowlevel.checkpoint()
 
     def _frame_size(self, view: memoryview, position: int) -> int:
         size: int = _size_at(view, position)[0]

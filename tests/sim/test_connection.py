@@ -118,6 +118,21 @@ async def test_answers_keep_the_order_of_requests_around_a_long_poll() -> None:
 
 
 @simulated
+async def test_a_peer_with_thousands_of_requests_at_once_does_not_keep_others_waiting() -> None:
+    async with SimBroker(pipe_bytes_max=16 * 1024 * 1024) as broker:
+        busy, other = broker.connect(), broker.connect()
+        await still_serves(broker)
+        frame = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+        count = SHARED_BUFFER_BYTES // len(frame)
+        await busy.send_bytes(frame * count)
+        for _ in range(3):
+            await other.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
+        answered = busy.unread()
+        await trio.testing.wait_all_tasks_blocked()
+        assert answered < busy.unread() / 2
+
+
+@simulated
 async def test_a_half_closed_peer_still_gets_its_answers() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
