@@ -23,12 +23,13 @@ import trio
 from broker.handlers.table import API_VERSIONS, Api, api, loaded
 from broker.logs import get_logger
 from broker.request import CloseConnection, Deferred, Parked, RequestContext
-from broker.seams.transport import WOULD_BLOCK, Transport
+from broker.seams.transport import WOULD_BLOCK
+from broker.sending import SEND_SOON_BYTES, Sending
 from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.header import REQUEST_PREFIX_SIZE, read_request_header
 
 if TYPE_CHECKING:
-    from broker.log.reads import FileRange
+    from broker.seams.transport import Transport
     from broker.server import Server
     from wire.schema import Message
 
@@ -37,10 +38,6 @@ SHARED_BUFFER_BYTES = 256 * 1024
 FAIR_BYTES = 1024 * 1024
 FAIR_REQUESTS = 256
 """How much a connection may do before it yields to the others."""
-SEND_SOON_BYTES = 64 * 1024
-"""Answers are gathered up to about this size before they are sent."""
-FILE_CHUNK_BYTES = 1024 * 1024
-"""How much of a file one sendfile moves, so that a fast reader starves nobody."""
 OTHER_FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of a request that is no Produce: record bytes are not copied, other fields become many times their size."""
 PENDING_REPLIES_MAX = 1024
@@ -82,44 +79,33 @@ class _Reply:
             self.answer.close()
 
 
-class Connection:
+class Connection(Sending):
     """The state of one peer; `serve` runs until either side closes."""
 
     __slots__ = (
         "_drained",
         "_lost",
         "_node",
-        "_out",
         "_pending",
-        "_ranges",
         "_requests",
         "_server",
-        "blocked",
         "close_reason",
-        "idle_since",
         "in_handler",
         "listener_name",
-        "transport",
     )
 
     def __init__(self, server: Server, transport: Transport, listener_name: str) -> None:
-        self.transport = transport
+        super().__init__(transport, server.node.files)
         self.listener_name = listener_name
         self._server = server
         self._node = server.node
-        self._out = bytearray()
-        self._ranges: list[tuple[int, FileRange]] = []
         self._pending: deque[_Reply] = deque()
         self._drained: trio.Event | None = None
         self._lost = False
         """Whether an answer from `_pending` could not be sent."""
         self._requests = 0
-        self.idle_since = trio.current_time()
-        """When the peer was last heard or written to, on Trio's clock (seconds)."""
         self.in_handler = False
         """Whether a request of it is being waited for: such a connection is not idle, unless it is `blocked`."""
-        self.blocked = False
-        """Whether answers wait for the peer to read."""
         self.close_reason: str | None = None
 
     async def serve(self) -> None:
@@ -139,8 +125,7 @@ class Connection:
             log.exception("a connection failed by our own fault", peer=self.transport.peer)
             self._node.note_bug()
         finally:
-            for _, file_range in self._ranges:
-                file_range.release()
+            self.release()
             self.transport.close()
 
     def close(self, reason: str) -> None:
@@ -464,91 +449,6 @@ class Connection:
             await self._drained.wait()
         if self._lost:
             raise trio.ClosedResourceError("the peer was lost before its answers could be sent")
-
-    # -- writing
-
-    def _encode(self, served: Api, version: int, correlation_id: int, answer: Message) -> None:
-        out, ranges = self._out, self._ranges
-        start = len(out)
-        ranges_before = len(ranges)
-        out += served.response_head[version](0, correlation_id)
-        encode = served.encoders[version] or served.encoder(version)
-        encode(answer, out, ranges)
-        size = len(out) - start - 4
-        if len(ranges) > ranges_before:
-            size += sum(file_range.size for _, file_range in ranges[ranges_before:])
-        _SIZE.pack_into(out, start, size)
-
-    async def _flush(self) -> None:
-        """Send all that is ready: bytes from memory, and between them ranges of files."""
-        out = self._out
-        if not self._ranges:
-            sent = self.transport.send(out)
-            if sent == len(out):
-                out.clear()
-                return
-            if sent > 0:
-                del out[:sent]
-        await self._flush_slowly()
-
-    async def _flush_slowly(self) -> None:
-        out, self._out = self._out, bytearray()
-        ranges, self._ranges = self._ranges, []
-        position = 0
-        try:
-            with memoryview(out) as whole:
-                for at, file_range in ranges:
-                    await self._send_all(whole[position:at], more=True)
-                    await self._send_range(file_range)
-                    position = at
-                await self._send_all(whole[position:])
-        finally:
-            for _, file_range in ranges:
-                file_range.release()
-
-    async def _send_all(self, view: memoryview, *, more: bool = False) -> None:
-        while view:
-            sent = self.transport.send(view, more=more)
-            if sent == WOULD_BLOCK:
-                await self._wait_writable()
-            else:
-                view = view[sent:]
-
-    async def _wait_writable(self) -> None:
-        self.idle_since = trio.current_time()
-        self.blocked = True
-        await self.transport.wait_writable()
-        self.blocked = False
-
-    async def _send_range(self, file_range: FileRange) -> None:
-        """Send a part of a file, from the page cache where it is there, else read into it by a thread first."""
-        file = file_range.file
-        position, end = file_range.position, file_range.position + file_range.size
-        while position < end:
-            size = min(FILE_CHUNK_BYTES, end - position)
-            try:
-                if not file.is_cached(position, size):
-                    await self._node.files.offload(partial(file.pread, size, position))
-                fileno = file.fileno()
-                data = file.pread(size, position) if fileno < 0 else b""
-            except OSError as error:
-                raise CloseConnection(f"a log file cannot be read: {error}") from error
-            if fileno >= 0:
-                await self._send_file(fileno, position, size)
-            else:
-                await self._send_all(memoryview(data), more=True)
-            position += size
-
-    async def _send_file(self, fileno: int, position: int, size: int) -> None:
-        while size:
-            sent = self.transport.send_file(fileno, position, size)
-            if sent == WOULD_BLOCK:
-                await self._wait_writable()
-            elif sent == 0:
-                raise CloseConnection("a log file is shorter than what was promised of it")
-            else:
-                position += sent
-                size -= sent
 
 
 def refuse(served: Api, context: RequestContext, error: KafkaError) -> Message:
