@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 import random
 import shutil
-import subprocess
 
 import pytest
 
@@ -13,15 +12,14 @@ from broker.log.cleaner import Cleaner
 from broker.log.cleaner_choice import Dirt
 from broker.log.partition_log import Origin, PartitionLog
 from broker.seams.os_files import OsFileSystem
-from compat_tests.real_kafka import RealPartMissing, java, kafka_libs, require
 from conftest import KafkaTool
 from tests.log.rig import START_MS, Rig, run
+from tests.oracle import ask_oracle
 from wire.batch import BatchBuilder, read_header
 from wire.control import end_transaction_marker
 from wire.records import iterate_records
 
 ORACLE = pathlib.Path(__file__).with_name("CleanerOracle.java")
-ORACLE_TIMEOUT_S = 120
 KEY_MEMORY = 1 << 20
 
 pytestmark = pytest.mark.slow
@@ -36,30 +34,9 @@ SETTINGS = {
 
 
 def clean_with_kafka(directory: pathlib.Path, first_dirty: int, end: int, now_ms: int) -> int:
-    try:
-        command = [
-            java(),
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-            "-cp",
-            f"{kafka_libs()}/*",
-            str(ORACLE),
-        ]
-    except RealPartMissing as missing:
-        require(str(missing))
     numbers = [str(first_dirty), str(end), str(now_ms), str(KEY_MEMORY)]
     settings = [f"{key}={value}" for key, value in SETTINGS.items()]
-    ran = subprocess.run(
-        [*command, str(directory), *numbers, *settings],
-        capture_output=True,
-        text=True,
-        timeout=ORACLE_TIMEOUT_S,
-        check=False,
-    )
-    if ran.returncode and "jdk.compiler" in ran.stderr:
-        require("this Java has no compiler (a JDK is needed)")
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    return int(ran.stdout.split()[-1])
+    return int(ask_oracle(ORACLE, str(directory), *numbers, *settings).split()[-1])
 
 
 class Writer:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import pathlib
 import random
 import struct
-import subprocess
 from collections.abc import Sequence
 
 import pytest
 
-from compat_tests.real_kafka import RealPartMissing, java, kafka_libs, require
+from tests.oracle import ask_oracle
 from tests.wire.batches import CODECS, Row, encode_kafka_python
 from tests.wire.validate_cases import NOW, Case, all_cases
 from wire.batch import HEADER_SIZE, BatchHeader, assemble, read_header
@@ -50,30 +49,8 @@ class Answer:
 
 
 def ask_kafka(cases: Sequence[Case]) -> list[Answer]:
-    try:
-        command = [
-            java(),
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-            "-cp",
-            f"{kafka_libs()}/*",
-            str(ORACLE),
-        ]
-    except RealPartMissing as missing:
-        require(str(missing))
-    run = subprocess.run(
-        command,
-        input=b"".join(map(question, cases)),
-        capture_output=True,
-        timeout=ORACLE_TIMEOUT_S,
-        check=False,
-    )
-    problem = run.stderr.decode(errors="replace")
-    if run.returncode and "jdk.compiler" in problem:
-        require("this Java has no compiler (a JDK is needed)")
-    assert run.returncode == 0, problem[-4000:]
-    answers = []
-    out, at = run.stdout, 0
+    out = ask_oracle(ORACLE, given=b"".join(map(question, cases)), timeout_s=ORACLE_TIMEOUT_S)
+    answers, at = [], 0
     for _ in cases:
         error, count = struct.unpack_from(">hi", out, at)
         at_fault = struct.unpack_from(f">{count}i", out, at + 6)

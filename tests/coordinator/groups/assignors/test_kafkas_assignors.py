@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import pathlib
 import random
-import subprocess
 
 import pytest
 
-from compat_tests.real_kafka import RealPartMissing, java, kafka_libs, require
 from coordinator.groups.assignors import ASSIGNORS, Assignment, GroupSpec
 from tests.coordinator.groups.assignors.groups import check, random_history, rows_of
+from tests.oracle import ask_oracle
 
 ORACLE = pathlib.Path(__file__).with_name("AssignorOracle.java")
-ORACLE_TIMEOUT_S = 120
 HISTORIES = 400
 SMALLEST_TABLE = 16
 """Buckets of Java's smallest hash table: smaller numbers are in order there."""
@@ -27,29 +25,8 @@ pytestmark = pytest.mark.slow
 
 
 def by_kafka(cases: list[tuple[str, GroupSpec]]) -> list[dict[str, Assignment]]:
-    try:
-        command = [
-            java(),
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-            "-cp",
-            f"{kafka_libs()}/*",
-            str(ORACLE),
-        ]
-    except RealPartMissing as missing:
-        require(str(missing))
-    ran = subprocess.run(
-        command,
-        input="".join(as_text(assignor, group) for assignor, group in cases),
-        capture_output=True,
-        text=True,
-        timeout=ORACLE_TIMEOUT_S,
-        check=False,
-    )
-    if ran.returncode and "jdk.compiler" in ran.stderr:
-        require("this Java has no compiler (a JDK is needed)")
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    lines = iter(ran.stdout.splitlines())
+    given = "".join(as_text(assignor, group) for assignor, group in cases)
+    lines = iter(ask_oracle(ORACLE, given=given.encode()).decode().splitlines())
     return [{member_id: parsed(group, next(lines)) for member_id in group.members} for _, group in cases]
 
 
