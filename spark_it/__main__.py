@@ -41,11 +41,12 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", default="pipeline.toml", help="the pipeline's configuration (TOML)")
-    spark = argparse.ArgumentParser(add_help=False, parents=[common])
-    spark.add_argument("--master", default=LOCAL, help=f"Spark's master (default {LOCAL})")
-    spark.add_argument(
+    bare = argparse.ArgumentParser(add_help=False)
+    bare.add_argument("--master", default=LOCAL, help=f"Spark's master (default {LOCAL})")
+    bare.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="any of Spark's settings"
     )
+    spark = argparse.ArgumentParser(add_help=False, parents=[common, bare])
 
     load = commands.add_parser("load", parents=[spark], help="topics to the lake")
     load.add_argument(
@@ -63,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     abort = commands.add_parser("abort", parents=[common], help="end what a dead query's sink left open")
     abort.add_argument("sink_id")
     abort.set_defaults(run=_abort)
-    demo = commands.add_parser("demo", help="all of it against a broker of its own, with kills in the middle")
+    demo = commands.add_parser(
+        "demo", parents=[bare], help="all of it against a broker of its own, with kills in the middle"
+    )
     demo.add_argument("--events", type=int, default=20_000)
     demo.add_argument("--target", choices=("oncelog", "kafka"), default="oncelog")
     demo.add_argument(
@@ -162,7 +165,8 @@ def _abort(given: Any) -> int:
 def _demo(given: Any) -> int:
     from spark_it.demo import demo
 
-    return demo(given.target, given.events, given.folder)
+    spark = ["--master", given.master, *(part for one in given.conf for part in ("--conf", one))]
+    return demo(main, given.target, given.events, given.folder, spark)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@ VALUE_BYTES = 92  # and 8 of a key
 RECORD_BYTES = 100
 TASKS = 2
 STEP_ROUNDS = 20
+OUT = "out-"  # topics that are deleted after the job that wrote them
+# A deleted topic's files go soon, and its space with them.
+PROPERTIES = {"log.segment.delete.delay.ms": "1000"}
 
 
 class Job(NamedTuple):
@@ -60,15 +63,24 @@ class Lab:
         reader = reader.format("kafka").option("kafka.bootstrap.servers", self.brokers[target].bootstrap)
         return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
 
-    def topic(self, target: str) -> str:
+    def topic(self, target: str, prefix: str = OUT) -> str:
         """A new one."""
         from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
         self._made += 1
-        name = f"bench-{self._made}"
+        name = f"{prefix}{self._made}"
         admin = AdminClient(client({"bootstrap.servers": self.brokers[target].bootstrap}))
         admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(60)
         return name
+
+    def forget(self, target: str) -> None:
+        """Delete what jobs have written: of rounds and rounds of it a disk would fill."""
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient(client({"bootstrap.servers": self.brokers[target].bootstrap}))
+        written = [name for name in admin.list_topics(timeout=60).topics if name.startswith(OUT)]
+        for future in admin.delete_topics(written).values() if written else ():
+            future.result(60)
 
     def checkpoint(self) -> str:
         self._made += 1
@@ -130,15 +142,17 @@ def timed(lab: Lab, target: str, job: Callable[[Lab, str, str], None], topic: st
     before, start = cpu_s(pid), time.monotonic()
     job(lab, target, topic)
     seconds = time.monotonic() - start
-    return Job(seconds, (cpu_s(pid) - before) / (lab.rows * RECORD_BYTES / 1e9))
+    cpu = cpu_s(pid) - before
+    lab.forget(target)
+    return Job(seconds, cpu / (lab.rows * RECORD_BYTES / 1e9))
 
 
 def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
-def steps_ms(bootstrap: str) -> dict[str, float]:
-    """Median milliseconds to the end of each step of a task with one row."""
+def steps_ms(bootstrap: str) -> dict[str, list[float]]:
+    """Milliseconds to the end of each step of a task with one row, round by round."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient(client({"bootstrap.servers": bootstrap}))
@@ -153,7 +167,7 @@ def steps_ms(bootstrap: str) -> dict[str, float]:
         ):
             if batch:  # the first one claims the sink
                 found.setdefault(step, []).append((time.monotonic() - start) * 1000)
-    return {step: statistics.median(times) for step, times in found.items()}
+    return found
 
 
 def main() -> int:
@@ -166,12 +180,15 @@ def main() -> int:
     spark.sparkContext.setLogLevel("OFF")
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-it-bench-")))
-        brokers = {target: stack.enter_context(make_broker(target)) for target in TARGETS}
+        brokers = {target: stack.enter_context(make_broker(target, PROPERTIES)) for target in TARGETS}
         lab = Lab(spark, brokers, given.rows, folder)
         _report(lab, given.rounds)
         for target, broker in brokers.items():
-            shown = ", ".join(f"{step} {ms:.1f}" for step, ms in steps_ms(broker.bootstrap).items())
-            print(f"a task of one row on {target}, ms to the end of each step: {shown}")
+            steps = steps_ms(broker.bootstrap)
+            shown = ", ".join(f"{step} {statistics.median(times):.1f}" for step, times in steps.items())
+            print(
+                f"a task of one row on {target}: {spread(steps['committed'])} ms; to the end of each step: {shown}"
+            )
     spark.stop()
     return 0
 
@@ -179,7 +196,7 @@ def main() -> int:
 def _report(lab: Lab, rounds: int) -> None:
     sources = {}
     for target in TARGETS:
-        sources[target] = lab.topic(target)
+        sources[target] = lab.topic(target, "source-")
         lab.stock_write(target, lab.made(), sources[target]).save()  # warms both up, too
     alone = []
     for _ in range(rounds):

@@ -12,8 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from compat_tests.brokers import Broker, make_broker
 from spark_it.clients import client
@@ -29,6 +29,8 @@ LATE_MS_MAX = 10_000  # less than the pipeline's lateness
 CLOSING = "closing"  # an event so late in time that every window before it closes
 SLOW_EVERY, SLOW_S = 100, 0.1  # a pause so often, that the kill falls into the feeding
 TIMEOUT_S = 600.0
+# A JVM that lives for a minute does not get back what its second compiler takes.
+SHORT_LIVED = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 CONFIG = """\
 bootstrap = "{bootstrap}"
@@ -45,8 +47,36 @@ tasks = 2
 """
 
 
-def demo(target: str, events: int, folder: pathlib.Path | None = None) -> int:
-    """Run it and show what arrived. 0 where each event was counted exactly once, 1 else."""
+class Commands(NamedTuple):
+    """The pipeline's commands over one configuration, each with the same arguments for Spark."""
+
+    main: Callable[[list[str]], int]
+    config: pathlib.Path
+    spark: Sequence[str]
+
+    def line(self, command: str, *more: str) -> list[str]:
+        return [command, "--config", str(self.config), *self.spark, *more]
+
+    def run(self, command: str, *more: str, check: bool = True) -> int:
+        """Run it in this process, which keeps its Spark; its exit code. With `check` another than 0 raises."""
+        print(f"--- {' '.join((command, *more))}", flush=True)
+        code = self.main(self.line(command, *more))
+        if check and code:
+            raise PipelineError(f"{command} ended with exit code {code}")
+        return code
+
+
+def demo(
+    main: Callable[[list[str]], int],
+    target: str,
+    events: int,
+    folder: pathlib.Path | None = None,
+    spark: Sequence[str] = (),
+) -> int:
+    """Run it and show what arrived. 0 where each event was counted exactly once, 1 else.
+
+    `main` runs a command line in this process; `spark` are its arguments for Spark.
+    """
     spark_java_home()  # or the line that says what is missing
     with contextlib.ExitStack() as stack:
         if folder is None:
@@ -56,28 +86,29 @@ def demo(target: str, events: int, folder: pathlib.Path | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         broker = stack.enter_context(make_broker(target))
         print(f"a {target} broker at {broker.bootstrap}; everything else is in {folder}", flush=True)
-        return _run(broker, events, folder.absolute())
+        folder = folder.absolute()
+        commands = Commands(main, folder / "pipeline.toml", (*SHORT_LIVED, *spark))
+        commands.config.write_text(CONFIG.format(bootstrap=broker.bootstrap, folder=folder))
+        return _run(broker, events, folder, commands)
 
 
-def _run(broker: Broker, events: int, folder: pathlib.Path) -> int:
-    config = folder / "pipeline.toml"
-    config.write_text(CONFIG.format(bootstrap=broker.bootstrap, folder=folder))
+def _run(broker: Broker, events: int, folder: pathlib.Path, commands: Commands) -> int:
     make_topics(broker.bootstrap)
     more = threading.Event()
     feeder = threading.Thread(target=feed, args=(broker.bootstrap, events, more), daemon=True)
     feeder.start()
-    with _child("process", config) as driver:
+    with _child(commands.line("process")) as driver:
         _wait_for_results(broker.bootstrap, driver)
         more.set()
         _wait_for_events(broker.bootstrap, events // 2 + events // 10)
         print("--- killing the driver and the broker", flush=True)
     broker.kill()
     broker.start()
-    _finish(config, "load")
+    commands.run("load")
     feeder.join(TIMEOUT_S)
-    _finish(config, "process", "--once")
-    _finish(config, "load")
-    code = _finish(config, "audit", check=False)
+    commands.run("process", "--once")
+    commands.run("load")
+    code = commands.run("audit", check=False)
     wrong = check(broker.bootstrap, folder, events)
     print(
         "\n".join(wrong) or f"{events} events: each once in the lake, each counted once in the results",
@@ -236,10 +267,9 @@ def _wait_for_events(bootstrap: str, count: int) -> None:
 
 
 @contextlib.contextmanager
-def _child(command: str, config: pathlib.Path, *more: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """`python -m spark_it command`, in a process group of its own: a killed driver's workers and JVM go with it."""
-    arguments = [sys.executable, "-m", "spark_it", command, "--config", str(config), *more]
-    child = subprocess.Popen(arguments, cwd=ROOT, start_new_session=True)
+def _child(line: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """`python -m spark_it …`, in a process group of its own: a killed driver's workers and JVM go with it."""
+    child = subprocess.Popen([sys.executable, "-m", "spark_it", *line], cwd=ROOT, start_new_session=True)
     try:
         yield child
     finally:
@@ -250,13 +280,3 @@ def _kill_group(child: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait(TIMEOUT_S)
-
-
-def _finish(config: pathlib.Path, command: str, *more: str, check: bool = True) -> int:
-    """Run a command to its end; its exit code. Raises PipelineError where it is not 0 and `check`."""
-    print(f"--- {' '.join((command, *more))}", flush=True)
-    with _child(command, config, *more) as child:
-        code = child.wait(TIMEOUT_S)
-    if check and code:
-        raise PipelineError(f"{command} ended with exit code {code}")
-    return code

@@ -14,6 +14,7 @@ from compat_tests.brokers import TARGETS, Broker, make_broker
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.real_kafka import RealPartMissing, require
 from spark_it.session import spark_java_home, spark_session
+from spark_it.tests.queries import CHEAP
 from spark_it.tests.topics import Topics
 
 # What retention and compaction need to be seen in a test, and transactions to end that nobody ends.
@@ -57,7 +58,7 @@ def spark() -> Iterator[Any]:
                 conf={
                     "spark.local.dir": folder,
                     "spark.sql.warehouse.dir": f"{folder}/warehouse",
-                    "spark.sql.shuffle.partitions": "2",
+                    **CHEAP,
                     "spark.driver.memory": "768m",
                     "spark.sql.streaming.stopTimeout": "60s",
                     "spark.sql.streaming.noDataProgressEventInterval": "200ms",

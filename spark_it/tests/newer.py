@@ -14,11 +14,11 @@ from spark_it.session import spark_session
 from spark_it.sink import write_once
 from spark_it.sink.source import ARROW_WRITER
 from spark_it.tests.dying import DyingSource
-from spark_it.tests.queries import Query, kafka_stream
+from spark_it.tests.queries import CHEAP, Query, kafka_stream
 
 
 def main(bootstrap: str, topic: str, checkpoint: str, out: str = "", folder: str = "") -> None:
-    spark = spark_session("newer", conf={"spark.driver.memory": "512m", "spark.sql.shuffle.partitions": "2"})
+    spark = spark_session("newer", conf={**CHEAP, "spark.driver.memory": "512m"})
     spark.sparkContext.setLogLevel("OFF")
     query = Query(kafka_stream(spark, bootstrap, subscribe=topic), checkpoint, availableNow=True).end()
     seen: dict[str, Any] = {"version": spark.version, "rows": query.rows, "batches": sorted(query.batches)}

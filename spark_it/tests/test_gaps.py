@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from compat_tests.real_kafka import require
 from spark_it.tests.queries import Query, kafka_batch, kafka_stream, running, where_and_what
 from spark_it.tests.topics import Topics, _produce, numbered
 
@@ -22,8 +21,6 @@ def gaps(topics: Topics, name: str) -> str:
     2: a committed one, then one that stays open
     3: records without a transaction between two committed ones
     """
-    if not topics.serves("EndTxn"):
-        require("the broker serves no transactions yet")
     topics.make(name, 4)
     for commit in (False, True, False, True, False):
         topics.transaction(name, numbered(3), commit=commit)  # offsets 0-2 and a marker at 3, 4-6 and 7, …

@@ -12,7 +12,6 @@ from spark_it.pipeline.kafka import Bound, Cluster
 from spark_it.pipeline.lake import Lake
 from spark_it.pipeline.load import Loader, Request
 from spark_it.pipeline.ranges import Place
-from spark_it.tests.targets import only_oncelog
 from spark_it.tests.topics import DEADLINE_S, Record, Topics, numbered
 
 STEPS = ("nothing", "requested", "planned", "rows", "committed")
@@ -54,14 +53,6 @@ def test_columns_and_back_fill(
     )
     topics.produce(name, numbered(4), 1)
     run = make_loader().run
-    print(
-        "DEBUG",
-        make_loader().cluster.requested(
-            list(make_loader().cluster.topics([name]).values()),
-            Bound.parse("1970-01-08T00:00:00"),
-            Bound.parse("1970-01-09"),
-        ),
-    )
     assert run(Request([name], Bound("offset", 2), Bound("offset", 4)))[:2] == (4, 1)
     assert run(Request([name], Bound.parse("1970-01-09T00:00:00"), Bound.parse("1970-01-10"))).offsets == 1
     assert run(Request([name], Bound.parse("2"), Bound.parse("4"))) == (0, 0, 0)
@@ -85,7 +76,6 @@ def test_columns_and_back_fill(
     assert len(in_lake(tmp_path)) == 17
 
 
-@only_oncelog
 def test_a_crash_at_every_step(
     spark: Any, topics: Topics, name: str, make_loader: MakeLoader, tmp_path: pathlib.Path
 ) -> None:
@@ -117,7 +107,6 @@ def _failing(rows: Any) -> Any:
     return expr("if(offset % 5 = 3, cast(raise_error('the task dies') as binary), key)")
 
 
-@only_oncelog
 @pytest.mark.parametrize("stop", STEPS[1:])
 def test_two_loaders(
     spark: Any, topics: Topics, name: str, make_loader: MakeLoader, tmp_path: pathlib.Path, stop: str

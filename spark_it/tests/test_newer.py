@@ -10,7 +10,6 @@ from compat_tests.real_kafka import require
 from spark_it.session import ROOT
 from spark_it.tests.dying import plan_deaths
 from spark_it.tests.queries import Query, kafka_stream
-from spark_it.tests.targets import long_on_kafka
 from spark_it.tests.topics import Topics, numbered
 
 NEWER = ROOT / ".venv-spark-next" / "bin" / "python"
@@ -39,7 +38,6 @@ def run_newer(module: str, *arguments: str, check: bool = True) -> "subprocess.C
     return run
 
 
-@long_on_kafka
 def test_a_checkpoint_moves_on(
     spark: Any, topics: Topics, name: str, checkpoint: str, tmp_path: pathlib.Path
 ) -> None:
@@ -50,11 +48,9 @@ def test_a_checkpoint_moves_on(
     assert len(query.rows) == 5
     topics.produce(name, numbered(3, 5), 0)
     topics.produce(name, numbered(2, 50), 1)
-    more = []
-    if topics.serves("EndTxn"):
-        more = [topics.make(f"{name}out"), str(tmp_path / "deaths")]
-        plan_deaths(tmp_path / "deaths", 0, 0, "committed", 1)
-    run = run_newer("spark_it.tests.newer", topics.bootstrap, name, checkpoint, *more)
+    out = topics.make(f"{name}out")
+    plan_deaths(tmp_path / "deaths", 0, 0, "committed", 1)
+    run = run_newer("spark_it.tests.newer", topics.bootstrap, name, checkpoint, out, str(tmp_path / "deaths"))
     seen = json.loads(run.stdout.splitlines()[-1])
     expected = [
         [0, 5, "k5", "v5"],
@@ -66,8 +62,7 @@ def test_a_checkpoint_moves_on(
     assert seen["version"] != spark.version
     assert seen["rows"] == expected
     assert seen["batches"] == [1]
-    if more:
-        assert (seen["arrow"], seen["failed"]) == (True, [True])
-        written = sorted(value or b"" for value in topics.values(more[0]))
-        assert written == sorted([b"v%d" % one for one in range(8)] + [b"v50", b"v51"])
-        assert {one.headers() for one in topics.read(more[0])} == {None}
+    assert (seen["arrow"], seen["failed"]) == (True, [True])
+    written = sorted(value or b"" for value in topics.values(out))
+    assert written == sorted([b"v%d" % one for one in range(8)] + [b"v50", b"v51"])
+    assert {one.headers() for one in topics.read(out)} == {None}

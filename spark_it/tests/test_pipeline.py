@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from compat_tests.real_kafka import RealPartMissing, require
 from spark_it.__main__ import main
 from spark_it.demo import CONFIG, TIMEOUT_S
 from spark_it.pipeline import kafka
@@ -17,11 +16,10 @@ from spark_it.pipeline.config import Config
 from spark_it.pipeline.errors import PipelineError
 from spark_it.pipeline.process import OWNER
 from spark_it.pipeline.progress import Progress, bar, by_topic, lag_plot
-from spark_it.session import ROOT, spark_java_home
+from spark_it.session import ROOT
 from spark_it.sink import SinkError, control
 from spark_it.sink.control import Settings
 from spark_it.sink.once import reach
-from spark_it.tests.targets import long_on_kafka
 from spark_it.tests.topics import Topics
 
 EVENTS = 4000
@@ -36,22 +34,19 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@long_on_kafka
-def test_the_demo(topics: Topics, target: str, tmp_path: pathlib.Path) -> None:
+def test_the_demo(
+    spark: Any, topics: Topics, target: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """It checks itself row by row, with another reader of Delta Lake and another client of Kafka."""
-    if not topics.serves("EndTxn"):
-        require("the broker serves no transactions yet")
-    try:
-        spark_java_home()
-    except RealPartMissing as missing:
-        require(str(missing))
     folder = tmp_path / "demo"
-    ran = run("demo", "--events", str(EVENTS), "--target", target, "--folder", str(folder))
-    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
-    assert "--- killing the driver and the broker" in ran.stdout
-    assert f"{EVENTS} events: each once in the lake, each counted once in the results" in ran.stdout
-    assert f"results: events counted once: {EVENTS}, doubled: 0, late: 0, in an open window: 1," in ran.stdout
-    assert "[####" in ran.stderr
+    arguments = ["--events", str(EVENTS), "--target", target, "--folder", str(folder), *CONF]
+    code = main(["demo", *arguments])
+    out, shown = capfd.readouterr()
+    assert code == 0, out[-3000:] + shown[-3000:]
+    assert "--- killing the driver and the broker" in out
+    assert f"{EVENTS} events: each once in the lake, each counted once in the results" in out
+    assert f"results: events counted once: {EVENTS}, doubled: 0, late: 0, in an open window: 1," in out
+    assert "[####" in shown
     assert json.loads((folder / "state" / "summary.json").read_text())["rows"] > 0
     assert "<polyline" in (folder / "state" / "lag.svg").read_text()
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests.real_kafka import require
 from spark_it.__main__ import main
+from spark_it.demo import SHORT_LIVED
 from spark_it.session import ROOT
 from spark_it.tests.topics import DEADLINE_S, Record, Topics, until
 
@@ -74,7 +74,7 @@ class Pipeline:
 
     def driver(self) -> "subprocess.Popen[str]":
         """`process` in a process, and a process group, of its own."""
-        arguments = ["process", "--config", str(self.config), *CONF, "--conf", "spark.driver.memory=512m"]
+        arguments = ["process", "--config", str(self.config), *CONF, *SHORT_LIVED]
         return subprocess.Popen(
             [sys.executable, "-m", "spark_it", *arguments],
             cwd=ROOT,
@@ -91,8 +91,6 @@ def _minute(start: str) -> int:
 
 @pytest.fixture
 def pipeline(spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path) -> Pipeline:
-    if not topics.serves("EndTxn"):
-        require("the broker serves no transactions yet")
     return Pipeline(topics, name, tmp_path)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from compat_tests.brokers import Broker
-from compat_tests.real_kafka import require
 from spark_it.tests.queries import Query, Rows, kafka_stream, running
 from spark_it.tests.topics import Topics, numbered
 
@@ -38,6 +37,24 @@ def test_available_now_and_a_checkpoint(
     query = Query(whole, checkpoint, **NOW).end()
     assert query.rows == rows(3, 10)
     assert list(query.tasks.values()) == [3]
+
+
+def test_where_it_starts(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
+    """By offset and by time, each partition its own; a checkpoint wins over both."""
+    topics.make(name, 2)
+    for partition in range(2):
+        timed = [one._replace(timestamp=1000 * number) for number, one in enumerate(numbered(6), 1)]
+        topics.produce(name, timed, partition)
+    for number, (options, first) in enumerate(
+        (
+            ({"startingOffsets": json.dumps({name: {"0": 4, "1": -2}})}, (4, 0)),
+            ({"startingOffsetsByTimestamp": json.dumps({name: {"0": 2500, "1": 6000}})}, (2, 5)),
+        )
+    ):
+        stream = kafka_stream(spark, topics.bootstrap, subscribe=name, **options)
+        query = Query(stream, f"{checkpoint}{number}", **NOW).end()
+        assert query.rows == rows(6 - first[0], first[0]) + rows(6 - first[1], first[1], partition=1)
+    assert Query(stream, f"{checkpoint}0", **NOW).end().rows == []
 
 
 def test_while_it_runs(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
@@ -148,8 +165,6 @@ def test_from_topic_to_topic(spark: Any, topics: Topics, name: str, checkpoint: 
 
 def test_groups_of_the_old_way(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
     """With offsets fetched as before Spark 3.4, the driver is a member of a group with the given prefix, or name."""
-    if not topics.serves("JoinGroup"):
-        require("the broker serves no groups yet")
     topics.make(name)
     topics.produce(name, numbered(5))
     key = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"

@@ -12,7 +12,6 @@ from compat_tests.differential import Session
 from spark_it.clients import client
 
 DEADLINE_S = 60.0
-API_KEYS = {"JoinGroup": 11, "EndTxn": 26}
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -86,12 +85,6 @@ class Topics:
         if self._producer is None:
             self._producer = Producer(client(self.settings, enable_idempotence=True, linger_ms=1))
         return _produce(self._producer, name, records, partition)
-
-    def serves(self, api: str) -> bool:
-        """Whether the broker says that it serves this API."""
-        asked = {"client_software_name": "spark-it", "client_software_version": "1"}
-        answer = self._session.quiet("ApiVersions", 3, asked)
-        return any(row["api_key"] == API_KEYS[api] for row in answer["api_keys"])
 
     def configure(self, name: str, key: str, value: str) -> None:
         """Set a topic's configuration, and wait until the broker has it."""
