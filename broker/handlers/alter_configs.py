@@ -29,10 +29,5 @@ def handle(node: Node, request: AlterConfigsRequest, context: RequestContext) ->
         )
         for asked in request.resources
     ]
-    rows = []
-    for resource, error in zip(
-        resources, alter(node, resources, validate_only=request.validate_only), strict=True
-    ):
-        code, text = (error.code, error.message) if error else (0, None)
-        rows.append(AlterConfigsResourceResponse(code, text, resource.resource_type, resource.name))
-    return AlterConfigsResponse(responses=rows)
+    rows = alter(node, resources, validate_only=request.validate_only)
+    return AlterConfigsResponse(responses=[AlterConfigsResourceResponse(*row) for row in rows])

@@ -31,10 +31,5 @@ def handle(
         )
         for asked in request.resources
     ]
-    rows = []
-    for resource, error in zip(
-        resources, alter(node, resources, validate_only=request.validate_only), strict=True
-    ):
-        code, text = (error.code, error.message) if error else (0, None)
-        rows.append(AlterConfigsResourceResponse(code, text, resource.resource_type, resource.name))
-    return IncrementalAlterConfigsResponse(responses=rows)
+    rows = alter(node, resources, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(*row) for row in rows])

@@ -49,11 +49,26 @@ class Resource(NamedTuple):
     replaces: bool = False
 
 
-def alter(node: Node, resources: Sequence[Resource], *, validate_only: bool) -> list[KafkaError | None]:
-    """Change the configuration of each resource; the answer says of each, in order, why it was refused, if it was.
+Row = tuple[int, str | None, int, str]
+"""An answer about a resource: error code and message (0 and None where it is done), its type and name."""
+
+
+def alter(node: Node, resources: Sequence[Resource], *, validate_only: bool) -> list[Row]:
+    """Change the configuration of each resource; a row for each, in order.
 
     All that is not refused is one batch of metadata.
     """
+    errors = _alter_all(node, resources, validate_only=validate_only)
+    return [
+        (error.code, error.message, resource.resource_type, resource.name)
+        if error
+        else (0, None, resource.resource_type, resource.name)
+        for resource, error in zip(resources, errors, strict=True)
+    ]
+
+
+def _alter_all(node: Node, resources: Sequence[Resource], *, validate_only: bool) -> list[KafkaError | None]:
+    """Of each, why it was refused, if it was."""
     seen: dict[tuple[int, str], int] = {}
     for resource in resources:
         seen[resource[:2]] = seen.get(resource[:2], 0) + 1
