@@ -27,7 +27,7 @@ from tests.sim.transactional import (
     TransactionalProducer,
     Versions,
     committed_offset,
-    values_of,
+    rows_of,
 )
 from wire.messages.end_txn import EndTxnRequest
 from wire.schema import Message
@@ -143,7 +143,7 @@ def how_far(broker: SimBroker) -> str:
     logs = [name for name in files.listdir(DATA_DIR) if name.rpartition("-")[0] in LOGS]
     batches = {name: read(files.read_bytes(f"{DATA_DIR}/{name}/{0:020}.log")) for name in logs}
     [last] = [rows[-1] for name, rows in batches.items() if name.startswith("__transaction_state") and rows]
-    state = STATES[values_of(last)[-1][STATE_AT]]
+    state = STATES[rows_of(last)[-1][2][STATE_AT]]
     ends = Counter(
         name
         for name, rows in batches.items()

@@ -145,10 +145,13 @@ class TransactionalProducer:
         await self._until_done(ask)
 
     def produce_request(
-        self, topic: str, partition: int, values: Sequence[bytes], now_ms: int
+        self, topic: str, partition: int, values: Sequence[bytes], now_ms: int, keys: Sequence[bytes] = ()
     ) -> ProduceRequest:
         first = self.sequences.get((topic, partition), 0)
-        records = [record(None, value, offset_delta=index) for index, value in enumerate(values)]
+        records = [
+            record(keys[index] if keys else None, value, offset_delta=index)
+            for index, value in enumerate(values)
+        ]
         data = batch(
             records,
             producer=(self.producer_id, self.epoch, first),
@@ -160,13 +163,15 @@ class TransactionalProducer:
             self.transactional_id, -1, 30_000, [TopicProduceData(topic, partition_data=rows)]
         )
 
-    async def send(self, topic: str, partition: int, values: Sequence[bytes], now_ms: int) -> int:
+    async def send(
+        self, topic: str, partition: int, values: Sequence[bytes], now_ms: int, keys: Sequence[bytes] = ()
+    ) -> int:
         """Write to the transaction; the base offset."""
         place = (topic, partition)
         if not self.versions.is_v2 and place not in self.added:
             await self.add(topic, partition)
             self.added.add(place)
-        request = self.produce_request(topic, partition, values, now_ms)
+        request = self.produce_request(topic, partition, values, now_ms, keys)
 
         async def ask() -> tuple[Any, int]:
             answer = await self.link.ask(request, self.versions.produce, ProduceResponse)
@@ -234,13 +239,13 @@ async def committed_offset(link: Link, group: str, topic: str, partition: int) -
 class CommittedReader:
     """Reads a partition as a read_committed consumer does: it leaves out what an abort marker ends.
 
-    ``values`` are those of committed records by offset, each with its batch's producer id and epoch.
+    ``values`` are those of committed records by offset.
     """
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: int, position: int = 0) -> None:
         self.topic = topic
         self.partition = partition
-        self.position = 0
+        self.position = position
         self.values: dict[int, bytes] = {}
         self.last_stable_offset = 0
         self.high_watermark = 0
@@ -278,39 +283,37 @@ class CommittedReader:
                 if is_abort(one):
                     aborted.discard(one.producer_id)
             elif not (one.attributes & TRANSACTIONAL and one.producer_id in aborted):
-                for index, value in enumerate(values_of(one)):
-                    if one.base_offset + index >= self.position:
-                        self.values[one.base_offset + index] = value
+                for delta, _, value in rows_of(one):
+                    if one.base_offset + delta >= self.position:
+                        self.values[one.base_offset + delta] = value
             self.position = max(self.position, last + 1)
 
 
 def is_abort(one: Batch) -> bool:
     """Of a control batch's only record: the key is an int16 version and an int16 type, 0 for abort."""
-    return _fields(one.payload)[0][2:4] == b"\0\0"
+    return rows_of(one)[0][1][2:4] == b"\0\0"
 
 
-def values_of(one: Batch) -> list[bytes]:
+def rows_of(one: Batch) -> list[tuple[int, bytes, bytes]]:
+    """Offset delta, key and value of each record; where compaction has been, the deltas have gaps."""
     found = []
     at = 0
     for _ in range(one.record_count):
         size, start = _varint(one.payload, at)
-        _, value = _fields(one.payload, at)
-        found.append(value)
+        found.append(_fields(one.payload, start))
         at = start + size
     return found
 
 
-def _fields(payload: bytes, at: int = 0) -> tuple[bytes, bytes]:
-    """Key and value of the record there."""
-    _, at = _varint(payload, at)
-    at += 1
-    for _ in range(2):
-        _, at = _varint(payload, at)
+def _fields(payload: bytes, at: int) -> tuple[int, bytes, bytes]:
+    """Offset delta, key and value of the record whose attributes are there."""
+    _, at = _varint(payload, at + 1)
+    delta, at = _varint(payload, at)
     size, at = _varint(payload, at)
     key = payload[at : at + max(size, 0)]
     at += max(size, 0)
     size, at = _varint(payload, at)
-    return key, payload[at : at + max(size, 0)]
+    return delta, key, payload[at : at + max(size, 0)]
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
