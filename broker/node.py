@@ -17,6 +17,7 @@ from broker.config.topic_config import TopicConfig
 from broker.coordinators.groups import Groups
 from broker.coordinators.transactions import Transactions
 from broker.fetch_sessions import FetchSessions
+from broker.log.data_directory import DataDirectoryError
 from broker.log.manager import Hosting, LogManager
 from broker.logs import get_logger
 from broker.metadata.configs import dynamic_broker_texts, effective_topic_config
@@ -25,6 +26,7 @@ from broker.metadata.store import MetadataStore
 from broker.metadata.topics import bump_leader_epoch
 from broker.server import Listener, Server
 from coordinator.producer_ids import ProducerIds
+from wire.errors import DecodeError, KafkaError
 from wire.stored.metadata import (
     BrokerEndpoint,
     ConfigRecord,
@@ -114,7 +116,10 @@ class Node:
             cluster_id=logs.cluster_id,
             directory_id=logs.directory_id,
         )
-        self.metadata.start()
+        try:
+            self.metadata.start()
+        except (KafkaError, DecodeError) as error:
+            raise DataDirectoryError(f"cannot use the data directory {logs.data_dir}: {error}") from error
         self.metadata.register([BrokerEndpoint(row.name, row.host, row.port, PLAINTEXT) for row in entrances])
         self._apply_broker_configs()
         self.metadata.subscribe(self._on_record)

@@ -216,7 +216,8 @@ def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
 class RealKafka(LocalBroker):
     """One Apache Kafka node (broker and controller) in a JVM of its own, on free ports of 127.0.0.1.
 
-    `properties` are added to `PROPERTIES`. With `data_dir` its logs stay there (and are formatted if they
+    `properties` are added to `PROPERTIES`. `standalone`: its voters are not configured, but kept in the metadata log, as
+    Kafka's quick start has it. With `data_dir` its logs stay there (and are formatted if they
     are not yet); otherwise they go with the node. `start` raises RealPartMissing, or AssertionError with
     the broker's output.
     """
@@ -226,8 +227,11 @@ class RealKafka(LocalBroker):
         properties: Mapping[str, str] | None = None,
         data_dir: pathlib.Path | None = None,
         jvm_options: Sequence[str] = BROKER_JVM_OPTIONS,
+        *,
+        standalone: bool = False,
     ) -> None:
         super().__init__(data_dir, "real-kafka-")
+        self._standalone = standalone
         self._properties = {**PROPERTIES, **(properties or {}), "log.dirs": str(self.data_dir)}
         self._jvm_options = tuple(jvm_options)
         self._ports: list[int] = []
@@ -255,16 +259,20 @@ class RealKafka(LocalBroker):
         broker, controller = self._ports
         properties = {
             **self._properties,
-            "controller.quorum.voters": f"{self._properties['node.id']}@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
         }
+        if self._standalone:
+            properties["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller}"
+        else:
+            properties["controller.quorum.voters"] = f"{self._properties['node.id']}@127.0.0.1:{controller}"
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
             file.writelines(f"{key}={value}\n" for key, value in properties.items())
         try:
             if not (self.data_dir / "meta.properties").exists():
                 cluster_id = base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=")
-                run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file.name)
+                how = ["--standalone"] if self._standalone else []
+                run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file.name, *how)
             options = (*self._jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
             self.process = Process(tool_command("kafka.Kafka", file.name, jvm_options=options))
             started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None

@@ -41,6 +41,10 @@ _SUPPORTED: dict[str, tuple[int, int]] = {
     GROUP_VERSION: (0, 1),
 }
 
+_KEPT: dict[str, tuple[int, int]] = {"share.version": (0, 1), "streams.version": (0, 1)}
+"""Features that a directory formatted by Kafka has finalized, and that rule nothing but requests which are not served:
+their levels stay what they are, for the Kafka that gets the directory back, and are not announced."""
+
 # Voters that change while the quorum runs (level 1) need a quorum, and Kafka lists no feature whose only level is 0.
 KRAFT_VERSION = "kraft.version"
 _KAFKAS_OTHERS = frozenset({KRAFT_VERSION, "share.version", "streams.version"})
@@ -63,8 +67,9 @@ def supported_features() -> dict[str, tuple[int, int]]:
 
 
 def finalized_features(image: MetadataImage) -> tuple[int, dict[str, int]]:
-    """The epoch (the offset of the last metadata record) and name -> level of the features that are finalized."""
-    return image.offset, image.features
+    """The epoch (the offset of the last metadata record) and name -> level of the features that are finalized, and
+    have a meaning here."""
+    return image.offset, {name: level for name, level in image.features.items() if name in _SUPPORTED}
 
 
 def is_consumer_protocol_enabled(image: MetadataImage, config: BrokerConfig) -> bool:
@@ -83,7 +88,7 @@ def broker_features() -> list[BrokerFeature]:
 def check_image(image: MetadataImage) -> None:
     """Raise KafkaError (UNSUPPORTED_VERSION) where the image needs a feature level that is not supported here."""
     for name, level in image.features.items():
-        low, high = _SUPPORTED.get(name, (0, 0))
+        low, high = _SUPPORTED.get(name) or _KEPT.get(name, (0, 0))
         if not low <= level <= high:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,

@@ -69,6 +69,7 @@ class MetadataLog:
         self._file: File | None = None
         self._epochs: list[tuple[int, int]] = []
         self._failed = ""
+        self._quorum: snapshots.Quorum = {}
 
     def load(self) -> Loaded:
         """Open the log, making it where it is not there, and read the image.
@@ -90,7 +91,7 @@ class MetadataLog:
             raise DecodeError(
                 f"{self.directory}: the log begins at {bases[0]} and no snapshot covers {start}"
             )
-        reader = _Reader(image, start)
+        reader = _Reader(image, start, self._quorum)
         cut_bytes, reason = self._load_segments(bases, reader)
         self._open_segment(start if reason == _BEHIND_SNAPSHOT or not bases else bases[-1])
         self._remove_older()
@@ -102,13 +103,15 @@ class MetadataLog:
         for snapshot_id in sorted((row for row in found if row is not None), reverse=True):
             image = MetadataImage()
             try:
-                for record in snapshots.read(self._files, self._path(snapshot_id.file_name)):
+                records, quorum = snapshots.read(self._files, self._path(snapshot_id.file_name))
+                for record in records:
                     image.replay(record)
             except DecodeError as error:
                 bad.append(str(error))
                 continue
             self.snapshot_id = snapshot_id
             self.epoch = snapshot_id.epoch
+            self._quorum = quorum
             return image, bad
         return MetadataImage(), bad
 
@@ -229,6 +232,7 @@ class MetadataLog:
             epoch=self.epoch,
             timestamp=self._clock.now_ms(),
             last_contained_log_timestamp=self.last_timestamp,
+            quorum=self._quorum,
         )
         self._open_segment(self.end_offset)
         self.snapshot_id = snapshot_id
@@ -308,9 +312,10 @@ def _segment_name(base: int) -> str:
 class _Reader:
     """Replays batches from ``start`` on into the image, and notes what the log's state derives from them."""
 
-    def __init__(self, image: MetadataImage, start: int) -> None:
+    def __init__(self, image: MetadataImage, start: int, quorum: snapshots.Quorum) -> None:
         self.image = image
         self.start = start
+        self.quorum = quorum
         self.epoch = 0
         self.timestamp = 0
         self.epochs: list[tuple[int, int]] = []
@@ -327,7 +332,9 @@ class _Reader:
             if header.base_offset < self.start:
                 continue
             size += header.size
-            if not header.is_control:
+            if header.is_control:
+                snapshots.read_control(batches, position, header, self.quorum)
+            else:
                 for record in batches.records(position, header):
                     self._apply(record)
             self.image.offset = header.last_offset

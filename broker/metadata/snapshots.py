@@ -3,6 +3,9 @@
 The file is batches like the log's own, with offsets from 0: a snapshot header (control batch), the records, a snapshot
 footer (control batch). ``<offset>`` is the first offset that the snapshot does not hold, ``<epoch>`` that of the last
 record it does. It is written as ``….checkpoint.part``, synced and renamed.
+Where voters may change (``kraft.version`` 1) the quorum's own records follow the header: its version, and its voters.
+They mean nothing here, and are kept for the Kafka that takes the directory: without them it has no voters.
+
 ``bootstrap.checkpoint``, beside the log's directory, has the same form and holds what a new log begins with. Source:
 Kafka's ``RecordsSnapshotWriter``, ``Snapshots``, ``BootstrapDirectory``; KIP-630.
 """
@@ -12,7 +15,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.metadata.frames import Batches, batch
-from wire.control import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, control_batch, read_control_type
+from wire.control import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    SNAPSHOT_FOOTER,
+    SNAPSHOT_HEADER,
+    control_batch,
+    read_control_type,
+)
 from wire.errors import DecodeError
 from wire.records import iterate_records
 from wire.stored.control import SnapshotFooterRecord, SnapshotHeaderRecord
@@ -21,12 +31,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from broker.seams.files import FileSystem
+    from wire.batch import BatchHeader
     from wire.schema import Message
+
+    Quorum = dict[int, bytes]
 
 BOOTSTRAP = "bootstrap.checkpoint"
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
 RECORDS_PER_BATCH = 1000
+QUORUM_TYPES = (KRAFT_VERSION, KRAFT_VOTERS)
 
 
 class SnapshotId(NamedTuple):
@@ -56,8 +70,11 @@ def write(
     epoch: int,
     timestamp: int,
     last_contained_log_timestamp: int,
+    quorum: Quorum | None = None,
 ) -> int:
     """Write a snapshot of (record, version) durably; the answer is its size in bytes.
+
+    ``quorum``: the newest control record of each of `QUORUM_TYPES`, where there is one.
 
     Raises OSError; what was begun is then only a ``.part``, which nobody reads.
     """
@@ -66,7 +83,7 @@ def write(
         files.remove(part)
     file = files.open(part, create=True)
     try:
-        for chunk in _batches(records, epoch, timestamp, last_contained_log_timestamp):
+        for chunk in _batches(records, epoch, timestamp, last_contained_log_timestamp, quorum or {}):
             file.append(chunk)
         file.fsync()
         size = file.size()
@@ -78,11 +95,18 @@ def write(
 
 
 def _batches(
-    records: Iterable[tuple[Message, int]], epoch: int, timestamp: int, last_contained_log_timestamp: int
+    records: Iterable[tuple[Message, int]],
+    epoch: int,
+    timestamp: int,
+    last_contained_log_timestamp: int,
+    quorum: Quorum,
 ) -> Iterator[bytearray]:
     header = SnapshotHeaderRecord(0, last_contained_log_timestamp).encode(0)
     yield control_batch(SNAPSHOT_HEADER, header, timestamp=timestamp, base_offset=0, leader_epoch=epoch)
     offset = 1
+    for control_type, value in sorted(quorum.items()):
+        yield control_batch(control_type, value, timestamp=timestamp, base_offset=offset, leader_epoch=epoch)
+        offset += 1
     pending: list[tuple[Message, int]] = []
     for row in records:
         pending.append(row)
@@ -97,19 +121,30 @@ def _batches(
     yield control_batch(SNAPSHOT_FOOTER, footer, timestamp=timestamp, base_offset=offset, leader_epoch=epoch)
 
 
-def read(files: FileSystem, path: str) -> list[Message]:
-    """All records of a snapshot. Raises DecodeError where any of it is not as it was written, OSError."""
+def read(files: FileSystem, path: str) -> tuple[list[Message], Quorum]:
+    """All records of a snapshot, and the quorum's own. Raises DecodeError where any of it is not as it was written,
+    OSError."""
     records: list[Message] = []
+    quorum: Quorum = {}
     batches = Batches(files.read_bytes(path), 0)
     last = None
     for position, header in batches:
         if last == SNAPSHOT_FOOTER or (last is None and not header.is_control):
             raise DecodeError(f"{path}: batch at {position} is outside of header and footer")
         if header.is_control:
-            for record in iterate_records(batches.data, header, offset=position):
-                last = read_control_type(record.key or b"")
+            last = read_control(batches, position, header, quorum)
         else:
             records.extend(batches.records(position, header))
     if last != SNAPSHOT_FOOTER or batches.reason:
         raise DecodeError(f"{path}: {batches.reason or 'the snapshot has no footer'}")
-    return records
+    return records, quorum
+
+
+def read_control(batches: Batches, position: int, header: BatchHeader, quorum: Quorum) -> int:
+    """Keep the quorum's own records of a control batch; the answer is the type of its last record."""
+    control_type = -1
+    for record in iterate_records(batches.data, header, offset=position):
+        control_type = read_control_type(record.key or b"")
+        if control_type in QUORUM_TYPES:
+            quorum[control_type] = bytes(record.value or b"")
+    return control_type

@@ -108,7 +108,7 @@ class MetadataStore:
         path = f"{self._data_dir}/{snapshots.BOOTSTRAP}"
         if self._files.exists(path):
             bootstrap = MetadataImage()
-            for record in snapshots.read(self._files, path):
+            for record in snapshots.read(self._files, path)[0]:
                 bootstrap.replay(record)
             features.check_image(bootstrap)
             levels = bootstrap.features

@@ -14,7 +14,7 @@ from compat_tests.groups.workers import Worker
 from compat_tests.real_kafka import RealPartMissing, kafka_libs, require
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
-# Which broker, and its end. A directory that Kafka began would have features which oncelog has not.
+# Which broker, and its end. (What Kafka began is in test_kafkas_directory.py.)
 CHAIN = [("oncelog", "stop"), ("kafka", "kill"), ("oncelog", "kill"), ("kafka", "stop")]
 
 

@@ -76,7 +76,9 @@ def test_our_snapshot_is_byte_for_byte_kafkas() -> None:
 def test_a_snapshot_of_kafkas_is_read() -> None:
     files = SimFileSystem(random.Random(0))
     files.open("/b", create=True).append(BOOTSTRAP)
-    assert snapshots.read(files, "/b") == [FeatureLevelRecord(name, level) for name, level in LEVELS.items()]
+    assert snapshots.read(files, "/b")[0] == [
+        FeatureLevelRecord(name, level) for name, level in LEVELS.items()
+    ]
 
 
 def test_no_part_of_a_snapshot_is_taken_for_one() -> None:
@@ -122,7 +124,7 @@ def test_a_snapshot_is_cut_into_batches() -> None:
     first = next(iterate_records(data)).value
     assert first is not None
     assert SnapshotHeaderRecord.decode(first, 0).last_contained_log_timestamp == 4
-    assert snapshots.read(files, "/d/s") == topics
+    assert snapshots.read(files, "/d/s") == (topics, {})
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from broker.metadata import snapshots
+from broker.metadata import features, snapshots
 from broker.metadata.frames import Batches
-from broker.metadata.image import BROKER, Topic
+from broker.metadata.image import BROKER, METADATA_VERSION, Topic
 from broker.metadata.log import DIRECTORY
 from broker.metadata.store import START_TAIL_BYTES_MAX, MetadataStore
 from coordinator.producer_ids import ProducerIds
@@ -18,6 +18,7 @@ from tests.handlers.support import DIRECTORY_ID, FixedClock, open_store
 from tests.metadata.kafka_bytes import BOOTSTRAP, LOG_START
 from tests.sim.disk import Fault
 from tests.sim.files import SimFileSystem
+from wire.control import KRAFT_VERSION, KRAFT_VOTERS, control_batch
 from wire.errors import ErrorCode, KafkaError
 from wire.schema import Message, uuid_to_text
 from wire.stored.metadata import (
@@ -108,7 +109,7 @@ def test_a_first_start_writes_the_records_that_kafka_writes() -> None:
 def test_bootstrap_checkpoint_is_written_and_read() -> None:
     files = disk()
     store_on(files)
-    assert snapshots.read(files, "/data/bootstrap.checkpoint") == [
+    assert snapshots.read(files, "/data/bootstrap.checkpoint")[0] == [
         FeatureLevelRecord("metadata.version", 30),
         FeatureLevelRecord("eligible.leader.replicas.version", 1),
         FeatureLevelRecord("group.version", 1),
@@ -129,15 +130,75 @@ def test_bootstrap_checkpoint_is_written_and_read() -> None:
 
 
 def test_a_directory_that_needs_more_is_refused() -> None:
+    """A level of the future, of a feature that we have and of one that we keep; a feature nobody knows."""
+    for name, level, known in (
+        ("group.version", 2, 1),
+        ("share.version", 2, 1),
+        ("unheard.of.version", 1, 0),
+    ):
+        files = disk()
+        levels = {METADATA_VERSION: 30, name: level}
+        records = [(FeatureLevelRecord(*row), 0) for row in levels.items()]
+        snapshots.write(
+            files,
+            "/data/bootstrap.checkpoint",
+            records,
+            epoch=0,
+            timestamp=0,
+            last_contained_log_timestamp=0,
+        )
+        text = rf"needs {name} at level {level}; supported are 0 to {known}"
+        with pytest.raises(KafkaError, match=text):
+            store_on(files)
+
+
+def test_a_directory_of_kafkas_is_taken_as_it_is() -> None:
+    """Formatted, and in use: its features keep their levels; what is not served here is not announced."""
+    kafkas = {**features.FORMAT_LEVELS, "share.version": 1, "streams.version": 1}
+    formatted, used = disk(), disk()
+    formatted.open("/data/bootstrap.checkpoint", create=True).append(BOOTSTRAP)
+    used.makedirs(DIR)
+    used.open(FIRST, create=True).append(LOG_START)
+    for files in (formatted, used):
+        for _ in range(2):
+            store = store_on(files)
+            assert store.image.features == kafkas
+            assert features.finalized_features(store.image)[1] == features.FORMAT_LEVELS
+            store.snapshot()
+
+
+def test_the_quorums_own_records_stay() -> None:
+    """Who the voters are: from a snapshot, then changed in the log, into our snapshots."""
+
+    def in_snapshot() -> dict[int, bytes]:
+        (name,) = [name for name in files.listdir(DIR) if name.endswith(".checkpoint")]
+        return snapshots.read(files, f"{DIR}/{name}")[1]
+
     files = disk()
     files.open("/data/bootstrap.checkpoint", create=True).append(BOOTSTRAP)
-    with pytest.raises(KafkaError, match=r"needs share.version at level 1; supported are 0 to 0"):
-        store_on(files)
-    files = disk()
     files.makedirs(DIR)
-    files.open(FIRST, create=True).append(LOG_START)
-    with pytest.raises(KafkaError, match=r"needs share.version"):
-        store_on(files)
+    quorum = {KRAFT_VERSION: b"version", KRAFT_VOTERS: b"voters"}
+    snapshots.write(
+        files,
+        f"{DIR}/{snapshots.SnapshotId(0, 0).file_name}",
+        [],
+        epoch=0,
+        timestamp=0,
+        last_contained_log_timestamp=0,
+        quorum=quorum,
+    )
+    store = store_on(files)
+    assert in_snapshot() == quorum
+    store.snapshot()
+    assert in_snapshot() == quorum
+    store = store_on(files)
+    end = store.image.offset + 1
+    newer = control_batch(KRAFT_VOTERS, b"others", timestamp=0, base_offset=end, leader_epoch=9)
+    (active,) = [name for name in files.listdir(DIR) if name.endswith(".log")]
+    files.open(f"{DIR}/{active}").append(newer)
+    store = store_on(files)
+    store.snapshot()
+    assert in_snapshot() == {**quorum, KRAFT_VOTERS: b"others"}
 
 
 def test_a_second_start_formats_nothing() -> None:
