@@ -31,6 +31,7 @@ EARLIEST = -2
 RECORD_COUNT_AT, BATCH_HEADER_BYTES = 57, 61
 BASE_OFFSET_BYTES = 8
 CACHED_MAX = 10_000
+RUNS_BYTES = 64 << 20  # of a partition: what is read several times is made once
 
 Buffer = bytes | bytearray | memoryview
 REQUESTS: dict[int, type[Any]] = {
@@ -59,12 +60,14 @@ class Partition:
         self.end_offset = 0
         self.batch = b""
         self.batch_records = 1
+        self._runs: dict[tuple[int, int], bytes] = {}
 
     def keep(self, batch: Buffer) -> None:
         """Have this batch fetched, if it is larger than the one before."""
         if len(batch) > len(self.batch):
             (self.batch_records,) = struct.unpack_from(">i", batch, RECORD_COUNT_AT)
             self.batch = bytes(batch)
+            self._runs.clear()
 
     def records(self, offset: int, bytes_max: int) -> list[Buffer]:
         """Batches from `offset` to no more than the end of the batch that the end offset is in."""
@@ -74,12 +77,20 @@ class Partition:
         count = max(1, min(bytes_max // len(self.batch), left))
         if count == 1:
             return [struct.pack(">q", offset), memoryview(self.batch)[BASE_OFFSET_BYTES:]]
+        if (offset, count) not in self._runs:
+            if len(self._runs) * len(self.batch) * count > RUNS_BYTES:
+                self._runs.clear()
+            self._runs[offset, count] = self._run(offset, count)
+        return [self._runs[offset, count]]
+
+    def _run(self, offset: int, count: int) -> bytes:
+        """`count` batches from `offset` on."""
         size, run = len(self.batch), bytearray(self.batch * count)
         offsets = range(offset, offset + count * self.batch_records, self.batch_records)
         packed = struct.pack(f">{count}q", *offsets)
         for place in range(BASE_OFFSET_BYTES):  # all first bytes, all second bytes, …: no loop over batches
             run[place::size] = packed[place::BASE_OFFSET_BYTES]
-        return [run]
+        return bytes(run)
 
 
 class Topic:
