@@ -6,9 +6,11 @@ Version 10 names topics by id. Source: ``KafkaApis.handleOffsetCommitRequest``.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.coordinators.groups import client_of
+from broker.handlers.topic_rows import merged
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -36,21 +38,22 @@ def handle(
     from coordinator.groups.offsets import commit_offsets
 
     by_id = context.api_version >= TOPIC_ID_VERSION
+    topic_of = attrgetter("topic_id" if by_id else "name")
     unknown: list[OffsetCommitResponseTopic] = []
     there = [found for topic in request.topics if (found := _existing(node, topic, unknown, by_id=by_id))]
     if not there:
-        return OffsetCommitResponse(0, _merged(unknown, [], by_id=by_id))
+        return OffsetCommitResponse(0, merged(unknown, topic_of))
     request.topics = there
 
     def step(shard: GroupShard) -> OffsetCommitResponse:
         answer = commit_offsets(shard, request, client_of(context))
         if unknown:
-            answer.topics = _merged(unknown, answer.topics, by_id=by_id)
+            answer.topics = merged(unknown + answer.topics, topic_of)
         return answer
 
     def refused(error: KafkaError) -> OffsetCommitResponse:
         rows = [_refused_topic(topic, topic.partitions, error.code) for topic in there]
-        return OffsetCommitResponse(0, _merged(unknown, rows, by_id=by_id))
+        return OffsetCommitResponse(0, merged(unknown + rows, topic_of))
 
     return node.groups.ask(request.group_id, step, refused, empty_allowed=True)
 
@@ -78,15 +81,3 @@ def _refused_topic(
 ) -> OffsetCommitResponseTopic:
     rows = [OffsetCommitResponsePartition(row.partition_index, code) for row in partitions]
     return OffsetCommitResponseTopic(topic.name, topic.topic_id, rows)
-
-
-def _merged(
-    unknown: list[OffsetCommitResponseTopic], known: list[OffsetCommitResponseTopic], *, by_id: bool
-) -> list[OffsetCommitResponseTopic]:
-    """One entry per topic, refused partitions first, as Kafka puts them together."""
-    rows: dict[object, OffsetCommitResponseTopic] = {}
-    for topic in unknown + known:
-        first = rows.setdefault(topic.topic_id if by_id else topic.name, topic)
-        if first is not topic:
-            first.partitions += topic.partitions
-    return list(rows.values())

@@ -5,8 +5,10 @@ Source: ``KafkaApis.handleOffsetDeleteRequest``.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from broker.handlers.topic_rows import merged
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -49,20 +51,10 @@ def handle(
 
     def step(shard: GroupShard) -> OffsetDeleteResponse:
         answer = delete_offsets(shard, request)
-        answer.topics = _merged(unknown + answer.topics)
+        answer.topics = merged(unknown + answer.topics, attrgetter("name"))
         return answer
 
     return node.groups.ask(request.group_id, step, _refused)
-
-
-def _merged(topics: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
-    """One entry per topic, refused partitions first, as Kafka puts them together."""
-    rows: dict[str, OffsetDeleteResponseTopic] = {}
-    for topic in topics:
-        first = rows.setdefault(topic.name, topic)
-        if first is not topic:
-            first.partitions += topic.partitions
-    return list(rows.values())
 
 
 def _refused(error: KafkaError) -> OffsetDeleteResponse:

@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.coordinators import enrolment
 from broker.coordinators.groups import client_of
 from broker.coordinators.internal_topics import OFFSETS_TOPIC
+from broker.handlers.topic_rows import merged
 from coordinator.groups.errors import as_told
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.txn_offset_commit import (
@@ -100,7 +102,7 @@ class _Commit:
         from coordinator.groups.offsets import commit_transactional_offsets
 
         answer = commit_transactional_offsets(shard, self.request, client_of(self.context))
-        answer.topics = _merged(self.unknown, answer.topics)
+        answer.topics = merged(self.unknown + answer.topics, attrgetter("name"))
         return answer
 
     def refused(self, error: KafkaError) -> TxnOffsetCommitResponse:
@@ -114,16 +116,4 @@ class _Commit:
             )
             for topic in self.request.topics
         ]
-        return TxnOffsetCommitResponse(0, _merged(self.unknown, rows))
-
-
-def _merged(
-    unknown: list[TxnOffsetCommitResponseTopic], known: list[TxnOffsetCommitResponseTopic]
-) -> list[TxnOffsetCommitResponseTopic]:
-    """One entry per topic, refused partitions first, as Kafka puts them together."""
-    rows: dict[str, TxnOffsetCommitResponseTopic] = {}
-    for topic in unknown + known:
-        first = rows.setdefault(topic.name, topic)
-        if first is not topic:
-            first.partitions += topic.partitions
-    return list(rows.values())
+        return TxnOffsetCommitResponse(0, merged(self.unknown + rows, attrgetter("name")))
