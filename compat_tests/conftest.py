@@ -28,11 +28,17 @@ LONGEST = (
 _names = itertools.count()
 
 
+# A session's brokers live for minutes beside other load. Records with times of the past are not to be deleted under
+# a test by the retention check of the fifth minute, nor elections held because a busy Kafka missed its heartbeats.
+UNDISTURBED = {"log.initial.task.delay.ms": "86400000", "log.retention.check.interval.ms": "86400000"}
+UNDISTURBED_KAFKA = {"broker.session.timeout.ms": "120000"}
+
+
 class Brokers:
     """One broker per target for the whole session, started when first asked for."""
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        self._properties = properties
+        self._properties = {**UNDISTURBED, **(properties or {})}
         self._running: dict[str, Broker] = {}
         self._missing = ""
         self._stack = contextlib.ExitStack()
@@ -46,7 +52,8 @@ class Brokers:
         if target.startswith("kafka") and self._missing:
             require(self._missing)
         try:
-            return self._stack.enter_context(make_broker(target, self._properties))
+            kafkas = UNDISTURBED_KAFKA if target.startswith("kafka") else {}
+            return self._stack.enter_context(make_broker(target, {**kafkas, **self._properties}))
         except RealPartMissing as missing:
             self._missing = str(missing)
             require(self._missing)

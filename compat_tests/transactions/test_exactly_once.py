@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,13 +17,14 @@ from confluent_kafka import Producer
 
 from compat_tests.groups.workers import Lines
 from compat_tests.transactions.conftest import JavaWorker
+from compat_tests.transactions.reader import AGAIN, Reader
 from compat_tests.transactions.test_transactional_clients import make_topic, values
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTITIONS = 3
 PROGRAM_KILLS = 5
 BROKER_KILLS = {"oncelog": 5, "kafka": 1}
-WAIT_S = 90
+WAIT_S = 180
 PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
@@ -39,7 +39,12 @@ class Inputs:
         self.count = 0
         self._stop = threading.Event()
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 120_000}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "message.timeout.ms": 120_000,
+                **AGAIN,
+            }
         )
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
@@ -122,27 +127,22 @@ def test_exactly_once(
     def start() -> Program:
         return Program(client, broker.bootstrap, java_transactions)
 
-    with running(start) as programs:
-        for what in kills:
-            time.sleep(chance.uniform(1, 4))
-            if what == "broker":
-                broker.kill()
-                broker.start()
-            else:
-                programs.pop().kill()
-                programs.append(start())
-        count = inputs.close()
-        expected = Counter(str(number) for number in range(count))
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            found = Counter(values(broker.bootstrap, "out", count, PARTITIONS))
-            assert max(found.values(), default=0) <= 1, found.most_common(5)
-            if found == expected:
-                break
-            assert time.monotonic() < deadline, (
-                f"{len(found)} of {count}: {sorted(expected - found)[:10]}\n{programs[0].output()}"
-            )
-            time.sleep(1)
+    with running(start) as programs, Reader(broker.bootstrap, "out", PARTITIONS) as reader:
+        try:
+            for what in kills:
+                reader.wait_for(len(reader.rows) + chance.choice(GROWTH))
+                if what == "broker":
+                    broker.kill()
+                    broker.start()
+                else:
+                    programs.pop().kill()
+                    programs.append(start())
+            count = inputs.close()
+            reader.wait_for(count)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{programs[0].output()}") from error
+        found = Counter(values(broker.bootstrap, "out", count, PARTITIONS))
+    assert found == Counter(str(number) for number in range(count)), found.most_common(5)
     everything = values(broker.bootstrap, "out", count, PARTITIONS, level="read_uncommitted")
     assert len(everything) >= count
     print(f"{count} inputs, {len(everything) - count} records of aborted transactions")
