@@ -90,10 +90,13 @@ def run(lab: Lab, experiment: Experiment, chosen: list[Kind], rounds: int) -> No
         with lab.unrecorded(WARM_UP_SCALE):
             for kind in chosen:
                 experiment.run(lab, kind)
-    for _ in range(min(rounds, experiment.rounds_max)):
+    warmed = time.monotonic()
+    rounds = min(rounds, experiment.rounds_max)
+    for _ in range(rounds):
         for kind in chosen:
             experiment.run(lab, kind)
-    say(f"{experiment.name}: {time.monotonic() - began:.0f} s")
+    ended = time.monotonic()
+    say(f"{experiment.name}: {ended - began:.0f} s, {(ended - warmed) / rounds:.0f} s a round")
 
 
 def main() -> None:
