@@ -6,6 +6,8 @@ import random
 import struct
 from collections.abc import Sequence
 
+import pytest
+
 from broker.config.broker_config import BrokerConfig
 from broker.config.topic_config import TopicConfig
 from broker.log.environment import LogEnvironment
@@ -14,6 +16,7 @@ from broker.log.recovery import PartitionRecovery, create_partition, open_partit
 from broker.seams.files import FileSystem
 from tests.sim.files import SimFileSystem
 from wire.batch import BatchBuilder
+from wire.errors import ErrorCode, KafkaError
 
 TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data/topic-0"
@@ -171,3 +174,31 @@ def batches_in(data: bytes) -> list[tuple[int, int, bytes]]:
         found.append((base, base + delta, data[at : at + 12 + length]))
         at += 12 + length
     return found
+
+
+def refused(code: ErrorCode, log: PartitionLog, sent: bytearray, version: int = 13) -> KafkaError:
+    """An append that is refused, and leaves no trace."""
+    before = (log.log_end_offset, log.size, log.producers.snapshot(), log.epochs.entries(), read_all(log))
+    with pytest.raises(KafkaError) as error:
+        log.append(sent, leader_epoch=9, produce_version=version)
+    assert error.value.code is code
+    assert before == (
+        log.log_end_offset,
+        log.size,
+        log.producers.snapshot(),
+        log.epochs.entries(),
+        read_all(log),
+    )
+    return error.value
+
+
+# Reading.
+
+
+def fill(log: PartitionLog, count: int = 10) -> list[bytes]:
+    rows = []
+    for at in range(count):
+        sent = batch((bytes(at * 10),))
+        rows.append(stamped(sent, at, 0))
+        log.append(sent, leader_epoch=0)
+    return rows

@@ -1,0 +1,167 @@
+"""LogManager: what a start after an unclean stop does."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+import trio
+
+from broker.log.recovery_queue import RECOVER_AT_ONCE_BYTES
+from tests.log.lives import CLEAN_MARK, OTHER_ID, make_unclean
+from tests.log.rig import DATA, Rig, append, offsets_in, run
+from tests.sim.files import Fault
+from wire.errors import ErrorCode, KafkaError
+
+# --- unclean stops
+
+
+def test_after_an_unclean_stop_partitions_are_recovered_in_the_background() -> None:
+    rig = Rig()
+    rig.add_topic("big")
+    rig.add_topic("small", topic_id=OTHER_ID)
+    make_unclean(rig, big=2 * RECOVER_AT_ONCE_BYTES // 170, small=3)
+
+    async def main() -> None:
+        manager = rig.manager()
+        with pytest.raises(KafkaError) as caught:
+            manager.get("big", 0)
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert manager.get("small", 0).log_end_offset == 3  # too little to wait for
+        async with trio.open_nursery() as nursery:
+            await nursery.start(manager.run)
+            await manager.recovered()
+            log = manager.get("big", 0)
+            assert len(offsets_in(log)) == log.log_end_offset == 2 * RECOVER_AT_ONCE_BYTES // 170
+            assert log.recovery_point == 0
+            await trio.sleep(61)
+            assert log.recovery_point == log.log_end_offset
+            nursery.cancel_scope.cancel()
+        manager.stop()
+        assert rig.sim.exists(CLEAN_MARK)
+        assert rig.truncated == []
+
+    run(main)
+
+
+def test_a_stop_before_all_is_recovered_is_not_clean_and_loses_nothing() -> None:
+    rig = Rig()
+    rig.add_topic("t")
+    rig.add_topic("u", topic_id=OTHER_ID)
+    make_unclean(rig, t=3, u=2)
+
+    async def main() -> None:
+        manager = rig.manager()
+        manager.get("t", 0)
+        manager.stop()
+        assert not rig.sim.exists(CLEAN_MARK)
+        manager = rig.manager()
+        assert manager.get("t", 0).log_end_offset == 3
+        assert manager.get("u", 0).log_end_offset == 2
+        manager.stop()
+        assert rig.sim.exists(CLEAN_MARK)
+
+    run(main)
+
+
+def test_a_partition_is_deleted_while_it_is_recovered() -> None:
+    rig = Rig()
+    rig.add_topic("t")
+    make_unclean(rig, t=2 * RECOVER_AT_ONCE_BYTES // 170)
+
+    async def main() -> None:
+        async with rig.running() as manager:
+            with pytest.raises(KafkaError):
+                manager.get("t", 0)
+            del rig.topics["t"]
+            manager.delete("t", 0)
+            rig.add_topic("t", topic_id=OTHER_ID)
+            assert append(manager.get("t", 0)) == 1
+            await manager.recovered()
+            assert manager.get("t", 0).log_end_offset == 1
+            await trio.sleep(100)
+        async with rig.running() as manager:
+            assert offsets_in(manager.get("t", 0)) == [0]
+
+    run(main)
+
+
+def test_partitions_that_are_asked_for_are_recovered_first_then_those_written_last() -> None:
+    rig = Rig()
+    rig.add_topic("t", 6)
+
+    async def make() -> None:
+        manager = rig.manager()
+        for partition in (3, 1, 5, 0, 2, 4):
+            while manager.get("t", partition).size < 4 * RECOVER_AT_ONCE_BYTES:
+                append(manager.get("t", partition), bytes(1000))
+            rig.clock.ahead_ms += 1000
+        rig.sim.crash("process")
+
+    run(make)
+
+    async def main() -> None:
+        manager = rig.manager()
+        with pytest.raises(KafkaError):
+            manager.get("t", 5)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(manager.run)
+            await manager.recovered()
+            nursery.cancel_scope.cancel()
+        assert [partition for _, partition in manager.logs] == [5, 4, 2, 0, 1, 3]
+        manager.stop()
+
+    run(main)
+
+
+def test_lost_records_are_reported_before_the_log_is_served() -> None:
+    rig = Rig()
+    rig.add_topic("t", 3)
+
+    async def main() -> None:
+        manager = rig.manager()
+        for partition in range(3):
+            for _ in range(3):
+                append(manager.get("t", partition))
+        await manager.offsets.save_high_watermarks()
+        rig.sim.crash("process")
+        # Partition 0 is torn; partition 1 has lost its end without a trace but the high watermark that was seen.
+        size = rig.sim.size(f"{DATA}/t-0/{0:020d}.log")
+        rig.sim.open(f"{DATA}/t-0/{0:020d}.log").truncate(size - 1)
+        rig.sim.open(f"{DATA}/t-1/{0:020d}.log").truncate(size // 3)
+        manager = rig.manager()
+        assert [manager.get("t", partition).log_end_offset for partition in range(3)] == [2, 1, 3]
+        assert rig.truncated == [("t", 0, 2), ("t", 1, 1)]
+        manager.stop()
+
+    run(main)
+
+
+def test_a_partition_that_cannot_be_read_does_not_take_the_others_with_it() -> None:
+    for clean in (True, False):
+        rig = Rig()
+        rig.add_topic("t", 3)
+
+        async def main(rig: Rig = rig, clean: bool = clean) -> None:
+            async with rig.running() as manager:
+                for partition in range(3):
+                    append(manager.get("t", partition))
+            if not clean:
+                rig.sim.remove(CLEAN_MARK)
+            rig.sim.faults.append(Fault("open", errno.EIO, lambda path: "t-1/" in path))
+            manager = rig.manager()
+            async with trio.open_nursery() as nursery:
+                await nursery.start(manager.run)
+                await manager.recovered()
+                for _ in range(2):
+                    with pytest.raises(KafkaError) as caught:
+                        manager.get("t", 1)
+                    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+                assert manager.get("t", 0).log_end_offset == manager.get("t", 2).log_end_offset == 1
+                nursery.cancel_scope.cancel()
+            manager.stop()
+            assert not rig.sim.exists(CLEAN_MARK)
+            rig.sim.faults.clear()
+            assert rig.manager().get("t", 1).log_end_offset == 1
+
+        run(main)
