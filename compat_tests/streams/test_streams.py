@@ -4,7 +4,6 @@ import os
 import pathlib
 import random
 import subprocess
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +21,7 @@ from compat_tests.real_kafka import (
     maven_jars,
     require,
 )
+from compat_tests.transactions.reader import AGAIN, Reader
 from compat_tests.transactions.test_exactly_once import PROPERTIES
 from compat_tests.transactions.test_transactional_clients import make_topic
 
@@ -31,7 +31,6 @@ WORDS = 12
 RECORDS = 1_200
 BROKER_KILLS = {"oncelog": 3, "kafka": 1}
 INSTANCE_KILLS = 4
-WAIT_S = 120
 
 
 @pytest.fixture(scope="session")
@@ -123,33 +122,38 @@ def test_exact_counts(
     kills = ["instance"] * INSTANCE_KILLS + ["broker"] * BROKER_KILLS[target]
     chance.shuffle(kills)
     producer = Producer(
-        {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "message.timeout.ms": 120_000}
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "enable.idempotence": True,
+            "message.timeout.ms": 120_000,
+            **AGAIN,
+        }
     )
     expected: Counter[str] = Counter()
-    for part in range(len(kills) + 1):
-        for _ in range(RECORDS // (len(kills) + 1)):
-            word = f"word-{chance.randrange(WORDS)}"
-            expected[word] += 1
-            producer.produce("in", word.encode(), partition=chance.randrange(PARTITIONS))
-        producer.poll(0)
-        if part == len(kills):
-            break
-        time.sleep(chance.uniform(2, 5))
-        if kills[part] == "broker":
-            broker.kill()
-            broker.start()
-        else:
-            at = chance.randrange(2)
-            instances[at].kill()
-            instances[at] = Instance(counter, broker.bootstrap, tmp_path / str(at))
-    assert producer.flush(60) == 0
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        found = counts(broker.bootstrap)
-        twice = {word: [one for one, times in each.items() if times > 1] for word, each in found.items()}
-        assert not any(twice.values()), twice
-        if {word: max(each) for word, each in found.items()} == expected:
-            break
-        assert time.monotonic() < deadline, f"{found} != {expected}\n{instances[0].lines.text()}"
-    for word, each in found.items():
-        assert sorted(each) == list(range(1, expected[word] + 1)), word
+    with Reader(broker.bootstrap, "out", PARTITIONS) as reader:
+        for what in [*kills, ""]:
+            for _ in range(RECORDS // (len(kills) + 1)):
+                word = f"word-{chance.randrange(WORDS)}"
+                expected[word] += 1
+                producer.produce("in", word.encode(), partition=chance.randrange(PARTITIONS))
+            producer.poll(0)
+            if not what:
+                break
+            # Anywhere between nothing more and all that was given so far.
+            reader.wait_for(chance.randint(len(reader.rows), expected.total()))
+            if what == "broker":
+                broker.kill()
+                broker.start()
+            else:
+                at = chance.randrange(2)
+                instances[at].kill()
+                instances[at] = Instance(counter, broker.bootstrap, tmp_path / str(at))
+        assert producer.flush(60) == 0
+        try:
+            reader.wait_for(expected.total())
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{instances[0].lines.text()}") from error
+    found = counts(broker.bootstrap)
+    assert {word: sorted(each.elements()) for word, each in found.items()} == {
+        word: list(range(1, count + 1)) for word, count in expected.items()
+    }

@@ -24,7 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTITIONS = 3
 PROGRAM_KILLS = 5
 BROKER_KILLS = {"oncelog": 5, "kafka": 1}
-WAIT_S = 180
+GROWTH = (0, 1, 10, 100)
+"""How many records more are in the output before the next is killed."""
 PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",

@@ -14,6 +14,8 @@ from kafka import KafkaProducer
 from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata
 
+from compat_tests.differential import Session
+from compat_tests.transactions import wire
 from compat_tests.transactions.conftest import JavaWorker
 
 WAIT_S = 20
@@ -144,48 +146,54 @@ def test_java(bootstrap: str, name: str, java_worker: Callable[[], JavaWorker]) 
 
 @pytest.mark.slow
 def test_a_java_producer_whose_transaction_timed_out(
-    own_broker: Callable[..., Any], java_worker: Callable[[], JavaWorker]
+    own_bootstrap: str, name: str, java_worker: Callable[[], JavaWorker]
 ) -> None:
-    broker = own_broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"})
-    make_topic(broker.bootstrap, "t")
+    make_topic(own_bootstrap, name)
     worker = java_worker()
-    worker.producer("p", broker.bootstrap, "t", transaction_timeout_ms=500)
+    worker.producer("p", own_bootstrap, name, transaction_timeout_ms=500)
     assert worker.do("init", "p") == "ok"
     assert worker.do("begin", "p") == "ok"
-    assert worker.do("send", "p", "t", 0, "late").startswith("ok")
-    time.sleep(2)
+    assert worker.do("send", "p", name, 0, "late").startswith("ok")
+    session = Session(own_bootstrap)
+    wire.Producer(session, name).wait_for("CompleteAbort")
+    session.end()
     assert worker.do("commit", "p") == "error InvalidTxnStateException"
-    worker.producer("q", broker.bootstrap, "t", transaction_timeout_ms=5_000)
+    worker.producer("q", own_bootstrap, name, transaction_timeout_ms=5_000)
     assert worker.do("init", "q") == "ok"
     assert worker.do("begin", "q") == "ok"
-    assert worker.do("send", "q", "t", 0, "in time").startswith("ok")
+    assert worker.do("send", "q", name, 0, "in time").startswith("ok")
     assert worker.do("commit", "q") == "ok"
-    assert len(values(broker.bootstrap, "t", 1)) == 1
+    assert len(values(own_bootstrap, name, 1)) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_an_open_transaction_over_a_restart(
+def test_open_transactions_over_a_restart(
     own_broker: Callable[..., Any], java_worker: Callable[[], JavaWorker], how: str
 ) -> None:
+    """One of them commits then, the other aborts, and both go on."""
     broker = own_broker({})
     make_topic(broker.bootstrap, "t", 2)
     worker = java_worker()
-    worker.producer("p", broker.bootstrap, "t", transaction_timeout_ms=60_000)
-    assert worker.do("init", "p") == "ok"
-    for end in ("commit", "abort", "commit"):
-        assert worker.do("begin", "p") == "ok"
+    for end in ("commit", "abort"):
+        worker.producer(end, broker.bootstrap, end, transaction_timeout_ms=60_000)
+        assert worker.do("init", end) == "ok"
+        assert worker.do("begin", end) == "ok"
         for partition in range(2):
-            assert worker.do("send", "p", "t", partition, f"before-{end}").startswith("ok")
-        if how == "stop":
-            broker.stop()
-        else:
-            broker.kill()
-        broker.start()
-        assert worker.do("send", "p", "t", 0, f"after-{end}").startswith("ok")
-        assert worker.do(end, "p") == "ok"
-    expected = sorted(["before-commit"] * 4 + ["after-commit"] * 2)
-    assert values(broker.bootstrap, "t", 6, 2) == expected
+            assert worker.do("send", end, "t", partition, f"before-{end}").startswith("ok")
+    if how == "stop":
+        broker.stop()
+    else:
+        broker.kill()
+    broker.start()
+    for end in ("commit", "abort"):
+        assert worker.do("send", end, "t", 0, f"after-{end}").startswith("ok")
+        assert worker.do(end, end) == "ok"
+        assert worker.do("begin", end) == "ok"
+        assert worker.do("send", end, "t", 1, f"next-{end}").startswith("ok")
+        assert worker.do("commit", end) == "ok"
+    expected = sorted(["before-commit"] * 2 + ["after-commit", "next-commit", "next-abort"])
+    assert values(broker.bootstrap, "t", 5, 2) == expected
 
 
 def test_kafka_python(bootstrap: str, name: str) -> None:
