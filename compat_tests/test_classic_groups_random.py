@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from compat_tests.classic_members import Member, described, run
 from compat_tests.differential import Pair, Session
 from compat_tests.seeds import seeds
-from compat_tests.test_classic_groups_wire import Member, described, run
 
 pytestmark = pytest.mark.slow
 

@@ -1,152 +1,24 @@
-"""The classic group protocol on both targets, field by field: members that join, wait, assign, leave and restart, what
-is refused, what administrators are shown, and what is stored of it."""
-
-from collections.abc import Callable
-from typing import Any
+"""The classic group protocol on both targets, field by field: members that join, wait, assign, leave and restart, and
+what is refused."""
 
 import pytest
 
-from compat_tests.definitions import Fields, versions_of
+from compat_tests.classic_members import (
+    DELETE,
+    DESCRIBE,
+    HEARTBEAT,
+    LEAVE,
+    LIST,
+    SILENCE_S,
+    SYNC,
+    Member,
+    described,
+    run,
+)
+from compat_tests.definitions import versions_of
 from compat_tests.differential import Pair, Session
-from compat_tests.test_diff_committed_offsets import commit_body, wait_for_coordinator
-from compat_tests.test_diff_offset_records import batches_of
-from wire.stored.coordinator import decode_key, decode_value
-from wire.stored.groups import KEY_TYPES, VALUE_TYPES
 
 pytestmark = pytest.mark.slow
-
-SESSION_MS, REBALANCE_MS = 30_000, 60_000
-SILENCE_S = 1.5
-JOIN, SYNC, HEARTBEAT, LEAVE, DESCRIBE, LIST, DELETE = 9, 5, 4, 5, 6, 5, 2
-
-
-class Member:
-    """A client of a group, on a connection of its own; ``protocols``: name -> metadata."""
-
-    def __init__(
-        self,
-        session: Session,
-        group: str,
-        name: str,
-        *,
-        version: int = JOIN,
-        instance: str | None = None,
-        protocols: dict[str, bytes] | None = None,
-        protocol_type: str = "consumer",
-        session_ms: int = SESSION_MS,
-        rebalance_ms: int = REBALANCE_MS,
-    ) -> None:
-        self.session = session
-        self.group = group
-        self.name = name
-        self.version = version
-        self.instance = instance
-        self.protocols = {"range": name.encode()} if protocols is None else protocols
-        self.protocol_type = protocol_type
-        self.session_ms = session_ms
-        self.rebalance_ms = rebalance_ms
-        self.connection = session.another(name)
-        self.member_id = ""
-        self.generation = -1
-        self._pending: tuple[str, int, int] = ("", 0, 0)
-
-    def send_join(self, **changes: Any) -> None:
-        body: Fields = {
-            "group_id": self.group,
-            "session_timeout_ms": self.session_ms,
-            "member_id": self.member_id,
-            "protocol_type": self.protocol_type,
-            "protocols": [{"name": key, "metadata": value} for key, value in self.protocols.items()],
-        }
-        if self.version >= 1:
-            body["rebalance_timeout_ms"] = self.rebalance_ms
-        self._send("JoinGroup", self.version, self._with_instance(body, 5) | changes)
-
-    def send_sync(self, assignments: dict[str, bytes] | None = None, **changes: Any) -> None:
-        version = changes.pop("version", SYNC)
-        rows = [{"member_id": key, "assignment": value} for key, value in (assignments or {}).items()]
-        body = self._as_member(version, 3) | {"assignments": rows}
-        if version >= 5:
-            body |= {"protocol_type": self.protocol_type, "protocol_name": "range"}
-        self._send("SyncGroup", version, body | changes)
-
-    def receive(self, note: str = "") -> Any:
-        """What was waited for. Kafka keeps members in a hash map: their order says nothing."""
-        api, version, correlation_id = self._pending
-        answer = self.connection.receive(api, version, correlation_id)
-        assert isinstance(answer, dict), answer
-        if api == "JoinGroup":
-            answer["members"].sort(key=lambda row: row["metadata"])
-            if answer["error_code"] in (0, 79):
-                self.member_id, self.generation = answer["member_id"], answer["generation_id"]
-        self.session.remember(f"{self.name} {api} v{version} {note}", answer)
-        return answer
-
-    def join(self, note: str = "", **changes: Any) -> Any:
-        self.send_join(**changes)
-        return self.receive(note)
-
-    def sync(self, assignments: dict[str, bytes] | None = None, note: str = "", **changes: Any) -> Any:
-        self.send_sync(assignments, **changes)
-        return self.receive(note)
-
-    def enter(self) -> Any:
-        """Join as a new member, which from version 4 on comes twice unless it is static."""
-        answer = self.join("new")
-        return self.join("again") if answer["error_code"] == 79 else answer
-
-    def found(self) -> None:
-        """Be a group alone, with a settled assignment."""
-        self.enter()
-        self.sync({self.member_id: b"all"})
-
-    def heartbeat(self, note: str = "", version: int = HEARTBEAT, **changes: Any) -> Any:
-        self._send("Heartbeat", version, self._as_member(version, 3) | changes)
-        return self.receive(note)
-
-    def leave(self, note: str = "", version: int = LEAVE) -> Any:
-        body: Fields = {"group_id": self.group}
-        if version < 3:
-            body["member_id"] = self.member_id
-        else:
-            body["members"] = [{"member_id": self.member_id, "group_instance_id": self.instance}]
-        self._send("LeaveGroup", version, body)
-        return self.receive(note)
-
-    def commit(self, note: str, **changes: Any) -> None:
-        body = commit_body(8, self.group, {self.group: {0: 1}}, self.generation, member_id=self.member_id)
-        self._send("OffsetCommit", 8, body | {"group_instance_id": self.instance} | changes)
-        self.receive(note)
-
-    def _as_member(self, version: int, with_instance: int) -> Fields:
-        body: Fields = {
-            "group_id": self.group,
-            "generation_id": self.generation,
-            "member_id": self.member_id,
-        }
-        return body | ({"group_instance_id": self.instance} if version >= with_instance else {})
-
-    def _with_instance(self, body: Fields, since: int) -> Fields:
-        return body | ({"group_instance_id": self.instance} if self.version >= since else {})
-
-    def _send(self, api: str, version: int, body: Fields) -> None:
-        self._pending = (api, version, self.connection.send(api, version, body))
-
-
-def described(session: Session, group: str, note: str = "", version: int = DESCRIBE) -> None:
-    body: Fields = {"groups": [group]} | ({"include_authorized_operations": True} if version >= 3 else {})
-    answer = session.quiet("DescribeGroups", version, body)
-    for row in answer["groups"]:
-        row["members"].sort(key=lambda member: (member["client_id"], member.get("group_instance_id") or ""))
-    session.remember(f"DescribeGroups v{version} {note}", answer)
-
-
-def run(pair: Pair, group: str, scenario: Callable[[Session], None], *known: str) -> None:
-    def whole(session: Session) -> None:
-        wait_for_coordinator(session, group)
-        scenario(session)
-
-    pair.compare(whole, known=known)
 
 
 @pytest.mark.parametrize("version", versions_of("JoinGroup"))
@@ -419,41 +291,6 @@ def test_answers_that_kafka_never_gives(pair: Pair, name: str) -> None:
     )
 
 
-def test_members_are_taken_out_together(pair: Pair, name: str) -> None:
-    def scenario(session: Session) -> None:
-        members = [Member(session, name, f"m{at}", instance=f"i{at}") for at in range(3)]
-        members[0].found()
-        for member in members[1:]:
-            member.send_join()
-            while members[0].heartbeat()["error_code"] == 0:
-                session.trace.pop()
-            for other in members[: members.index(member)]:
-                other.send_join()
-            for other in members[: members.index(member) + 1]:
-                other.receive()
-        pending = Member(session, name, "pending")
-        pending.join("new")
-        rows = [
-            {"member_id": "", "group_instance_id": None},
-            {"member_id": "stranger", "group_instance_id": None},
-            {"member_id": "", "group_instance_id": "nobody's"},
-            {"member_id": "", "group_instance_id": "i0", "reason": "because"},
-            {"member_id": members[2].member_id, "group_instance_id": "i1"},
-            {"member_id": members[1].member_id, "group_instance_id": None},
-            {"member_id": members[1].member_id, "group_instance_id": "i1"},
-            {"member_id": pending.member_id, "group_instance_id": None},
-        ]
-        session.call("LeaveGroup", LEAVE, {"group_id": name, "members": rows})
-        described(session, name)
-        session.call("LeaveGroup", LEAVE, {"group_id": name, "members": []}, "nobody")
-        session.call("LeaveGroup", LEAVE, {"group_id": "", "members": rows[:1]}, "no group")
-        session.call("LeaveGroup", LEAVE, {"group_id": "nobody", "members": rows[:2]}, "unknown group")
-        session.call("LeaveGroup", 0, {"group_id": "nobody", "member_id": "m"}, "unknown group")
-        session.call("LeaveGroup", 2, {"group_id": "", "member_id": "m"}, "no group")
-
-    run(pair, name, scenario)
-
-
 def test_who_is_late_is_dropped(pair: Pair, name: str) -> None:
     """By the rebalance timeout, in both halves of a rebalance."""
 
@@ -504,98 +341,5 @@ def test_an_assignment_that_the_log_does_not_take(pair: Pair, name: str) -> None
         two.send_sync()
         one.sync({one.member_id: b"1", two.member_id: bytes(1_048_000)}, "just so")
         two.receive("just so")
-
-    run(pair, name, scenario)
-
-
-def test_lists_and_descriptions(pair: Pair, name: str) -> None:
-    def scenario(session: Session) -> None:
-        session.topic(name)
-        stable = Member(session, f"{name}-stable", "one")
-        stable.found()
-        completing = Member(session, f"{name}-completing", "two", protocol_type="connect")
-        completing.enter()
-        gone = Member(session, f"{name}-empty", "three")
-        gone.found()
-        gone.leave()
-        session.call("OffsetCommit", 8, commit_body(8, f"{name}-simple", {name: {0: 1}}))
-        filters: list[tuple[list[str], list[str]]] = [
-            ([], []), (["Stable"], []), (["stable", " EMPTY "], []), (["CompletingRebalance"], ["classic"]),
-            (["Nonsense"], []), ([], ["Classic"]), ([], ["consumer"]), ([], ["share", "CLASSIC"]), ([], ["nonsense"]),
-            ([""], []), ([], [""]), (["Dead"], []), (["preparingrebalance"], [" classic"]),
-        ]  # fmt: skip
-        for version in versions_of("ListGroups"):
-            for states, types in filters:
-                if (version < 4 and states) or (version < 5 and types):
-                    continue
-                body = ({"states_filter": states} if version >= 4 else {}) | (
-                    {"types_filter": types} if version >= 5 else {}
-                )
-                answer = session.quiet("ListGroups", version, body)
-                rows = [row for row in answer["groups"] if row["group_id"].startswith(name)]
-                rows.sort(key=lambda row: str(row["group_id"]))
-                session.remember(f"ListGroups v{version} {states} {types}", answer | {"groups": rows})
-        for version in versions_of("DescribeGroups"):
-            for group in ("stable", "completing", "empty", "simple", "nobody"):
-                described(session, f"{name}-{group}", group, version)
-            described(session, "", "no name", version)
-            session.call("DescribeGroups", version, {"groups": []}, "none")
-        for version in versions_of("DeleteGroups"):
-            session.call("DeleteGroups", version, {"groups_names": []}, "none")
-            session.call("DeleteGroups", version, {"groups_names": [""]}, "no name")
-            for group in ("stable", "completing", "nobody"):
-                session.call("DeleteGroups", version, {"groups_names": [f"{name}-{group}"]}, group)
-        rows = [f"{name}-{group}" for group in ("simple", "empty", "stable", "simple")]
-        answer = session.quiet("DeleteGroups", DELETE, {"groups_names": rows})
-        session.remember("deleted", sorted(answer["results"], key=lambda row: str(row["group_id"])))
-        fetched = {"groups": [{"group_id": f"{name}-simple", "topics": None}]}
-        session.call("OffsetFetch", 8, fetched, "its offsets are gone")
-
-    run(pair, name, scenario)
-
-
-def fields(value: Any) -> Any:
-    """A stored key or value as plain fields."""
-    if isinstance(value, list):
-        return [fields(one) for one in value]
-    names = getattr(type(value), "__slots__", None)
-    return (
-        value
-        if names is None or isinstance(value, str | bytes)
-        else {key: fields(getattr(value, key)) for key in names}
-    )
-
-
-def test_what_is_stored(pair: Pair, name: str) -> None:
-    def scenario(session: Session) -> None:
-        Member(session, name, "nobody").join("no protocols", protocols=[])
-        one = Member(session, name, "one", instance="i1", rebalance_ms=40_000)
-        one.found()
-        again = Member(session, name, "again", instance="i1", session_ms=20_000)
-        again.join("a restart")
-        two = Member(session, name, "two")
-        two.join("new")
-        two.send_join()
-        while again.heartbeat()["error_code"] == 0:
-            session.trace.pop()
-        again.join()
-        two.receive()
-        two.send_sync()
-        again.sync({again.member_id: b"1"})
-        two.receive()
-        two.leave()
-        again.leave()
-        session.quiet("DeleteGroups", DELETE, {"groups_names": [name]})
-        for batch, records in batches_of(session, name):
-            session.remember("batch", (batch.attributes, batch.record_count, batch.producer_id))
-            for record in records:
-                key = decode_key(record.key or b"", KEY_TYPES)
-                assert key is not None
-                value = None
-                if record.value is not None:
-                    value = fields(decode_value(record.value, VALUE_TYPES[key.API_KEY]))
-                    value["members"].sort(key=lambda row: row["client_id"])
-                    session.remember("version", record.value[:2])
-                session.remember("record", {"key": fields(key), "value": value})
 
     run(pair, name, scenario)

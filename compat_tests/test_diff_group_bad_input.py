@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from compat_tests.classic_members import LEAVE, Member
 from compat_tests.conftest import Brokers
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
-from compat_tests.test_classic_groups_wire import LEAVE, Member
 from compat_tests.test_diff_committed_offsets import commit, commit_body, fetch, wait_for_coordinator
 
 pytestmark = pytest.mark.slow

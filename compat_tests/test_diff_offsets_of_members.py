@@ -2,9 +2,9 @@
 
 import pytest
 
+from compat_tests.classic_members import Member
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
-from compat_tests.test_classic_groups_wire import Member
 from compat_tests.test_diff_committed_offsets import commit, fetch, fetch_body, wait_for_coordinator
 
 pytestmark = pytest.mark.slow

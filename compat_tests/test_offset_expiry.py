@@ -10,9 +10,9 @@ import pytest
 
 from compat_tests.batches import now_ms
 from compat_tests.brokers import Broker
+from compat_tests.classic_members import Member
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
-from compat_tests.test_classic_groups_wire import Member
 from compat_tests.test_diff_committed_offsets import commit_body, wait_for_coordinator
 
 pytestmark = pytest.mark.slow
