@@ -10,8 +10,10 @@ AT_ONCE = {"enable.sparse.connections": "false"}
 # 2.16 may then leave send_offsets_to_transaction waiting for ever, past its time-out, on a connection to the group
 # coordinator that it has given up already.
 NO_REBOOTSTRAP = {"metadata.recovery.strategy": "none"}
-# While a broker is not found librdkafka tries again by itself; what does not come right is raised.
-QUIET = {"log_level": 0}
+# While a broker is not found librdkafka tries again by itself, and what does not come right is raised: nothing is left
+# to print. Level 0 still prints that a producer is fenced, which happens where two tasks claim a sink at once; a queue
+# that nobody reads prints nothing.
+QUIET = {"log_level": 0, "log.queue": True}
 
 
 Value = str | int | float | bool

@@ -68,7 +68,11 @@ def audit(
     now = Ranges({place: [pair] for place, pair in ends.items()})
     rows = _compared(spark, Loader(spark, cluster, lake, kafka), topics, now, ends, list(names)).persist()
     try:
-        found = {Place(row["topic_id"], row["partition"]): row for row in _counted(rows).collect()}
+        found = {_place(row): row for row in _counted(rows, loaded).collect()}
+        examples = {
+            fault: _examples(rows, FAULTS[fault]) if any(row[fault] for row in found.values()) else {}
+            for fault in FAULTS
+        }
         named = {topic.topic_id: topic.name for topic in topics.values()}
         report = []
         for place in sorted({*found, *ends}):
@@ -76,20 +80,15 @@ def audit(
             low = ends.get(place, (0, 0))[0]
             expired = Ranges({place: [(0, low)]}) - loaded
             here = Ranges({place: loaded[place]})
-            counts = {fault: int(row[fault]) if row else 0 for fault in FAULTS}
             report.append(
                 PartitionAudit(
                     topic=named.get(place.topic_id) or (row["topic"] if row else "?"),
                     place=place,
                     readable=int(row["readable_count"]) if row else 0,
                     in_lake=int(row["lake_count"]) if row else 0,
-                    faults=counts,
-                    examples={
-                        fault: _examples(rows, place, FAULTS[fault])
-                        for fault, count in counts.items()
-                        if count
-                    },
-                    gaps=here.count - _loaded_records(rows, here) if row else here.count,
+                    faults={fault: int(row[fault]) if row else 0 for fault in FAULTS},
+                    examples={fault: at[place] for fault, at in examples.items() if place in at},
+                    gaps=here.count - (int(row["loaded_count"]) if row else 0),
                     expired=expired.count,
                     gone=int(row["gone"]) if row else 0,
                 )
@@ -128,7 +127,7 @@ def _compared(spark: Any, loader: Loader, topics: Any, now: Ranges, ends: Any, n
     return readable.join(lake, KEYS, "full_outer").withColumn("low", low).withColumn("high", high)
 
 
-def _counted(rows: Any) -> Any:
+def _counted(rows: Any, loaded: Ranges) -> Any:
     from pyspark.sql.functions import expr
 
     faults = [expr(f"count_if({condition})").alias(fault) for fault, condition in FAULTS.items()]
@@ -137,23 +136,33 @@ def _counted(rows: Any) -> Any:
         expr("count_if(readable)").alias("readable_count"),
         expr("coalesce(sum(copies), 0)").alias("lake_count"),
         expr(f"count_if({GONE})").alias("gone"),
+        # How many of the loaded offsets are those of records, in the topic or in the lake.
+        expr(f"count_if({_within(loaded)})").alias("loaded_count"),
         *faults,
     )
 
 
-def _at(rows: Any, place: Place) -> Any:
-    return rows.where(f"topic_id = '{place.topic_id}' AND partition = {place.partition}")
+def _within(loaded: Ranges) -> str:
+    """The condition that a row's offset is one of these."""
+    conditions = ["false"]
+    for place in loaded:
+        ranges = " OR ".join(f"offset >= {start} AND offset < {end}" for start, end in loaded[place])
+        conditions.append(f"topic_id = '{place.topic_id}' AND partition = {place.partition} AND ({ranges})")
+    return " OR ".join(conditions)
 
 
-def _examples(rows: Any, place: Place, condition: str) -> list[int]:
-    found = _at(rows, place).where(condition).orderBy("offset").limit(EXAMPLES_MAX).collect()
-    return [int(row["offset"]) for row in found]
+def _examples(rows: Any, condition: str) -> dict[Place, list[int]]:
+    """The first few offsets of the rows of which the condition holds, partition by partition."""
+    from pyspark.sql import Window
+    from pyspark.sql.functions import row_number
+
+    number = row_number().over(Window.partitionBy("topic_id", "partition").orderBy("offset"))
+    few = rows.where(condition).withColumn("number", number).where(f"number <= {EXAMPLES_MAX}")
+    found: dict[Place, list[int]] = {}
+    for row in sorted(few.select(*KEYS).collect()):
+        found.setdefault(_place(row), []).append(int(row["offset"]))
+    return found
 
 
-def _loaded_records(rows: Any, here: Ranges) -> int:
-    """How many of the loaded offsets are those of records, in the topic or in the lake."""
-    (place,) = here or (None,)
-    if place is None:
-        return 0
-    within = " OR ".join(f"offset >= {start} AND offset < {end}" for start, end in here[place])
-    return int(_at(rows, place).where(within).count())
+def _place(row: Any) -> Place:
+    return Place(row["topic_id"], row["partition"])
