@@ -3,6 +3,7 @@
 import argparse
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -101,6 +102,9 @@ def run(lab: Lab, experiment: Experiment, chosen: list[Kind], rounds: int) -> No
 
 def main() -> None:
     options = parse()
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # else a `timeout` leaves servers and gigabytes behind
     raise_open_files_limit()
     chosen = kinds(options)
     rounds = 1 if options.quick else options.rounds
