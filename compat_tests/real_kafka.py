@@ -216,7 +216,7 @@ def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
 class RealKafka(LocalBroker):
     """One Apache Kafka node (broker and controller) in a JVM of its own, on free ports of 127.0.0.1.
 
-    `properties` are added to `PROPERTIES`. `standalone`: its voters are not configured, but kept in the metadata log, as
+    `properties` are added to `PROPERTIES`. `standalone`: its voters are in the metadata log, and not configured, as
     Kafka's quick start has it. With `data_dir` its logs stay there (and are formatted if they
     are not yet); otherwise they go with the node. `start` raises RealPartMissing, or AssertionError with
     the broker's output.

@@ -20,6 +20,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.MemberToRemove;
 import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.consumer.CloseOptions;
+import org.apache.kafka.clients.consumer.CloseOptions.GroupMembershipOperation;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
@@ -138,6 +139,7 @@ public final class GroupWorker {
         private final JsonNode settings;
         private KafkaConsumer<byte[], byte[]> consumer;
         private boolean closing;
+        private GroupMembershipOperation membership = GroupMembershipOperation.DEFAULT;
         // Read, and still to be committed: a commit in a rebalance is refused.
         private final Map<TopicPartition, OffsetAndMetadata> uncommitted = new HashMap<>();
 
@@ -181,13 +183,27 @@ public final class GroupWorker {
 
         private void obey(JsonNode command) {
             switch (command.get("do").asText()) {
-                case "close" -> closing = true;
+                case "close" -> {
+                    closing = true;
+                    membership = GroupMembershipOperation.valueOf(command.path("membership").asText("DEFAULT"));
+                }
+                case "pause" -> pause();
+                case "resume" -> { }
                 case "subscribe" -> subscribe(command);
                 case "where" -> {
                     ConsumerGroupMetadata now = consumer.groupMetadata();
                     tell(getName(), "where", Map.of("generation", now.generationId(), "member_id", now.memberId()));
                 }
                 default -> throw new IllegalArgumentException(command.toString());
+            }
+        }
+
+        /** Does nothing, not even poll, until the next command. */
+        private void pause() {
+            try {
+                obey(commands.take());
+            } catch (InterruptedException never) {
+                throw new IllegalStateException(never);
             }
         }
 
@@ -218,7 +234,8 @@ public final class GroupWorker {
         private void close() {
             try {
                 if (consumer != null) {
-                    consumer.close(CloseOptions.timeout(Duration.ofSeconds(5)));
+                    consumer.close(CloseOptions.timeout(Duration.ofSeconds(5))
+                        .withGroupMembershipOperation(membership));
                 }
             } catch (KafkaException thrown) {
                 tell(getName(), "warning", Map.of("name", thrown.getClass().getSimpleName()));

@@ -194,6 +194,13 @@ class Group:
         (found,) = self._ask("DescribeGroups", 5, {"groups": [self.group_id]})["groups"]
         return dict(found)
 
+    def member_count(self, protocol: str) -> int:
+        """How many members the broker says that the group has."""
+        if protocol == "classic":
+            return len(self.describe()["members"])
+        (found,) = self._ask("ConsumerGroupDescribe", 1, {"group_ids": [self.group_id]})["groups"]
+        return len(found["members"])
+
     def listed(self) -> tuple[str, str]:
         """The group's type and state, as ListGroups tells; ("", "") where it lists none."""
         self.committed()  # its coordinator has loaded it
@@ -226,12 +233,15 @@ class Group:
                 with changed:
                     changed.wait(ASK_AGAIN_S)
 
-    def leave(self, *members: Member) -> None:
-        """These members (default: all) leave as their clients do; returns when they have ended."""
+    def leave(self, *members: Member, membership: str = "DEFAULT") -> None:
+        """These members (default: all) leave as their clients do; returns when they have ended.
+
+        `membership`: what a Java member says of it, LEAVE_GROUP or REMAIN_IN_GROUP.
+        """
         leaving = list(members) or self.live
         for member in leaving:
             if not member.closed:
-                member.worker.send("close", member.name)
+                member.worker.send("close", member.name, membership=membership)
         self.wait(lambda: all(member.closed for member in leaving), "members to leave")
 
     def end(self) -> None:

@@ -62,11 +62,12 @@ class Member(threading.Thread):
             self.uncommitted.pop(where, None)
 
     def obey(self, wait_s: float = 0) -> None:
-        """A command that came meanwhile, or comes in so many seconds."""
+        """A command that came meanwhile, or comes in so many seconds. A pause ends with the next."""
         with contextlib.suppress(queue.Empty):
             command = self.commands.get(block=wait_s > 0, timeout=wait_s or None)
-            assert command["do"] == "close", command
-            self.closing = True
+            if command["do"] == "pause":
+                command = self.commands.get()
+            self.closing = command["do"] == "close"
 
     def run(self) -> None:
         try:

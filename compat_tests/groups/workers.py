@@ -3,7 +3,8 @@
 A worker obeys lines of JSON on its standard input (`do`, mostly a `member`, and what follows here):
 
     start       kind, config, topics (Java: or pattern, server_pattern)     a new member joins
-    close                                                                   it leaves as its client does, and ends
+    close       membership (Java: a GroupMembershipOperation)               it leaves as its client does, and ends
+    pause, resume                                                           it does not even poll in between
     subscribe   topics                                                      Java: another subscription
     where                                                                   Java: told by "where"
     tool        main, arguments                                             Java: one of Kafka's tools; told by "tool"

@@ -1,0 +1,55 @@
+"""group.max.size and group.consumer.max.size: who would be one too many is refused, and nobody else notices."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.brokers import Broker
+from compat_tests.conftest import Brokers, _watched
+from compat_tests.groups.group import Group
+from compat_tests.groups.settings import BROKER_PROPERTIES, Settings
+from compat_tests.groups.test_static import rebalances
+
+SIZE = 2
+# What the refused member's program is told; with an empty text the client keeps it to itself and asks again.
+REFUSED = [
+    ("confluent-kafka", "classic", ""),
+    ("kafka-python", "classic", "GroupMaxSizeReachedError"),
+    ("aiokafka", "classic", "UnknownError"),
+    ("java", "classic", "GroupMaxSizeReachedException"),
+    ("confluent-kafka", "consumer", "reached maximum size"),
+    ("java", "consumer", "GroupMaxSizeReachedException"),
+]
+
+
+@pytest.fixture(scope="module")
+def small_groups() -> Iterator[Brokers]:
+    running = Brokers(
+        {**BROKER_PROPERTIES, "group.max.size": str(SIZE), "group.consumer.max.size": str(SIZE)}
+    )
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def group_broker(small_groups: Brokers, target: str) -> Iterator[Broker]:
+    yield from _watched(small_groups[target])
+
+
+@pytest.mark.parametrize(("kind", "protocol", "error"), REFUSED)
+def test_one_too_many(group: Group, kind: str, protocol: str, error: str) -> None:
+    """When a place is free somebody gets it."""
+    settings = Settings(protocol)
+    members = [group.join(kind, settings) for _ in range(SIZE)]
+    group.wait_shared()
+    calls = [rebalances(member) for member in members]
+    third = group.join(kind, settings)
+    if error:
+        group.wait_refused(third, error)
+    group.read_exactly_once()
+    assert [rebalances(member) for member in members] == calls
+    assert group.member_count(protocol) == SIZE
+    group.leave(members[0])
+    late = group.join(kind, settings) if error else third
+    group.wait_shared([members[1], late])
+    group.read_exactly_once()
