@@ -15,6 +15,7 @@ from coordinator.groups.shard import GroupShard
 from coordinator.journal import CoordinatorRecord
 from coordinator.later import Later
 from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, find, log_of
+from tests.handlers.members import coordinated
 from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
@@ -191,9 +192,7 @@ def test_the_topic_is_deleted_and_made_anew(large: bool) -> None:
             await find(client)
             await commit(client, "g", {"a": {0: 1}})
             if large:
-                await broker.stop()
-                await broker.start()
-                client = broker.connect()
+                client = await broker.restart()
             request = DeleteTopicsRequest(topic_names=[OFFSETS_TOPIC], timeout_ms=1)
             answer = await client.ask(request, 5, DeleteTopicsResponse)
             assert answer.responses[0].error_code == 0
@@ -213,12 +212,10 @@ def test_the_topic_is_deleted_while_a_large_shard_is_loaded(cold: bool) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker(config=ONE_PARTITION) as broker:
-            client = broker.connect()
-            await find(client)
+            client = await coordinated(broker)
             await create_topic(client, "a")
             fill(broker, "g", 20_000)
-            await broker.stop()
-            await broker.start()
+            await broker.restart()
             if cold:
                 broker.files.is_cold = of_offsets_topic
                 broker.files.latency_s = 10
@@ -253,9 +250,7 @@ async def test_a_topic_that_grows_moves_no_group_before_a_restart() -> None:
         await client.ask(CreatePartitionsRequest([row], 1), 3, CreatePartitionsResponse)
         assert [groups.partition_for(name) for name in names] == before
         assert max(before) == 2
-        await broker.stop()
-        await broker.start()
-        client = broker.connect()
+        client = await broker.restart()
         assert max(broker.node.groups.partition_for(name) for name in names) > 2
         request = DeleteTopicsRequest(topic_names=[OFFSETS_TOPIC], timeout_ms=1)
         await client.ask(request, 5, DeleteTopicsResponse)
@@ -306,7 +301,7 @@ class Counted(list[CoordinatorRecord]):
 @simulated
 async def test_what_no_batch_holds_is_refused_without_writing_it_all_down() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
-        await find(broker.connect())
+        await coordinated(broker)
         record = CoordinatorRecord(
             OffsetCommitKey("g", "a", 0), OffsetCommitValue(1, metadata="m" * 1_000), 3
         )

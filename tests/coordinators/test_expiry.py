@@ -32,9 +32,7 @@ async def test_offsets_expire() -> None:
         await commit(client, "g", {"a": {0: 2}})
         await trio.sleep(1.5 * MINUTE_S)
         assert await fetch_offsets(client, "g") == {("a", 0): 2}
-        await broker.stop()
-        await broker.start()
-        client = broker.connect()
+        client = await broker.restart()
         assert await fetch_offsets(client, "g") == {("a", 0): 2}
         await trio.sleep(4 * MINUTE_S)
         assert broker.node.groups.shard("g").groups == {}
@@ -56,8 +54,7 @@ def test_the_codec_of_the_topic(codec: int) -> None:
             await commit(client, "g", {"a": {0: 1, 1: (2, "note " * 50)}})
             [batch] = await read_all(client, OFFSETS_TOPIC)
             assert (batch.attributes, batch.record_count) == (codec, 2)
-            await broker.stop()
-            await broker.start()
+            await broker.restart()
             expected = {("a", 0): 1, ("a", 1): (2, "note " * 50)}
             assert await fetch_offsets(broker.connect(), "g") == expected
 
@@ -103,9 +100,7 @@ async def test_the_cleaner_keeps_the_last_offsets() -> None:
         assert log_of(broker).size < 20_000
         expected = {("a", 999 % 3): 999, ("a", 998 % 3): 998, ("a", 997 % 3): 997}
         assert await fetch_offsets(client, "g") == expected
-        await broker.stop()
-        await broker.start()
-        client = broker.connect()
+        client = await broker.restart()
         await trio.sleep(1)
         assert await fetch_offsets(client, "g") == expected
         assert log_of(broker).segments[0].base_offset == 0

@@ -10,7 +10,8 @@ import trio.testing
 
 from broker.coordinators.shards import LOAD_AT_ONCE_BYTES
 from broker.log.producer_state import Origin
-from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, find, log_of
+from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, log_of
+from tests.handlers.members import coordinated
 from tests.handlers.offsets import commit, fetch_offsets
 from tests.sim.ask import create_topic, fetch
 from tests.sim.broker import SimBroker
@@ -34,8 +35,7 @@ def test_requests_while_a_large_shard_is_loaded(how: str) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker(config=ONE_PARTITION) as broker:
-            client = broker.connect()
-            await find(client)
+            client = await coordinated(broker)
             await create_topic(client, "a")
             fill(broker, "g", LARGE)
             await (broker.stop() if how == "stop" else broker.crash("process"))
@@ -62,14 +62,11 @@ def test_requests_while_a_large_shard_is_loaded(how: str) -> None:
 @simulated
 async def test_a_small_shard_is_loaded_by_the_first_request() -> None:
     async with SimBroker() as broker:
-        client = broker.connect()
-        await find(client)
+        client = await coordinated(broker)
         await create_topic(client, "a")
         for group in "ghijk":
             await commit(client, group, {"a": {0: 3}})
-        await broker.stop()
-        await broker.start()
-        client = broker.connect()
+        client = await broker.restart()
         groups = broker.node.groups
         assert groups.shard("i").groups.keys() == {"i"}  # nothing has run since the start
         with pytest.raises(KafkaError, match="LOAD_IN_PROGRESS"):
@@ -82,8 +79,7 @@ async def test_a_small_shard_is_loaded_by_the_first_request() -> None:
 @simulated
 async def test_a_shard_that_is_still_recovered() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
-        client = broker.connect()
-        await find(client)
+        client = await coordinated(broker)
         await create_topic(client, "a")
         fill(broker, "g", LARGE)
         assert log_of(broker).size > 10 * LOAD_AT_ONCE_BYTES
@@ -100,11 +96,9 @@ async def test_a_shard_that_is_still_recovered() -> None:
 async def test_a_cold_disk_is_read_in_a_thread() -> None:
     """What the loop itself reads afterwards is in the page cache."""
     async with SimBroker(config=ONE_PARTITION) as broker:
-        client = broker.connect()
-        await find(client)
+        await coordinated(broker)
         fill(broker, "g", 3_000)
-        await broker.stop()
-        await broker.start()
+        await broker.restart()
         broker.files.is_cold = lambda path: OFFSETS_TOPIC in path
         broker.files.latency_s = 0.25
         began = trio.current_time()
@@ -129,14 +123,12 @@ def append(broker: SimBroker, key: bytes, value: bytes | None) -> None:
 @simulated
 async def test_records_of_a_type_that_nobody_knows_are_left_out() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
-        client = broker.connect()
-        await find(client)
+        client = await coordinated(broker)
         await create_topic(client, "a")
         append(broker, b"\0\x63what a later version writes", b"\0\0anything")
         await commit(client, "g", {"a": {0: 3}})
         append(broker, b"\0\x63what a later version writes", None)
-        await broker.stop()
-        await broker.start()
+        await broker.restart()
         assert await fetch_offsets(broker.connect(), "g", {"a": [0]}) == {("a", 0): 3}
 
 
@@ -154,17 +146,14 @@ def test_what_is_no_such_record_stops_that_shard_and_no_other(
     @simulated
     async def run() -> None:
         async with SimBroker(config={"offsets.topic.num.partitions": "2"}) as broker:
-            client = broker.connect()
-            await find(client)
+            client = await coordinated(broker)
             await create_topic(client, "a")
             bad, good = sorted("gh", key=broker.node.groups.partition_for)
             await commit(client, good, {"a": {0: 1}})
             if large:
                 fill(broker, bad, 3_000)
             append(broker, key, value)
-            await broker.stop()
-            await broker.start()
-            client = broker.connect()
+            client = await broker.restart()
             await trio.testing.wait_all_tasks_blocked()
             assert await commit(client, bad, {"a": {0: 4}}) == {("a", 0): NOT_COORDINATOR}
             assert await commit(client, good, {"a": {0: 4}}) == {("a", 0): 0}
@@ -182,7 +171,7 @@ def test_a_disk_that_cannot_be_read(large: bool, error: int) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker(config=ONE_PARTITION) as broker:
-            await find(broker.connect())
+            await coordinated(broker)
             count = 3_000 if large else 3
             fill(broker, "g", count)
             await broker.stop()
@@ -217,14 +206,11 @@ def of_offsets_log(path: str) -> bool:
 @simulated
 async def test_a_topic_that_is_deleted_while_a_shard_is_loaded_leaves_no_offsets() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
-        client = broker.connect()
-        await find(client)
+        client = await coordinated(broker)
         for topic in "ab":
             await create_topic(client, topic)
             fill(broker, "g", LARGE // 2, topic)
-        await broker.stop()
-        await broker.start()
-        client = broker.connect()
+        client = await broker.restart()
         assert await fetch_offsets(client, "g") == LOADING
         await client.ask(DeleteTopicsRequest(topic_names=["a"]), 5, DeleteTopicsResponse)
         assert await fetch_offsets(client, "g") == LOADING, "or this shows nothing"
@@ -238,8 +224,7 @@ async def test_a_topic_that_is_deleted_while_a_shard_is_loaded_leaves_no_offsets
 async def test_a_shard_that_cannot_be_written_keeps_no_other_from_its_work() -> None:
     """Of a topic that is deleted, all groups hear, whichever comes first."""
     async with SimBroker(config={"offsets.topic.num.partitions": "5"}) as broker:
-        client = broker.connect()
-        await find(client)
+        client = await coordinated(broker)
         await create_topic(client, "a")
         for group in GROUPS_APART:
             assert await commit(client, group, {"a": {0: 1}}) == {("a", 0): 0}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import trio
 
-from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, find
-from tests.handlers.members import SimMember, describe
+from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill
+from tests.handlers.members import SimMember, coordinated, describe
 from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
@@ -27,8 +27,7 @@ DISK_S = 10
 @simulated
 async def test_every_api_says_so_and_changes_nothing() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
-        client = broker.connect()
-        await find(client)
+        client = await coordinated(broker)
         await create_topic(client, "a", 2)
         fill(broker, "g", COUNT)
         end = broker.node.cluster.hosted(OFFSETS_TOPIC, 0).log.log_end_offset

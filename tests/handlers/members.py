@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.coordinators.support import find
 from wire.errors import ErrorCode
 from wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -23,7 +23,7 @@ JOIN, SYNC, HEARTBEAT, LEAVE, DESCRIBE = 9, 5, 4, 5, 6
 async def coordinated(broker: SimBroker) -> SimClient:
     """A client of a broker that has made its offsets topic."""
     client = broker.connect()
-    await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+    await find(client)
     return client
 
 

@@ -41,9 +41,7 @@ def test_in_every_version(version: int) -> None:
                 ("simple", ErrorCode.NONE),
                 ("", ErrorCode.GROUP_ID_NOT_FOUND),
             ]
-            await broker.stop()
-            await broker.start()
-            client = broker.connect()
+            client = await broker.restart()
             for group in ("gone", "simple"):
                 assert await fetch_offsets(client, group, {"t": [0]}) == {("t", 0): -1}
                 assert (await describe(client, group)).error_code == ErrorCode.GROUP_ID_NOT_FOUND

@@ -18,8 +18,7 @@ async def test_the_cluster_and_what_its_brokers_do_not_know() -> None:
         assert answer.controller_id == 1
         assert answer.cluster_authorized_operations == -(2**31)
         cluster_id = answer.cluster_id
-        await broker.stop()
-        await broker.start()
+        await broker.restart()
         answer = await broker.connect().ask(DescribeClusterRequest(True), 2, DescribeClusterResponse)
         assert answer.cluster_id == cluster_id
         assert answer.cluster_authorized_operations > 0

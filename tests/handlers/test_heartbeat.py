@@ -34,13 +34,11 @@ async def test_a_restarted_broker_gives_members_a_whole_session() -> None:
         member = SimMember(broker)
         await member.found()
         await trio.sleep(SESSION_MS / 1000 - 1)
-        await broker.stop()
-        await broker.start()
+        await broker.restart()
         await trio.sleep(SESSION_MS / 1000 - 1)
         member.client = broker.connect()
         assert await member.heartbeat() == ErrorCode.NONE
-        await broker.stop()
-        await broker.start()
+        await broker.restart()
         await trio.sleep(SESSION_MS / 1000 + 1)
         assert (await describe(broker.connect())).group_state == "Empty"
 

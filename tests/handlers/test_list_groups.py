@@ -38,8 +38,7 @@ def test_in_every_version(version: int) -> None:
             if version >= 5:
                 answer = await client.ask(ListGroupsRequest([], ["consumer"]), version, ListGroupsResponse)
                 assert answer.groups == []
-            await broker.stop()
-            await broker.start()
+            await broker.restart()
             answer = await broker.connect().ask(ListGroupsRequest(), version, ListGroupsResponse)
             while answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 answer = await broker.connect().ask(ListGroupsRequest(), version, ListGroupsResponse)

@@ -29,9 +29,7 @@ async def test_a_commit_is_found_again_and_survives_a_restart() -> None:
         assert await commit(client, "g", {"a": {0: 6}}) == {("a", 0): 0}
         expected = {("a", 0): 6, ("a", 1): -1, ("a", 2): (7, "note")}
         assert await fetch_offsets(client, "g", {"a": [0, 1, 2]}) == expected
-        await broker.stop()
-        await broker.start()
-        client = broker.connect()
+        client = await broker.restart()
         assert await fetch_offsets(client, "g", {"a": [0, 1, 2]}) == expected
         assert await fetch_offsets(client, "g") == {("a", 0): 6, ("a", 2): (7, "note")}
         assert await fetch_offsets(client, "h", {"a": [0]}) == {("a", 0): -1}

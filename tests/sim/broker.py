@@ -115,6 +115,12 @@ class SimBroker:
             await self._ended.wait()
             self._scope = None
 
+    async def restart(self) -> SimClient:
+        """Stop it cleanly and start it anew; a client of the new process."""
+        await self.stop()
+        await self.start()
+        return self.connect()
+
     async def crash(self, kind: Literal["process", "power"]) -> None:
         """``process``: it dies, what was written stays. ``power``: what was not fsynced may be gone."""
         self._process.dead = True

@@ -34,9 +34,7 @@ def test_offsets_by_time(timestamp: int, restart: bool) -> None:
             for at in range(3):
                 await produce(client, "t", batch(base_timestamp=at))
             if restart:
-                await broker.stop()
-                await broker.start()
-                client = broker.connect()
+                client = await broker.restart()
             break_reads(broker)
             row = await list_offset(client, "t", timestamp)
             assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -59,8 +57,7 @@ def test_a_fetch(restart: bool) -> None:
             for _ in range(3):
                 await produce(client, "t")
             if restart:
-                await broker.stop()
-                await broker.start()
+                await broker.restart()
                 client, other = broker.connect(), broker.connect()
             break_reads(broker)
             try:
@@ -81,9 +78,7 @@ async def test_the_batches_before_a_retry_cannot_be_read() -> None:
         sent = [batch(base_timestamp=broker.clock.now_ms(), producer=(7, 0, at)) for at in range(3)]
         for one in sent:
             assert (await produce(client, "t", one)).error_code == 0
-        await broker.stop()
-        await broker.start()
-        client = broker.connect()
+        client = await broker.restart()
         assert (await list_offset(client, "t", -1)).offset == 3
         break_reads(broker)
         assert (await produce(client, "t", sent[1])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -94,9 +89,7 @@ async def test_the_size_of_a_directory_that_cannot_be_listed() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "t")
-        await broker.stop()
-        await broker.start()
-        client = broker.connect()
+        client = await broker.restart()
         broker.files.faults.append(Fault("open", errno.EIO))
         answer = await client.ask(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
         assert answer.results[0].error_code in (0, ErrorCode.KAFKA_STORAGE_ERROR)

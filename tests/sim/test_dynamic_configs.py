@@ -41,9 +41,7 @@ def test_log_segment_delete_delay_ms(restart: bool) -> None:
             await create_topic(client, "t")
             assert await alter(client, "log.segment.delete.delay.ms", "1000") == 0
             if restart:
-                await broker.stop()
-                await broker.start()
-                client = broker.connect()
+                client = await broker.restart()
             request = DeleteTopicsRequest([DeleteTopicState("t")], [], 1000)
             answer = await client.ask(request, 6, DeleteTopicsResponse)
             assert answer.responses[0].error_code == 0
