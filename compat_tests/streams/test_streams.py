@@ -30,7 +30,7 @@ PARTITIONS = 3
 WORDS = 12
 RECORDS = 1_200
 BROKER_KILLS = {"oncelog": 3, "kafka": 1}
-INSTANCE_KILLS = 4
+INSTANCE_KILLS = {"oncelog": 4, "kafka": 2}
 
 
 @pytest.fixture(scope="session")
@@ -119,7 +119,7 @@ def test_exact_counts(
         make_topic(broker.bootstrap, topic, PARTITIONS)
     for number in range(2):
         instances.append(Instance(counter, broker.bootstrap, tmp_path / str(number)))
-    kills = ["instance"] * INSTANCE_KILLS + ["broker"] * BROKER_KILLS[target]
+    kills = ["instance"] * INSTANCE_KILLS[target] + ["broker"] * BROKER_KILLS[target]
     chance.shuffle(kills)
     producer = Producer(
         {

@@ -22,7 +22,7 @@ from compat_tests.transactions.test_transactional_clients import make_topic, val
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTITIONS = 3
-PROGRAM_KILLS = 5
+PROGRAM_KILLS = {"oncelog": 5, "kafka": 2}
 BROKER_KILLS = {"oncelog": 5, "kafka": 1}
 GROWTH = (0, 1, 10, 100)
 """How many records more are in the output before the next is killed."""
@@ -121,7 +121,7 @@ def test_exactly_once(
     broker = own_broker(PROPERTIES)
     for topic in ("in", "out"):
         make_topic(broker.bootstrap, topic, PARTITIONS)
-    kills = ["program"] * PROGRAM_KILLS + ["broker"] * BROKER_KILLS[target]
+    kills = ["program"] * PROGRAM_KILLS[target] + ["broker"] * BROKER_KILLS[target]
     chance.shuffle(kills)
     inputs = Inputs(broker.bootstrap)
 

@@ -1,0 +1,121 @@
+"""What administrators ask about transactions, and do to them, field by field, on both targets."""
+
+import pytest
+
+from compat_tests.definitions import Fields
+from compat_tests.differential import Pair, Session
+from compat_tests.transactions.wire import Producer, producers, see
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_write_txn_markers(pair: Pair, name: str, version: int) -> None:
+    """As kafka-transactions sends it to end a transaction that hangs."""
+
+    def mark(session: Session, producer: Producer, **changes: object) -> None:
+        marker: Fields = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.epoch,
+            "transaction_result": False,
+            "topics": [{"name": name, "partition_indexes": [0]}],
+            "coordinator_epoch": 0,
+        }
+        if version >= 2:
+            marker["transaction_version"] = 0
+        marker |= changes
+        answer = session.quiet("WriteTxnMarkers", version, {"markers": [marker]})
+        for row in answer["markers"][0]["topics"]:
+            row["partitions"].sort(key=lambda one: one["partition_index"])
+        session.remember(f"WriteTxnMarkers {changes}", answer)
+
+    def scenario(session: Session) -> None:
+        session.topic(name)
+        producer = Producer(session, name)
+        producer.init()
+        producer.init()
+        producer.add([(name, 0)])
+        producer.send(name, 0, 2)
+        mark(session, producer, producer_epoch=producer.epoch - 1)
+        mark(session, producer, coordinator_epoch=-1)
+        see(session, name)
+        producer.send(name, 0, 2)
+        mark(session, producer, coordinator_epoch=7)
+        mark(session, producer, coordinator_epoch=6)
+        mark(session, producer, topics=[{"name": name, "partition_indexes": [0, 3]}])
+        mark(session, producer, topics=[{"name": f"{name}-unknown", "partition_indexes": [0]}])
+        mark(session, producer, producer_id=1 << 41)
+        session.call("WriteTxnMarkers", version, {"markers": []})
+        producers(session, name)
+        see(session, name)
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("newer_first", [True, False])
+def test_markers_of_two_coordinators(pair: Pair, name: str, newer_first: bool) -> None:
+    """One that was replaced goes on, in another order than its successor; the next transaction meets both again."""
+
+    def mark(
+        session: Session, producer: Producer, partition: int, coordinator_epoch: int, commit: bool
+    ) -> None:
+        marker: Fields = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.epoch,
+            "transaction_result": commit,
+            "topics": [{"name": name, "partition_indexes": [partition]}],
+            "coordinator_epoch": coordinator_epoch,
+        }
+        session.call("WriteTxnMarkers", 1, {"markers": [marker]}, f"{partition} {coordinator_epoch}")
+
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+        producer = Producer(session, name)
+        producer.init()
+        for commit in (True, False):
+            producer.add([(name, 0), (name, 1)])
+            for partition in (0, 1):
+                producer.send(name, partition, 2)
+            order = [(0, 7), (0, 6), (1, 6), (1, 7)] if newer_first else [(0, 6), (1, 7), (0, 7), (1, 6)]
+            for partition, epoch in order:
+                mark(session, producer, partition, epoch, commit)
+            for partition in (0, 1):
+                producers(session, name, partition)
+                see(session, name, partition)
+
+    pair.compare(scenario)
+
+
+def test_list_and_describe(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+        opened = Producer(session, f"{name}-open")
+        opened.init()
+        opened.add([(name, 0), (name, 1)])
+        empty = Producer(session, f"{name}-empty")
+        empty.init()
+        pattern = f"{name}-.*"
+        for state in ([], ["Ongoing"], ["Empty"], ["CompleteCommit", "Nonsense"], ["ongoing"]):
+            values: Fields = {"state_filters": state, "transactional_id_pattern": pattern}
+            answer = session.quiet("ListTransactions", 2, values)
+            answer["transaction_states"].sort(key=lambda row: row["transactional_id"])
+            session.remember(f"ListTransactions {state}", answer)
+        for more in (
+            {"producer_id_filters": [opened.producer_id]},
+            {"transactional_id_pattern": f"{name}-e"},
+            {"transactional_id_pattern": f"{name}-o[a-z]+"},
+            {"transactional_id_pattern": "("},
+            {"duration_filter": 3_600_000, "state_filters": ["Ongoing"]},
+        ):
+            values = {"transactional_id_pattern": pattern, **more}
+            answer = session.quiet("ListTransactions", 2, values)
+            answer["transaction_states"].sort(key=lambda row: row["transactional_id"])
+            session.remember(f"ListTransactions {more.keys()}", answer)
+        opened.describe()
+        empty.describe()
+        for unknown in (f"{name}-unknown", ""):
+            session.call("DescribeTransactions", 0, {"transactional_ids": [unknown]})
+        for topic, partition in ((name, 5), (f"{name}-unknown", 0), ("a/b", 0)):
+            rows = [{"name": topic, "partition_indexes": [partition]}]
+            session.call("DescribeProducers", 0, {"topics": rows})
+        opened.end(False)
+
+    pair.compare(scenario)
