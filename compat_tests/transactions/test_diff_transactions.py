@@ -175,8 +175,10 @@ def test_sequences_of_what_begins(pair: Pair, name: str, version: int) -> None:
         for sequence in (4, 2, 0, 2, 6, 4, 0):
             producer.send(name, 0, 2, version, sequence=sequence)
         producer.end(True)
+        # Asked for and refused: what follows the last batch must not go before it either.
+        producer.send(name, 0, 1, version, sequence=1)
         producer.add([(name, 0)])
-        for sequence in (8, 6, 0, 6):
+        for sequence in (8, 6, 0, 1, 6):
             producer.send(name, 0, 2, version, sequence=sequence)
         producer.end(True)
         see(session, name)

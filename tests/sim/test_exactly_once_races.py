@@ -69,6 +69,31 @@ async def test_a_write_that_waits_while_its_transaction_ends_opens_none() -> Non
             assert list(reader.values.values()) == ([b"first"] if partition == 0 else [])
 
 
+@simulated
+async def test_what_was_refused_comes_first_also_where_the_next_follows_the_last_batch() -> None:
+    """Of two batches the first was refused, its partition being no part of the transaction: the second waits for it.
+
+    Found by a random walk beside Kafka: a batch that simply follows its producer's last was not looked at.
+    """
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        producer = TransactionalProducer(Link(client), "id", CLASSIC)
+        await producer.init()
+        await producer.send("t", 0, [b"v"] * 4, broker.clock.now_ms())
+        await producer.end(commit=True)
+
+        async def send(sequence: int) -> ErrorCode:
+            producer.sequences["t", 0] = sequence
+            request = producer.produce_request("t", 0, [b"w"], broker.clock.now_ms())
+            answer = await client.ask(request, 9, ProduceResponse)
+            return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+        assert await send(1) is ErrorCode.INVALID_TXN_STATE
+        await producer.add("t", 0)
+        assert await send(4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 INTERVAL_MS = 500
 TIMEOUT_MS = 2_000
 
