@@ -376,3 +376,29 @@ def in_order(rows: list[Any]) -> list[Any]:
             at -= 1
         made.insert(at, row)
     return made
+
+
+def test_a_protocol_named_twice(pair: Pair, name: str) -> None:
+    """It counts twice among the members that know it, so nobody who has only that may join."""
+
+    def scenario(session: Session, topics: Topics) -> None:
+        topics.make(name, 2)
+
+        def protocols(*names: str) -> list[Fields]:
+            return [{"name": one, "metadata": subscription([name])} for one in names]
+
+        def enter(group: str, who: str, *names: str) -> Classic:
+            member = Classic(topics, group, who, [name])
+            if member.join(f"{who} enters", protocols=protocols(*names))["error_code"] == 79:
+                member.join(f"{who} enters with its id", protocols=protocols(*names))
+            return member
+
+        Member(topics, name, "new", [name]).join("a consumer group")
+        twice = enter(name, "twice", "range", "range", "sticky")
+        enter(name, "range alone", "range")
+        other = enter(name, "both", "sticky", "range")
+        twice.leave()
+        enter(name, "range alone, later", "range")
+        other.leave()
+
+    run(pair, name, scenario)

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.log.slices import Slices
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -52,11 +53,14 @@ async def _several(
     node: Node, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
     found = AddPartitionsToTxnResponse()
+    slices = Slices()
     for transaction in request.transactions:
         answer = _one(node, transaction, context)
         if not isinstance(answer, AddPartitionsToTxnResponse):
             answer = await answer
         found.results_by_transaction += answer.results_by_transaction
+        if slices.is_over():
+            await slices.pause()
     return found
 
 

@@ -7,8 +7,9 @@ on. Without tiered storage the earliest local offset is the log start, and there
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from broker.handlers.parts import in_steps
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -19,6 +20,8 @@ from wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
     from broker.log.partition_log import PartitionLog
     from broker.node import Node
     from broker.request import RequestContext
@@ -35,23 +38,37 @@ READ_COMMITTED = 1
 LEADER_EPOCH_VERSION = 4
 
 
-def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def handle(
+    node: Node, request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     counts = Counter(
-        (topic.name, row.partition_index) for topic in request.topics for row in topic.partitions
+        [(topic.name, row.partition_index) for topic in request.topics for row in topic.partitions]
     )
-    topics = []
+    answer = ListOffsetsResponse()
+    steps = _answer(node, request, context.api_version, counts, answer.topics)
+    return in_steps(steps, len(counts) + len(request.topics), answer)
+
+
+def _answer(
+    node: Node,
+    request: ListOffsetsRequest,
+    version: int,
+    counts: Counter[tuple[str, int]],
+    topics: list[ListOffsetsTopicResponse],
+) -> Iterator[None]:
+    """Fill ``topics``, a partition at a time. ``counts``: how often each is asked for."""
     for topic in request.topics:
         rows: dict[int, ListOffsetsPartitionResponse] = {}  # a partition asked for twice is answered once
         for asked in topic.partitions:
             try:
                 if counts[(topic.name, asked.partition_index)] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                rows[asked.partition_index] = _find(node, topic.name, asked, request, context.api_version)
+                rows[asked.partition_index] = _find(node, topic.name, asked, request, version)
             except KafkaError as error:
                 rows[asked.partition_index] = ListOffsetsPartitionResponse(asked.partition_index, error.code)
+            yield
         if rows:
             topics.append(ListOffsetsTopicResponse(topic.name, list(rows.values())))
-    return ListOffsetsResponse(0, topics)
 
 
 def _find(

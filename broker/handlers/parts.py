@@ -3,22 +3,26 @@
 What a request may have of rows is bounded (`wire.compiler.REQUEST_ELEMENTS_MAX`), but a row may cost a handler tens of
 microseconds. A handler that is named here is called with a part of the rows again and again, and its answers are put
 together; between two slices of work the other connections have their turn, and may change what the rows are about.
-Requests that are all or nothing, or whose rows are compared with one another, are answered in one go.
+Where rows are compared with one another, the handler itself gives the steps (`in_steps`). Requests that are all or
+nothing are answered in one go.
 """
 
 from __future__ import annotations
 
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from broker.log.slices import Slices
+from broker.log.slices import Slices, in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from broker.handlers.table import Handle
     from broker.node import Node
     from broker.request import RequestContext
+    from wire.schema import Message
+
+    M = TypeVar("M", bound=Message)
 
 ROWS_AT_ONCE = 100
 """Rows of a request that are answered in one go."""
@@ -62,6 +66,20 @@ def in_parts(handle: Handle, parts: Parts) -> Handle:
         return _handle_slowly(handle, parts, node, request, context)
 
     return handle_parts
+
+
+def in_steps(steps: Iterator[object], rows: int, answer: M) -> M | Coroutine[Any, Any, M]:
+    """The ``answer`` that an iterator over a request's ``rows`` fills: at once, or in slices where there are many."""
+    if rows > ROWS_AT_ONCE:
+        return _step_slowly(steps, answer)
+    for _ in steps:
+        pass
+    return answer
+
+
+async def _step_slowly(steps: Iterator[object], answer: M) -> M:
+    await in_slices(steps)
+    return answer
 
 
 async def _handle_slowly(

@@ -7,9 +7,11 @@ tools send it: to abort a transaction that hangs (KIP-664). Version 2 brings the
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinators.internal_topics import OFFSETS_TOPIC
+from broker.handlers.parts import in_steps
 from broker.log.producer_state import Origin
 from wire.control import end_transaction_marker
 from wire.errors import ErrorCode, KafkaError
@@ -23,6 +25,8 @@ from wire.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from broker.log.partition_log import PartitionLog
     from broker.node import Node
     from broker.request import RequestContext
@@ -43,22 +47,36 @@ def handle(
     node: Node, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse]:
     unflushed: list[Unflushed] = []
+    response = WriteTxnMarkersResponse()
+    partitions = sum([len(topic.partition_indexes) for marker in request.markers for topic in marker.topics])
+    answer = in_steps(_answer(node, request, response, unflushed), partitions, response)
+    if isinstance(answer, CoroutineType) or unflushed:
+        return _wait_flushed(answer, unflushed, response)
+    return answer
+
+
+def _answer(
+    node: Node,
+    request: WriteTxnMarkersRequest,
+    response: WriteTxnMarkersResponse,
+    unflushed: list[Unflushed],
+) -> Iterator[None]:
+    """Fill ``response``, a partition at a time."""
     results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
     for marker in request.markers:
         topics = results.setdefault(marker.producer_id, {})
         for topic in marker.topics:
             rows = topics.setdefault(topic.name, [])
-            rows += [_write(node, marker, topic.name, index, unflushed) for index in topic.partition_indexes]
-    response = WriteTxnMarkersResponse(
-        [
-            WritableTxnMarkerResult(
-                producer_id,
-                [WritableTxnMarkerTopicResult(topic, rows) for topic, rows in topics.items()],
-            )
-            for producer_id, topics in results.items()
-        ]
-    )
-    return _wait_flushed(unflushed, response) if unflushed else response
+            for index in topic.partition_indexes:
+                rows.append(_write(node, marker, topic.name, index, unflushed))
+                yield
+    response.markers = [
+        WritableTxnMarkerResult(
+            producer_id,
+            [WritableTxnMarkerTopicResult(topic, rows) for topic, rows in topics.items()],
+        )
+        for producer_id, topics in results.items()
+    ]
 
 
 def _write(
@@ -102,8 +120,12 @@ def _append(node: Node, marker: WritableTxnMarker, topic: str, partition: int) -
 
 
 async def _wait_flushed(
-    unflushed: list[Unflushed], response: WriteTxnMarkersResponse
+    answer: WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse],
+    unflushed: list[Unflushed],
+    response: WriteTxnMarkersResponse,
 ) -> WriteTxnMarkersResponse:
+    if isinstance(answer, CoroutineType):
+        await answer
     for log, up_to, row in unflushed:
         try:
             await log.flush(up_to)

@@ -14,12 +14,31 @@ from broker.log import slices
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
+from wire.errors import ErrorCode
+from wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTransaction,
+)
 from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from wire.schema import Field, Message, Struct
 
 ROWS = ROWS_AT_ONCE + 2 * ROWS_OF_PART + 3
 TOPIC_RESOURCE = 2
+LATEST = -1
 
 
 def messages(api_key: int) -> tuple[type[Message], type[Message], int]:
@@ -66,31 +85,74 @@ def large_request(cls: type[Message], where: Parts) -> Message:
     return request
 
 
-@pytest.mark.parametrize("api_key", PARTS, ids=lambda key: HANDLERS[key].name)
-def test_an_answer_in_parts_is_the_answer(api_key: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def check(
+    request: Message,
+    answer_class: type[Message],
+    version: int,
+    monkeypatch: pytest.MonkeyPatch,
+    flush: str = "1000",
+) -> Any:
+    """The answer, which is that to the whole at once; another connection had its turn before it came."""
     monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
+    found = []
 
     @simulated
     async def run() -> None:
-        async with SimBroker() as broker:
+        async with SimBroker(config={"log.flush.interval.messages": flush}) as broker:
             client, other = broker.connect(), broker.connect()
             await create_topic(client, "here", 3)
-            request_class, answer_class, version = messages(api_key)
-            request = large_request(request_class, PARTS[api_key])
             await client.ask(request, version, answer_class)  # makes what it needs: internal topics
             await client.ask(ListGroupsRequest(), 0, ListGroupsResponse)
 
             await client.send(request, version)
             await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-            assert client.unread() == 0  # the others had their turn first
+            assert client.unread() == 0
             in_parts = await client.receive(answer_class, version)
 
             monkeypatch.setattr(parts, "ROWS_AT_ONCE", 1_000_000)
             at_once = await client.ask(request, version, answer_class)
             assert in_parts == at_once
-            answered = getattr(in_parts, PARTS[api_key].answered)
-            assert len(answered) == ROWS
-            if PARTS[api_key].answered_inner:
-                assert len(getattr(answered[3], PARTS[api_key].answered_inner)) == ROWS
+            found.append(in_parts)
 
     run()
+    return found[0]
+
+
+@pytest.mark.parametrize("api_key", PARTS, ids=lambda key: HANDLERS[key].name)
+def test_an_answer_in_parts_is_the_answer(api_key: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    request_class, answer_class, version = messages(api_key)
+    request = large_request(request_class, PARTS[api_key])
+    answer = check(request, answer_class, version, monkeypatch)
+    answered = getattr(answer, PARTS[api_key].answered)
+    assert len(answered) == ROWS
+    if PARTS[api_key].answered_inner:
+        assert len(getattr(answered[3], PARTS[api_key].answered_inner)) == ROWS
+
+
+def test_list_offsets_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked for twice is refused, wherever it stands in the request."""
+    rows = [ListOffsetsPartition(number % ROWS, -1, LATEST) for number in range(ROWS + 2)]
+    request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("here", rows), ListOffsetsTopic("here", rows[2:3])])
+    answer = check(request, ListOffsetsResponse, 6, monkeypatch)
+    twice, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    codes = [row.error_code for topic in answer.topics for row in topic.partitions]
+    assert codes == [twice, twice, twice, *[unknown] * (ROWS - 3), twice]
+
+
+@pytest.mark.parametrize("flush", ["1", "1000"])
+def test_markers_in_steps(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = [WritableTxnMarkerTopic("here", list(range(ROWS)))]
+    request = WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, topics, 0), WritableTxnMarker(8)])
+    answer = check(request, WriteTxnMarkersResponse, 1, monkeypatch, flush)
+    rows = answer.markers[0].topics[0].partitions
+    assert [row.error_code for row in rows[:4]] == [0, 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [row.partition_index for row in rows] == list(range(ROWS))
+    assert [(row.producer_id, row.topics) for row in answer.markers[1:]] == [(8, [])]
+
+
+def test_several_transactions_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [AddPartitionsToTxnTransaction(f"id-{number}", 7, 0, True) for number in range(ROWS)]
+    answer = check(AddPartitionsToTxnRequest(rows), AddPartitionsToTxnResponse, 4, monkeypatch)
+    assert [row.transactional_id for row in answer.results_by_transaction] == [
+        row.transactional_id for row in rows
+    ]
