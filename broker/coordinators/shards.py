@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import trio
 
-from broker.coordinators.duties import Duties
+from broker.coordinators.duties import RETRY_BACKOFF_MS, Duties
 from broker.coordinators.internal_topics import described, partition_of
 from broker.coordinators.shard_log import LogReplay, Replayable, ShardLog
 from broker.log.slices import Slices
@@ -103,8 +103,10 @@ class Shards(Duties, Generic[S]):
         super().__init__(node, topic)
         self._loaded: dict[int, _Served[S]] = {}
         self._loading: dict[int, _Served[S]] = {}
-        self._unread: dict[int, None] = {}
-        """Partitions that had records when the node started, and that nobody has asked for since."""
+        self._unread: dict[int, float] = {}
+        """Partitions that have records, and that nobody has asked for since the start, or since a shortage; from when on
+        they may be loaded (Trio's clock, seconds).
+        """
         self._failed: set[int] = set()
         """Partitions whose records make no state: a restart may try again."""
         self._partitions = 0
@@ -167,7 +169,7 @@ class Shards(Duties, Generic[S]):
             served = self._start_loading(partition)
             if served.log.size <= LOAD_AT_ONCE_BYTES and self._load_at_once(partition, served):
                 return served.shard
-            self._load_event.set()
+            self._wake_loading()
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def shards(self) -> list[S]:
@@ -246,7 +248,10 @@ class Shards(Duties, Generic[S]):
         if isinstance(error, OSError):
             error = served.log.storage_error(error)
         if isinstance(error, KafkaError):
-            return  # the log is offline now; or it was a shortage, and the next request tries again
+            if not served.is_lost():  # it was a shortage: the next request tries again, or we do
+                self._unread[partition] = trio.current_time() + RETRY_BACKOFF_MS / 1000
+                self.deadlines.set(("load", partition), RETRY_BACKOFF_MS, self._wake_loading)
+            return
         self._failed.add(partition)
         if not isinstance(error, DecodeError):
             self.node.note_bug()
@@ -342,18 +347,21 @@ class Shards(Duties, Generic[S]):
         topic = self.node.cluster.topic(self.topic)
         if topic is not None:
             self._partitions = len(topic.partitions)
-            self._unread = dict.fromkeys(self._with_records(self._partitions))
+            self._unread = dict.fromkeys(self._with_records(self._partitions), trio.current_time())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.run_duties)
             nursery.start_soon(self._keep_loading)
             task_status.started()
             if self._unread:
                 await self.node.logs.recovered()
-                self._load_event.set()
+                self._wake_loading()
 
     def load_unread(self) -> None:
         """Load what the last run left, too: from now on, since a start that is not through yet comes first."""
         self._may_load_unread = True
+        self._wake_loading()
+
+    def _wake_loading(self) -> None:
         self._load_event.set()
 
     def _with_records(self, partitions: int) -> Iterator[int]:
@@ -374,7 +382,8 @@ class Shards(Duties, Generic[S]):
 
     def _start_unread(self) -> bool:
         """Whether another shard is being loaded now."""
-        for partition in list(self._unread):
+        now = trio.current_time()
+        for partition in [key for key, at in self._unread.items() if at <= now]:
             try:
                 self._start_loading(partition)
                 return True

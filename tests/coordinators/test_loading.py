@@ -180,7 +180,7 @@ def test_a_disk_that_cannot_be_read(large: bool, error: int) -> None:
             await broker.start()
             await trio.sleep(0.5)  # it is being read ahead, in a thread
             broker.files.faults.append(Fault("read", error, of_offsets_log, times=1))
-            await trio.sleep(5)
+            await trio.sleep(0.7)  # sooner than it is loaded without being asked for
             client = broker.connect()
             answer = await fetch_offsets(client, "g")
             if error == errno.EIO:
@@ -195,6 +195,32 @@ def test_a_disk_that_cannot_be_read(large: bool, error: int) -> None:
                 assert isinstance(answer, dict)
                 assert len(answer) == count
             assert broker.files.held == 0
+
+    run()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_shortage_is_waited_for_though_nobody_asks(large: bool) -> None:
+    """Else sessions would not time out, decided transactions not be completed, and lists lack groups."""
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker(config=ONE_PARTITION) as broker:
+            await coordinated(broker)
+            fill(broker, "g", 3_000 if large else 3)
+            await broker.stop()
+            broker.files.is_cold = of_offsets_log
+            broker.files.latency_s = 0.1
+            await broker.start()
+            await trio.sleep(0.05)  # it is being read ahead
+            broker.files.faults.append(Fault("read", errno.EMFILE, of_offsets_log))
+            await trio.sleep(60)
+            with pytest.raises(KafkaError, match="LOAD_IN_PROGRESS"):
+                broker.node.groups.shards()
+            broker.files.faults.clear()
+            await trio.sleep(2)
+            [shard] = broker.node.groups.shards()
+            assert list(shard.groups) == ["g"]
 
     run()
 
