@@ -104,8 +104,8 @@ class Shards(Duties, Generic[S]):
         self._loaded: dict[int, _Served[S]] = {}
         self._loading: dict[int, _Served[S]] = {}
         self._unread: dict[int, float] = {}
-        """Partitions that have records, and that nobody has asked for since the start, or since a shortage; from when on
-        they may be loaded (Trio's clock, seconds).
+        """Partitions that have records, and that nobody has asked for since the start, or since a shortage; from when
+        on they may be loaded (Trio's clock, seconds).
         """
         self._failed: set[int] = set()
         """Partitions whose records make no state: a restart may try again."""
