@@ -22,7 +22,10 @@ from compat_tests.real_kafka import (
     require,
 )
 
-OWN_PROPERTIES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+OWN_PROPERTIES = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+}
 JAVA_SOURCE = pathlib.Path(__file__).with_name("TransactionWorker.java")
 
 

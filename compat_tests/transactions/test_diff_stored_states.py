@@ -40,6 +40,8 @@ EPOCH_MAX = 32_767
 """Nobody's: the highest that a producer is given is the one before."""
 LAST = EPOCH_MAX - 1
 MINUTE_MS = 60_000
+EXPIRES_MS = 7 * 24 * 3_600_000
+"""The default of transactional.id.expiration.ms."""
 Scenario = Callable[[Session, Producer], None]
 
 
@@ -55,6 +57,7 @@ class Case(NamedTuple):
     """Decided with the last epoch: a new producer id follows."""
     client_version: int = 0
     timeout_ms: int = MINUTE_MS
+    unused_ms: int = 0
 
 
 CASES = {
@@ -75,6 +78,9 @@ CASES = {
     "commit-rotates": Case(EPOCH_MAX, PREPARE_COMMIT, has_data=True, rotates=True, client_version=2),
     "abort-empty": Case(1, PREPARE_ABORT, client_version=2),
     "open-too-long": Case(0, ONGOING, has_data=True, timeout_ms=1_000),
+    "expired": Case(3, unused_ms=EXPIRES_MS + 1),
+    "expired-committed": Case(3, COMPLETE_COMMIT, unused_ms=EXPIRES_MS + 1),
+    "nearly-expired": Case(3, COMPLETE_ABORT, unused_ms=EXPIRES_MS - 10 * MINUTE_MS),
     "tombstone": Case(0),
     "from-the-future": Case(0),
 }
@@ -109,7 +115,7 @@ def store(session: Session, name: str, case: Case) -> None:
         partitions,
         case.timeout_ms,
         -1 if case.state == EMPTY else now - MINUTE_MS,
-        now,
+        now - case.unused_ms,
         producer.producer_id,
         next_id,
         case.client_version,
@@ -328,4 +334,18 @@ def test_ids_that_were_forgotten_and_records_of_no_known_version(restarted: Pair
         producer.describe()
 
     for name in ("tombstone", "from-the-future"):
+        compare(restarted, name, scenario)
+
+
+def test_ids_that_were_not_used_for_too_long_are_forgotten(restarted: Pair) -> None:
+    def scenario(session: Session, producer: Producer) -> None:
+        if producer.transactional_id.startswith("expired"):
+            producer.wait_for("")
+        producer.describe()
+        producer.add([(producer.transactional_id, 0)])
+        producer.end(False, V2_END)
+        producer.init(4, expected=(producer.producer_id, producer.epoch))
+        producer.describe()
+
+    for name in ("expired", "expired-committed", "nearly-expired"):
         compare(restarted, name, scenario)
