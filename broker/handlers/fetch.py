@@ -151,8 +151,7 @@ class Fetch:
         try:
             records = _in_memory_if_small(read.records)
         except OSError as error:
-            log.fail(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise log.storage_error(error) from error
         aborted: list[AbortedTransaction] | None = None
         if committed:
             aborted = [

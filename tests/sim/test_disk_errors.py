@@ -71,6 +71,22 @@ def test_a_fetch(restart: bool) -> None:
 
 
 @simulated
+async def test_a_shortage_while_records_are_read_is_not_the_end() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        await produce(client, "t")
+        assert (
+            await fetch(client, "t", 0)
+        ).error_code == 0  # from now on it is known where the next one begins
+        await produce(client, "t")
+        broker.files.faults.append(Fault("read", errno.EMFILE, lambda path: "/t-0/" in path, times=1))
+        assert (await fetch(client, "t", 1)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await fetch(client, "t", 1)).records
+        assert (await produce(client, "t")).error_code == 0
+
+
+@simulated
 async def test_the_batches_before_a_retry_cannot_be_read() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
