@@ -8,7 +8,6 @@ threads. One log is cleaned at a time.
 
 from __future__ import annotations
 
-from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING
 
 import trio
@@ -24,6 +23,7 @@ from broker.log.cleaner_keys import KeyMap, identity
 from broker.log.cleaner_reader import BatchReader
 from broker.log.cleaner_transactions import CleanedTransactions
 from broker.log.segment import CLEANED_SUFFIX, Segment
+from broker.log.segmented_log import SHORTAGES
 from broker.log.slices import Slices
 from broker.logs import get_logger
 from wire.errors import DecodeError
@@ -99,10 +99,10 @@ class Cleaner:
 
     def _failed(self, log: PartitionLog, error: OSError) -> None:
         """The log itself is as it was, unless a swap was under way, which `PartitionLog.fail` has noted. A full
-        disk may have room again; what else fails, fails for appends too."""
+        disk may have room again, a descriptor be free; what else fails, fails for appends too."""
         if log.deleted or log.offline:
             return
-        if error.errno in (ENOSPC, EDQUOT):
+        if error.errno in SHORTAGES:
             _log.warning("no room to compact", topic=log.topic, partition=log.partition, error=str(error))
         else:
             log.fail(error)

@@ -13,6 +13,7 @@ from broker.log.cleaner import Cleaner
 from tests.log.cleaning import COMPACT, clean, fill, keyed, quiet_rig, read_all, shown
 from tests.log.lives import dies
 from tests.log.rig import DATA, Rig, append, run
+from tests.sim.disk import Operation
 from tests.sim.files import Fault
 
 
@@ -60,9 +61,9 @@ def test_a_crash_at_every_step_of_a_cleaning(kind: Literal["process", "power"]) 
         assert next(step for step in count() if not crash_at(step, 1000 * round + step)) > 20
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("operation", ["write", "fsync", "rename", "sync_dir"])
-def test_disk_errors(operation: Literal["write", "fsync", "rename", "sync_dir"], error: int) -> None:
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize("operation", ["open", "write", "fsync", "rename", "sync_dir"])
+def test_disk_errors(operation: Operation, error: int) -> None:
     async def main() -> None:
         rig = quiet_rig()
         rig.add_topic("t", overrides=COMPACT)
@@ -71,7 +72,7 @@ def test_disk_errors(operation: Literal["write", "fsync", "rename", "sync_dir"],
             keyed(log, b"active", b"1")
             await log.flush(log.log_end_offset)
             before = read_all(log)
-            on_cleaned = operation in ("write", "fsync")
+            on_cleaned = operation in ("open", "write", "fsync")
             fault = Fault(operation, error, lambda path: not on_cleaned or ".cleaned" in path, times=1)
             rig.sim.faults.append(fault)
             assert not await clean(manager)
