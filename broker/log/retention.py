@@ -65,8 +65,12 @@ def _delete(log: PartitionLog, is_due: Callable[[Segment, Segment | None], bool]
         if following is None and not segment.size:
             break  # the active segment, and nothing in it
         count += 1
+    if count and count == len(segments):  # there is always one segment
+        try:
+            log.roll()
+        except OSError as error:
+            log.write_failed(error)
+            count = 0 if log.offline else count - 1  # on a full disk those before the last one make room
     if count:
-        if count == len(segments):
-            log.roll()  # there is always one segment
         log.delete_oldest(count, reason)
     return count

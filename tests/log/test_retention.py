@@ -153,6 +153,26 @@ def test_the_background_applies_retention_to_unused_partitions_too() -> None:
     run(main)
 
 
+def test_a_full_disk_is_given_room() -> None:
+    """There is none for the new segment that the last one needs to go; those before it go all the same."""
+
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t", overrides={"retention.ms": str(HOUR_MS)})
+        async with rig.running() as manager:
+            log = three_segments(rig, manager)
+            rig.sim.faults.append(Fault("open", errno.ENOSPC, lambda path: f"{3:020d}" in path))
+            assert delete_old_segments(log, START_MS) == 2
+            assert bases(log) == [2]
+            assert not log.offline
+            assert delete_old_segments(log, START_MS) == 0
+            rig.sim.faults.clear()
+            assert delete_old_segments(log, START_MS) == 1
+            assert bases(log) == [3]
+
+    run(main)
+
+
 def test_a_deletion_that_fails_takes_the_log_offline() -> None:
     async def main() -> None:
         rig = Rig(keys={"log.retention.check.interval.ms": "1000"})
