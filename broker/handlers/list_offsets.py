@@ -46,7 +46,7 @@ def handle(
     )
     answer = ListOffsetsResponse()
     steps = _answer(node, request, context.api_version, counts, answer.topics)
-    return in_steps(steps, len(counts) + len(request.topics), answer)
+    return in_steps(steps, counts.total() + len(request.topics), answer)
 
 
 def _answer(

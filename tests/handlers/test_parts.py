@@ -109,8 +109,9 @@ def check(
             assert client.unread() == 0
             in_parts = await client.receive(answer_class, version)
 
-            monkeypatch.setattr(parts, "ROWS_AT_ONCE", 1_000_000)
-            at_once = await client.ask(request, version, answer_class)
+            with monkeypatch.context() as patched:
+                patched.setattr(parts, "ROWS_AT_ONCE", 1_000_000)
+                at_once = await client.ask(request, version, answer_class)
             assert in_parts == at_once
             found.append(in_parts)
 
@@ -137,6 +138,9 @@ def test_list_offsets_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     twice, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     codes = [row.error_code for topic in answer.topics for row in topic.partitions]
     assert codes == [twice, twice, twice, *[unknown] * (ROWS - 3), twice]
+    same = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("here", rows[:1] * ROWS)])
+    answer = check(same, ListOffsetsResponse, 6, monkeypatch)
+    assert [row.error_code for row in answer.topics[0].partitions] == [twice]
 
 
 @pytest.mark.parametrize("flush", ["1", "1000"])
