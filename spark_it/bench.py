@@ -174,6 +174,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m spark_it.bench", description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=20, help="no round begins that would end later")
     parser.add_argument("--master", default="local[2]")
     given = parser.parse_args()
     spark = spark_session("bench", given.master)
@@ -182,7 +183,7 @@ def main() -> int:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-it-bench-")))
         brokers = {target: stack.enter_context(make_broker(target, PROPERTIES)) for target in TARGETS}
         lab = Lab(spark, brokers, given.rows, folder)
-        _report(lab, given.rounds)
+        _report(lab, given.rounds, given.minutes)
         for target, broker in brokers.items():
             steps = steps_ms(broker.bootstrap)
             shown = ", ".join(f"{step} {statistics.median(times):.1f}" for step, times in steps.items())
@@ -193,35 +194,41 @@ def main() -> int:
     return 0
 
 
-def _report(lab: Lab, rounds: int) -> None:
+def _rounds(lab: Lab, rounds: int, minutes: float) -> tuple[list[float], dict[tuple[str, str], list[Job]]]:
+    """Seconds without Kafka, and each job on each target: as many rounds as there are, or as the time is enough for."""
+    deadline = time.monotonic() + minutes * 60
     sources = {}
     for target in TARGETS:
         sources[target] = lab.topic(target, "source-")
         lab.stock_write(target, lab.made(), sources[target]).save()  # warms both up, too
-    alone = []
-    for _ in range(rounds):
+    alone: list[float] = []
+    found: dict[tuple[str, str], list[Job]] = {}
+    for number in range(rounds):
         start = time.monotonic()
         lab.made().write.format("noop").mode("overwrite").save()
         alone.append(time.monotonic() - start)
-    print(f"{lab.rows} rows of {RECORD_BYTES} bytes, {rounds} rounds; seconds: median (least-most)")
-    print(f"{'without Kafka: rows made':26} {spread(alone)}")
-    medians: dict[tuple[str, str], float] = {}
-    for name, job in JOBS.items():
-        found: dict[str, list[Job]] = {target: [] for target in TARGETS}
-        for number in range(rounds):
+        for name, job in JOBS.items():
             for target in TARGETS if number % 2 else reversed(TARGETS):
-                found[target].append(timed(lab, target, job, sources[target]))
-        for target, jobs in found.items():
-            seconds, cpu = [one.seconds for one in jobs], [one.cpu_per_gb for one in jobs]
-            medians[name, target] = statistics.median(seconds)
-            print(
-                f"{name:16} {target:9} {spread(seconds)} s, {lab.rows / medians[name, target]:.0f} rows/s, "
-                f"server CPU {spread(cpu)} s/GB"
-            )
-        print(
-            f"{name:16} Kafka's time / ours {medians[name, 'kafka'] / medians[name, 'oncelog']:.2f}",
-            flush=True,
-        )
+                found.setdefault((name, target), []).append(timed(lab, target, job, sources[target]))
+        took = time.monotonic() - start
+        print(f"round {number + 1} of {rounds}: {took:.0f} s", file=sys.stderr, flush=True)
+        if time.monotonic() + took > deadline:
+            break
+    return alone, found
+
+
+def _report(lab: Lab, rounds: int, minutes: float) -> None:
+    alone, found = _rounds(lab, rounds, minutes)
+    print(f"{lab.rows} rows of {RECORD_BYTES} bytes, {len(alone)} rounds; seconds: median (least-most)")
+    print(f"{'without Kafka: rows made':26} {spread(alone)}")
+    medians = {which: statistics.median(one.seconds for one in jobs) for which, jobs in found.items()}
+    for name in JOBS:
+        for target in TARGETS:
+            seconds = spread([one.seconds for one in found[name, target]])
+            cpu = spread([one.cpu_per_gb for one in found[name, target]])
+            rate = lab.rows / medians[name, target]
+            print(f"{name:16} {target:9} {seconds} s, {rate:.0f} rows/s, server CPU {cpu} s/GB")
+        print(f"{name:16} Kafka's time / ours {medians[name, 'kafka'] / medians[name, 'oncelog']:.2f}")
     for target in TARGETS:
         ratio = medians["sink", target] / medians["stock sink", target]
         print(f"sink / stock sink on {target}: {ratio:.2f} times as long")
