@@ -16,8 +16,9 @@ from compat_tests.seeds import seeds
 pytestmark = pytest.mark.slow
 
 STEPS = 40
-SILENCE_S = 0.3
-"""What Kafka does not answer in this time waits for another member: nothing else takes so long."""
+SILENCES_S = (0.3, 1.5, 6)
+"""What Kafka does not answer in this time waits for another member: nothing else takes so long. Beside other load it
+may all the same, and then the walk is gone again with more patience: a difference that is one is seen every time."""
 SHORT_SILENCE_S, PATIENCE_S = 0.02, 10
 """The second target is given little time to answer what the first did not, and much for what it did."""
 WALKS = 4
@@ -86,6 +87,16 @@ class Walker:
 
 @pytest.mark.parametrize("seed", seeds(WALKS))
 def test_two_members_at_random(pair: Pair, name: str, seed: int) -> None:
+    for attempt, silence_s in enumerate(SILENCES_S, 1):
+        try:
+            walk(pair, f"{name}-{attempt}", seed, silence_s)
+            return
+        except AssertionError:
+            if attempt == len(SILENCES_S):
+                raise
+
+
+def walk(pair: Pair, name: str, seed: int, silence_s: float) -> None:
     answered: dict[tuple[int, str], bool] = {}
     """Of the first target: whether by the end of that step that member had its answer."""
 
@@ -106,7 +117,7 @@ def test_two_members_at_random(pair: Pair, name: str, seed: int) -> None:
             for one in walkers:
                 key = at, one.member.name
                 if is_first:
-                    answered[key] = one.settle(SILENCE_S)
+                    answered[key] = one.settle(silence_s)
                 else:
                     one.settle(PATIENCE_S if answered[key] else SHORT_SILENCE_S)
         described(session, name, "in the end")
