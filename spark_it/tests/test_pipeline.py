@@ -67,7 +67,7 @@ def test_one_line_each(
         (text.replace(f'["{name}"]', '["missing"]'), "load", f"topic missing at {topics.bootstrap}: "),
         (text.replace(f'["{name}"]', '["missing"]'), "audit", f"topic missing at {topics.bootstrap}: "),
         (text, "process", f"topic users at {topics.bootstrap}: "),
-        (text, "abort nobody", "sink nobody: "),
+        (text, "abort nobody", "sink nobody"),
         (text.replace('lake = "', 'leak = "'), "load", "unknown key leak"),
         (text.replace("tasks = 2", 'tasks = "2"'), "process", "tasks must be a int, not '2'"),
         (text.replace('users = "users"', ""), "process", "the configuration lacks users"),
