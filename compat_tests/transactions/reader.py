@@ -1,12 +1,13 @@
-"""A committed reader that goes on reading while brokers and programs die: what tests wait for instead of time."""
+"""A reader that goes on reading while brokers and programs die: what tests wait for instead of time."""
 
-import time
+import threading
 from types import TracebackType
 from typing import Self
 
 from confluent_kafka import Consumer, TopicPartition
 
 WAIT_S = 180
+POLL_S = 0.2
 AGAIN = {"metadata.recovery.strategy": "none", "reconnect.backoff.max.ms": 500}
 """How a librdkafka client finds a broker that comes back: it does not bootstrap again (see transformer.py), and is not
 late."""
@@ -15,28 +16,37 @@ late."""
 class Reader:
     """Of all partitions of a topic, from their beginning; a context manager."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, *, level: str = "read_committed") -> None:
         self.rows: list[tuple[bytes, bytes]] = []
         """Key and value of each record read so far."""
+        self._changed = threading.Condition()
+        self._ended = False
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": "progress",
-                "isolation.level": "read_committed",
+                "isolation.level": level,
                 "enable.auto.commit": False,
                 **AGAIN,
             }
         )
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while not self._ended:
+            message = self._consumer.poll(POLL_S)
+            if message is not None and message.error() is None:
+                with self._changed:
+                    self.rows.append((message.key() or b"", message.value() or b""))
+                    self._changed.notify_all()
 
     def wait_for(self, count: int) -> None:
         """Until that many records are there. Raises AssertionError where they do not come."""
-        deadline = time.monotonic() + WAIT_S
-        while len(self.rows) < count:
-            message = self._consumer.poll(1)
-            if message is not None and message.error() is None:
-                self.rows.append((message.key() or b"", message.value() or b""))
-            assert time.monotonic() < deadline, f"{len(self.rows)} of {count} records"
+        with self._changed:
+            found = self._changed.wait_for(lambda: len(self.rows) >= count, WAIT_S)
+        assert found, f"{len(self.rows)} of {count} records"
 
     def __enter__(self) -> Self:
         return self
@@ -44,4 +54,6 @@ class Reader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended = True
+        self._thread.join()
         self._consumer.close()
