@@ -8,6 +8,7 @@ import pytest
 from compat_tests.batches import batch, record
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
+from compat_tests.transactions import wire
 from compat_tests.transactions.conftest import JavaWorker
 from compat_tests.transactions.test_transactional_clients import make_topic, values
 from compat_tests.transactions.wire import Producer, until_settled
@@ -105,8 +106,16 @@ def test_what_hangs_is_found_and_aborted(
             rf"{topic}\s+0\s+{producer.producer_id}\s+{producer.epoch}\s+-?\d+\s+{offset}\s", found
         ), found
     tool("abort", "--topic", topics[0], "--partition", 0, "--start-offset", 0)
-    of_late = ("--producer-id", producers[1].producer_id, "--producer-epoch", producers[1].epoch)
-    tool("abort", "--topic", topics[1], "--partition", 0, *of_late, "--coordinator-epoch", 0)
+    [late] = wire.producers(unverified, topics[1])
+    of_late = (
+        "--coordinator-epoch",
+        late["coordinator_epoch"],
+        "--producer-id",
+        producers[1].producer_id,
+        "--producer-epoch",
+        producers[1].epoch,
+    )
+    tool("abort", "--topic", topics[1], "--partition", 0, *of_late)
     assert values(own_bootstrap, topics[0], 1) == ["plain"]
     assert values(own_bootstrap, topics[1], 2) == ["plain", "v0"]
     found = tool("find-hanging", "--broker-id", 1, "--max-transaction-timeout", 0)

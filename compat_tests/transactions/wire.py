@@ -322,7 +322,8 @@ def look(session: Session, name: str, partitions: int = 2) -> None:
                 session.remember(f"batch at {one.base_offset}, attributes {one.attributes}", ours)
         rows = [{"name": name, "partition_indexes": [partition]}]
         answer = session.quiet("DescribeProducers", 0, {"topics": rows})
-        for one in answer["topics"][0]["partitions"][0]["active_producers"]:
+        active = answer["topics"][0]["partitions"][0]["active_producers"]
+        for one in sorted(active, key=lambda row: row["producer_id"]):  # Kafka's come from a hash map
             session.remember("producer", {key: one[key] for key in one if key != "coordinator_epoch"})
 
 
