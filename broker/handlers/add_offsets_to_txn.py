@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinators.internal_topics import OFFSETS_TOPIC
+from coordinator.transactions.errors import fenced_as
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -34,9 +35,7 @@ def handle(
         return AddOffsetsToTxnResponse(0, 0)
 
     def refused(error: KafkaError) -> AddOffsetsToTxnResponse:
-        if error.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_VERSION:
-            return AddOffsetsToTxnResponse(0, ErrorCode.INVALID_PRODUCER_EPOCH)
-        return AddOffsetsToTxnResponse(0, error.code)
+        return AddOffsetsToTxnResponse(0, fenced_as(error.code, context.api_version, FENCED_VERSION))
 
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(0, ErrorCode.INVALID_REQUEST)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.log.slices import Slices
+from coordinator.transactions.errors import fenced_as
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -69,8 +70,7 @@ def _one(node: Node, transaction: AddPartitionsToTxnTransaction, context: Reques
     answer = partial(_answer, transaction.transactional_id, partitions, context.api_version)
 
     def refused(error: KafkaError) -> AddPartitionsToTxnResponse:
-        fenced = error.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_VERSION
-        return answer({}, ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error.code)
+        return answer({}, fenced_as(error.code, context.api_version, FENCED_VERSION))
 
     unknown = [partition for partition in partitions if not _exists(node, *partition)]
     if unknown:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from coordinator.transactions.errors import fenced_as
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -42,9 +43,7 @@ def handle(
         return EndTxnResponse(0, 0, *ended)
 
     def refused(error: KafkaError) -> EndTxnResponse:
-        if error.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_VERSION:
-            return EndTxnResponse(0, ErrorCode.INVALID_PRODUCER_EPOCH)
-        return EndTxnResponse(0, error.code)
+        return EndTxnResponse(0, fenced_as(error.code, context.api_version, FENCED_VERSION))
 
     if not request.transactional_id:
         return EndTxnResponse(0, ErrorCode.INVALID_REQUEST)

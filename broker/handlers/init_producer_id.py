@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from coordinator.transactions.errors import fenced_as
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -54,9 +55,7 @@ def _transactional(
         return InitProducerIdResponse(0, 0, *found)
 
     def refused(error: KafkaError) -> InitProducerIdResponse:
-        if error.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_VERSION:
-            return _error(ErrorCode.INVALID_PRODUCER_EPOCH)
-        return _error(error.code)
+        return _error(fenced_as(error.code, context.api_version, FENCED_VERSION))
 
     if not 0 < request.transaction_timeout_ms <= node.config.transaction_max_timeout_ms:
         return _error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)

@@ -20,3 +20,10 @@ def as_told(error: KafkaError) -> KafkaError:
     """The error as the client of a step gets it."""
     told = _TOLD.get(error.code)
     return error if told is None else KafkaError(told)
+
+
+def fenced_as(code: ErrorCode, version: int, known_since: int) -> ErrorCode:
+    """``code`` for a request of ``version``: before ``known_since`` clients know no PRODUCER_FENCED (KIP-588)."""
+    if code is ErrorCode.PRODUCER_FENCED and version < known_since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
