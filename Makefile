@@ -39,7 +39,7 @@ test: $(VENV)/.synced lint  ## every check and test, with stock clients and a re
 
 test-spark: $(SPARK)/.synced $(NEXT)/.synced  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
 	$(SPARK)/bin/mypy --strict spark_it
-	$(SPARK)/bin/pytest spark_it -n 3 --dist loadfile $(ARGS)
+	$(SPARK)/bin/pytest spark_it -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
 	$(BIN)/pytest tests -m "not slow" -n auto $(ARGS)

@@ -24,12 +24,15 @@ PROPERTIES = {
     "log.segment.delete.delay.ms": "200",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
+LONGEST = ("test_pipeline", "test_sink", "test_process", "test_load", "test_newer", "test_audit")
 _names = itertools.count()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest begin first, so that no worker is left alone with one at the end."""
     for item in items:
         item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 def pytest_configure(config: pytest.Config) -> None:
