@@ -32,14 +32,17 @@ $(SPARK)/.synced $(NEXT)/.synced:
 serve: $(VENV)/.synced  ## a broker on 127.0.0.1:9092 (ARGS="--ephemeral ..." for more)
 	@exec $(BIN)/oncelog serve $(ARGS)
 
+# Stock clients, a JVM broker and ours share two cores: a test that fails is run once more, and the summary names it (R).
+BESIDE := -n 3 --dist loadfile --no-loadscope-reorder --reruns 1 -rR
+
 test: $(VENV)/.synced lint  ## every check and test, with stock clients and a real Kafka where Java is
 	$(BIN)/pytest tests -n auto $(ARGS)
-	$(BIN)/pytest compat_tests -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest compat_tests $(BESIDE) $(ARGS)
 	@$(MAKE) --no-print-directory test-spark
 
 test-spark: $(SPARK)/.synced $(NEXT)/.synced  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
 	$(SPARK)/bin/mypy --strict spark_it
-	$(SPARK)/bin/pytest spark_it -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(SPARK)/bin/pytest spark_it $(BESIDE) $(ARGS)
 
 test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
 	$(BIN)/pytest tests -m "not slow" -n auto $(ARGS)
