@@ -8,7 +8,7 @@ The answer waits only where ``flush.messages`` asks for an fsync; the connection
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -112,10 +112,7 @@ def _append_in_turns(
     end = trio.current_time() + TURN_S
     for at, (topic, partition) in enumerate(todo):
         if at and trio.current_time() >= end:
-            for _, later in todo[at:]:
-                if later.records is not None:
-                    # The buffer that it is in belongs to all connections.
-                    later.records = memoryview(bytearray(later.records))
+            _keep_records(later for _, later in todo[at:])
             return _append_rest(node, request, context, todo[at:], rows, unflushed)
         name = _name_of(node, topic, context)
         rows.append(_append(node, name, partition, request.acks, context, unflushed))
@@ -136,6 +133,13 @@ async def _append_rest(
         rows.append(_append(node, name, partition, request.acks, context, unflushed))
     answer = _answer(request, rows, unflushed)
     return await answer.reply if isinstance(answer, Deferred) else answer
+
+
+def _keep_records(partitions: Iterable[PartitionProduceData]) -> None:
+    """Copy the batches of a request that goes on after a wait: the buffer they are in belongs to all connections."""
+    for partition in partitions:
+        if partition.records is not None:
+            partition.records = memoryview(bytearray(partition.records))
 
 
 def _answer(
@@ -286,11 +290,7 @@ def _handle_transactional(
     refusals = enrolment.enrol(node, producer, sequences, support)
     if refusals is not None:
         return _append_all(node, request, context, refusals)
-    for topic in request.topic_data:
-        for partition in topic.partition_data:
-            if partition.records is not None:
-                # The buffer that it is in belongs to all connections.
-                partition.records = memoryview(bytearray(partition.records))
+    _keep_records(partition for topic in request.topic_data for partition in topic.partition_data)
     return _append_later(node, request, context, (producer, sequences, support))
 
 
