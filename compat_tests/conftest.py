@@ -11,6 +11,7 @@ import pytest
 from compat_tests.brokers import TARGETS, Broker, make_broker
 from compat_tests.differential import Pair
 from compat_tests.oncelog_server import Oncelog
+from compat_tests.order import longest_first
 from compat_tests.real_kafka import RealPartMissing, require
 
 OUTPUT_SHOWN_CHARS = 6000
@@ -147,12 +148,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files that take longest begin first, so that no worker is left alone with one at the end."""
-
-    def rank(item: pytest.Item) -> int:
-        return next((place for place, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST))
-
-    items.sort(key=rank)
+    longest_first(items, LONGEST)
 
 
 @pytest.hookimpl(wrapper=True)

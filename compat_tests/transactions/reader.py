@@ -6,11 +6,12 @@ from typing import Self
 
 from confluent_kafka import Consumer, TopicPartition
 
+from compat_tests.transactions.transformer import RECOVERY
+
 WAIT_S = 180
 POLL_S = 0.2
-AGAIN = {"metadata.recovery.strategy": "none", "reconnect.backoff.max.ms": 500}
-"""How a librdkafka client finds a broker that comes back: it does not bootstrap again (see transformer.py), and is not
-late."""
+AGAIN = {**RECOVERY, "reconnect.backoff.max.ms": 500}
+"""How a librdkafka client finds a broker that comes back, and is not late."""
 
 
 class Reader:

@@ -12,6 +12,7 @@ import pytest
 
 from compat_tests.brokers import TARGETS, Broker, make_broker
 from compat_tests.oncelog_server import Oncelog
+from compat_tests.order import longest_first
 from compat_tests.real_kafka import RealPartMissing, require
 from spark_it.session import spark_java_home, spark_session
 from spark_it.tests.queries import CHEAP
@@ -24,15 +25,21 @@ PROPERTIES = {
     "log.segment.delete.delay.ms": "200",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-LONGEST = ("test_pipeline", "test_sink", "test_process", "test_load", "test_newer", "test_audit")
+LONGEST = (
+    "test_pipeline.py",
+    "test_sink.py",
+    "test_process.py",
+    "test_load.py",
+    "test_newer.py",
+    "test_audit.py",
+)
 _names = itertools.count()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files that take longest begin first, so that no worker is left alone with one at the end."""
     for item in items:
         item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    longest_first(items, LONGEST)
 
 
 def pytest_configure(config: pytest.Config) -> None:
