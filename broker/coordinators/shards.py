@@ -248,13 +248,17 @@ class Shards(Duties, Generic[S]):
         if isinstance(error, OSError):
             error = served.log.storage_error(error)
         if isinstance(error, KafkaError):
-            if not served.is_lost():  # it was a shortage: the next request tries again, or we do
-                self._unread[partition] = trio.current_time() + RETRY_BACKOFF_MS / 1000
-                self.deadlines.set(("load", partition), RETRY_BACKOFF_MS, self._wake_loading)
+            if not served.is_lost():
+                self._load_later(partition)
             return
         self._failed.add(partition)
         if not isinstance(error, DecodeError):
             self.node.note_bug()
+
+    def _load_later(self, partition: int) -> None:
+        """It was a shortage: the next request tries again, or we do."""
+        self._unread[partition] = trio.current_time() + RETRY_BACKOFF_MS / 1000
+        self.deadlines.set(("load", partition), RETRY_BACKOFF_MS, self._wake_loading)
 
     def _on_lost(self) -> None:
         # Perhaps in the middle of a step: the task does it.
@@ -390,4 +394,6 @@ class Shards(Duties, Generic[S]):
             except KafkaError as error:
                 if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     del self._unread[partition]
+                elif self.node.logs.is_recovered:  # otherwise `run` waits for that
+                    self._load_later(partition)
         return False

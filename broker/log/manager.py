@@ -25,6 +25,7 @@ from broker.log.flusher import Flusher
 from broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
 from broker.log.recovery import PartitionRecovery, create_partition, open_partition
 from broker.log.recovery_queue import RecoveryQueue
+from broker.log.segmented_log import is_shortage
 from broker.logs import get_logger
 from wire.errors import DecodeError, ErrorCode, KafkaError
 
@@ -189,8 +190,8 @@ class LogManager:
     def get(self, topic: str, partition: int) -> PartitionLog:
         """The partition's log, opened on first use.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER while it is being recovered,
-        KAFKA_STORAGE_ERROR where its files cannot be used.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER while it is being recovered or cannot
+        be opened for a shortage of the process or the disk, KAFKA_STORAGE_ERROR where its files cannot be used.
         """
         log = self.logs.get((topic, partition))
         return log if log is not None else self._open((topic, partition))
@@ -206,24 +207,37 @@ class LogManager:
             try:
                 self._open_found(key)
             except UNREADABLE as error:
+                if is_shortage(error):
+                    _log.warning("shortage, not opened", topic=key[0], partition=key[1], error=str(error))
+                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from error
                 self._not_recovered(key, error)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return self.logs[key]
 
     def _open_found(self, key: Key) -> None:
         hosting = self._hosting(key[0])
-        directory = self._found.pop(key, None)
-        if directory is not None and not self._moved_if_stray(key, directory):
-            start = self.offsets.log_starts.known.get(key, 0)
-            log = open_partition(self._env, directory, *key, hosting.config, start, hosting.topic_id)
-            self._tell_of_loss(key, log, truncated=False)
-            self.logs[key] = log
-        else:
+        directory = self._found.get(key)
+        if directory is not None and self._moved_if_stray(key, directory):
+            del self._found[key]
+            directory = None
+        if directory is None:
             self._create(key, hosting.topic_id, hosting.config)
+            return
+        start = self.offsets.log_starts.known.get(key, 0)
+        log = open_partition(self._env, directory, *key, hosting.config, start, hosting.topic_id)
+        try:
+            self._tell_of_loss(key, log, truncated=False)
+        except (OSError, KafkaError):
+            for segment in log.segments:
+                segment.close()
+            raise
+        # Not before: where anything failed, the next use must find what is there, not make it anew.
+        del self._found[key]
+        self.logs[key] = log
 
     def _create(self, key: Key, topic_id: Uuid, config: TopicConfig) -> None:
-        self.offsets.forget(key)
         try:
+            self.offsets.forget(key)
             log = create_partition(self._env, f"{self.data_dir}/{key[0]}-{key[1]}", *key, topic_id, config)
         except OSError as error:  # a full disk, perhaps; the next use tries anew
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -321,6 +335,11 @@ class LogManager:
         """Recover what an unclean stop left behind; the background does it."""
         await self._queue.run()
 
+    @property
+    def is_recovered(self) -> bool:
+        """Whether no partition is left to recover."""
+        return self._queue.finished.is_set()
+
     async def recovered(self) -> None:
         """Wait until no partition is left to recover."""
         await self._queue.finished.wait()
@@ -349,6 +368,7 @@ class LogManager:
             self._on_truncated(log)
 
     def _not_recovered(self, key: Key, error: Exception) -> None:
+        self._found.pop(key, None)
         self._broken[key] = str(error)
         _log.exception("log is offline", topic=key[0], partition=key[1], error=str(error))
         if not isinstance(error, UNREADABLE):

@@ -94,6 +94,25 @@ def open_partition(
     found = PartitionDirectory(env.files, directory)
     found.tidy()
     segments = [_open_segment(env, directory, base, config) for base in found.base_offsets]
+    try:
+        return _open(env, found, segments, topic, partition, config, log_start_offset, topic_id)
+    except (OSError, DecodeError):
+        for segment in segments:
+            segment.close()
+        raise
+
+
+def _open(
+    env: LogEnvironment,
+    found: PartitionDirectory,
+    segments: list[Segment],
+    topic: str,
+    partition: int,
+    config: TopicConfig,
+    log_start_offset: int,
+    topic_id: bytes | None,
+) -> PartitionLog:
+    directory = found.directory
     for segment in segments:
         segment.synced_size = segment.size
     try:
@@ -180,13 +199,28 @@ class PartitionRecovery:
         self._steps = self._run()
 
     def step(self, max_bytes: int = RECOVERY_STEP_BYTES) -> bool:
-        """Go on for about so many bytes of log; whether it is done. Raises OSError, CorruptCheckpoint,
-        CorruptPartitionMetadata."""
-        for size in self._steps:
-            max_bytes -= size
-            if max_bytes <= 0:
-                return False
+        """Go on for about so many bytes of log; whether it is done.
+
+        Raises OSError, CorruptCheckpoint, CorruptPartitionMetadata; the next call begins anew then.
+        """
+        try:
+            for size in self._steps:
+                max_bytes -= size
+                if max_bytes <= 0:
+                    return False
+        except (OSError, DecodeError):
+            self._begin_anew()
+            raise
         return True
+
+    def _begin_anew(self) -> None:
+        """What was cut stays cut, and told."""
+        for segment in self._segments:
+            segment.close()
+        self._segments = []
+        self._producers = ProducerState()
+        self.checked_bytes = 0
+        self._steps = self._run()
 
     def _run(self) -> Iterator[int]:
         env, directory = self._env, self.directory

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.log.recovery import PartitionRecovery
+from broker.log.segmented_log import is_shortage
 from broker.log.slices import SLICE_S, in_slices
 from broker.logs import get_logger
 
@@ -28,6 +29,9 @@ RECOVER_AT_ONCE_BYTES = 128 * 1024
 STEP_BYTES_MIN = 32 * 1024
 STEP_BYTES_MAX = 1024 * 1024
 """Bytes of log checked in one step: as many as a slice's time allows, but no less and no more."""
+
+SHORTAGE_RETRY_S = 1.0
+"""Seconds after which recovery goes on when there was no descriptor, memory or room for it."""
 
 _log = get_logger("broker.log.recovery")
 
@@ -74,10 +78,13 @@ class RecoveryQueue:
     def attempt(self, key: Key) -> bool:
         """Somebody asks for it: recover it now if little is to be done, otherwise next. Whether it is done."""
         self._asked[key] = None
-        return self._step(key, RECOVER_AT_ONCE_BYTES)
+        try:
+            return self._step(key, RECOVER_AT_ONCE_BYTES)
+        except OSError:
+            return False
 
     def _step(self, key: Key, max_bytes: int) -> bool:
-        """Whether nothing is left to do for it."""
+        """Whether nothing is left to do for it. Raises OSError for a shortage: it is begun anew next time."""
         try:
             recovery = self._begun.get(key)
             if recovery is None:
@@ -86,6 +93,9 @@ class RecoveryQueue:
                 return False
             self._done(key, recovery)
         except Exception as error:
+            if is_shortage(error):
+                _log.warning("shortage, not recovered", topic=key[0], partition=key[1], error=str(error))
+                raise
             # One partition that cannot be recovered, for whatever reason, must not take the others with it.
             self._failed(key, error)
         self.forget(key)
@@ -121,7 +131,13 @@ class RecoveryQueue:
         """One slice after the other, until it is done or another one is asked for."""
         while key in self._pending:
             began = trio.current_time()
-            self._step(key, self._step_bytes)
+            try:
+                self._step(key, self._step_bytes)
+            except OSError:
+                self._asked.pop(key, None)
+                self._pending[key] = self._pending.pop(key)  # the others first
+                await trio.sleep(SHORTAGE_RETRY_S)
+                return
             took = trio.current_time() - began
             if took > SLICE_S:
                 self._step_bytes = max(STEP_BYTES_MIN, self._step_bytes // 2)

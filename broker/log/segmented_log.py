@@ -35,6 +35,11 @@ SHORTAGES = frozenset((ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM))
 """Errors that say that there is no room, descriptor or memory now: what is in the log is sound all the same."""
 
 
+def is_shortage(error: BaseException) -> bool:
+    """Whether it says nothing about the files, and may be over at the next try."""
+    return isinstance(error, OSError) and error.errno in SHORTAGES
+
+
 class SegmentedLog:
     """The segments of one partition, the last of which is active, and how far they are on the disk."""
 

@@ -199,6 +199,24 @@ def test_a_disk_that_cannot_be_read(large: bool, error: int) -> None:
     run()
 
 
+@simulated
+async def test_a_shortage_as_the_log_is_opened_is_waited_for_though_nobody_asks() -> None:
+    async with SimBroker(config=ONE_PARTITION) as broker:
+        await coordinated(broker)
+        fill(broker, "g", 3)
+        await broker.stop()
+        broker.files.faults.append(Fault("open", errno.EMFILE, of_offsets_log))
+        await broker.start()
+        await trio.sleep(60)
+        with pytest.raises(KafkaError, match="LOAD_IN_PROGRESS"):
+            broker.node.groups.shards()
+        assert await fetch_offsets(broker.connect(), "g") == LOADING
+        broker.files.faults.clear()
+        await trio.sleep(2)
+        [shard] = broker.node.groups.shards()
+        assert list(shard.groups) == ["g"]
+
+
 @pytest.mark.parametrize("large", [False, True])
 def test_a_shortage_is_waited_for_though_nobody_asks(large: bool) -> None:
     """Else sessions would not time out, decided transactions not be completed, and lists lack groups."""

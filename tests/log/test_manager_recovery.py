@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from itertools import count
 
 import pytest
 import trio
@@ -165,3 +166,84 @@ def test_a_partition_that_cannot_be_read_does_not_take_the_others_with_it() -> N
             assert rig.manager().get("t", 1).log_end_offset == 1
 
         run(main)
+
+
+def leave_no_descriptor(rig: Rig, after: int) -> None:
+    """So many more files can be opened or read, and then none."""
+    uses = count()
+    read_whole = ("checkpoint", "metadata", "snapshot")
+    rig.sim.faults += [
+        Fault("open", errno.EMFILE, lambda path: next(uses) >= after),
+        Fault("read", errno.EMFILE, lambda path: path.endswith(read_whole) and next(uses) >= after),
+    ]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_shortage_at_the_first_use_of_a_partition_breaks_nothing(clean: bool) -> None:
+    """Whichever of its files is the first that no descriptor is left for, and for how many uses."""
+
+    async def open_with(descriptors: int) -> bool:
+        rig = Rig()
+        rig.add_topic("t")
+        async with rig.running() as manager:
+            log = manager.get("t", 0)
+            for sequence in range(3):
+                append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)
+                log.roll()
+            append(log, producer_id=7, producer_epoch=0, base_sequence=3)
+        if not clean:
+            rig.sim.remove(CLEAN_MARK)
+        manager = rig.manager()
+        was_short = False
+        for _ in range(2):
+            leave_no_descriptor(rig, descriptors)
+            code = ErrorCode.NONE
+            try:
+                manager.get("t", 0)
+            except KafkaError as error:
+                code = error.code
+                was_short = True
+            assert code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            rig.sim.faults.clear()
+        log = manager.get("t", 0)
+        assert offsets_in(log) == [0, 1, 2, 3]
+        assert append(log, producer_id=7, producer_epoch=0, base_sequence=4) == 5
+        manager.stop()
+        assert rig.sim.exists(CLEAN_MARK)
+        assert rig.sim.open_files == 0
+        return was_short
+
+    async def main() -> None:
+        descriptors = 0
+        while await open_with(descriptors):
+            descriptors += 1
+        assert descriptors > 3
+
+    run(main)
+
+
+def test_recovery_waits_for_descriptors_and_recovers_the_others_meanwhile() -> None:
+    rig = Rig()
+    rig.add_topic("t", 2)
+
+    async def main() -> None:
+        manager = rig.manager()
+        for partition in range(2):
+            append(manager.get("t", partition))
+        rig.sim.crash("process")
+        size = rig.sim.size(f"{DATA}/t-1/{0:020d}.log")
+        rig.sim.open(f"{DATA}/t-1/{0:020d}.log").truncate(size - 1)
+        async with rig.running() as manager:
+            rig.sim.faults.append(Fault("sync_dir", errno.EMFILE, lambda path: path.endswith("t-1")))
+            await trio.sleep(60)
+            assert list(manager.logs) == [("t", 0)]
+            with pytest.raises(KafkaError) as caught:
+                manager.get("t", 1)
+            assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            rig.sim.faults.clear()
+            await manager.recovered()
+            assert manager.get("t", 1).log_end_offset == 0
+            assert rig.truncated == [("t", 1, 0)]  # though it was cut at a try before the last
+        assert rig.sim.exists(CLEAN_MARK)
+
+    run(main)

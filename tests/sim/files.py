@@ -135,6 +135,10 @@ class SimFileSystem:
         self.held = 0
         self.is_cold: Callable[[str], bool] = lambda path: False
 
+    @property
+    def open_files(self) -> int:
+        return len(self._handles)
+
     # --- faults and crashes
 
     @property

@@ -86,6 +86,28 @@ async def test_a_shortage_while_records_are_read_is_not_the_end() -> None:
         assert (await produce(client, "t")).error_code == 0
 
 
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_shortage_when_a_partition_is_first_used_is_not_the_end(crash: bool) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            await produce(client, "t")
+            await (broker.crash("process") if crash else broker.stop())
+            broker.files.faults.append(Fault("open", errno.EMFILE, lambda path: "/t-0/" in path))
+            await broker.start()
+            client = broker.connect()
+            for _ in range(2):
+                assert (await produce(client, "t")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert (await fetch(client, "t", 0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            broker.files.faults.clear()
+            assert (await produce(client, "t")).base_offset == 1
+            assert (await fetch(client, "t", 0)).records
+
+    run()
+
+
 @simulated
 async def test_the_batches_before_a_retry_cannot_be_read() -> None:
     async with SimBroker() as broker:
