@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.handlers.parts import in_steps
 from broker.metadata.config_changes import SET, Change, Resource, alter
 from wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -15,12 +16,17 @@ from wire.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
     from broker.node import Node
     from broker.request import RequestContext
 
 
-def handle(node: Node, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    resources = [
+def handle(
+    node: Node, request: AlterConfigsRequest, context: RequestContext
+) -> AlterConfigsResponse | Coroutine[Any, Any, AlterConfigsResponse]:
+    resources = (
         Resource(
             asked.resource_type,
             asked.resource_name,
@@ -28,6 +34,7 @@ def handle(node: Node, request: AlterConfigsRequest, context: RequestContext) ->
             replaces=True,
         )
         for asked in request.resources
-    ]
-    rows = alter(node, resources, validate_only=request.validate_only)
-    return AlterConfigsResponse(responses=[AlterConfigsResourceResponse(*row) for row in rows])
+    )
+    rows: list[AlterConfigsResourceResponse] = []
+    steps = alter(node, resources, rows, AlterConfigsResourceResponse, validate_only=request.validate_only)
+    return in_steps(steps, len(request.resources), AlterConfigsResponse(responses=rows))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.handlers.parts import in_steps
 from broker.metadata import topics
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.delete_topics import (
@@ -18,6 +19,9 @@ from wire.messages.delete_topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
+
     from broker.node import Node
     from broker.request import RequestContext
 
@@ -26,17 +30,24 @@ DELETION_DISABLED_VERSION = 3
 TOPICS_VERSION = 6
 
 
-def handle(node: Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+def handle(
+    node: Node, request: DeleteTopicsRequest, context: RequestContext
+) -> DeleteTopicsResponse | Coroutine[Any, Any, DeleteTopicsResponse]:
     wanted = request.topics
     if context.api_version < TOPICS_VERSION:
         wanted = [DeleteTopicState(name) for name in request.topic_names]
-    if not node.config.delete_topic_enable:
-        return DeleteTopicsResponse(responses=_disabled(wanted, context.api_version))
-    return DeleteTopicsResponse(responses=topics.delete(node, wanted))
+    answer = DeleteTopicsResponse()
+    if node.config.delete_topic_enable:
+        steps = topics.delete(node, wanted, answer.responses)
+    else:
+        steps = _refuse(wanted, answer.responses, context.api_version)
+    return in_steps(steps, len(wanted), answer)
 
 
-def _disabled(wanted: list[DeleteTopicState], version: int) -> list[DeletableTopicResult]:
+def _refuse(wanted: list[DeleteTopicState], rows: list[DeletableTopicResult], version: int) -> Iterator[None]:
     error = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
     if version < DELETION_DISABLED_VERSION:
         error = KafkaError(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
-    return [DeletableTopicResult(asked.name, asked.topic_id, error.code, error.message) for asked in wanted]
+    for asked in wanted:
+        rows.append(DeletableTopicResult(asked.name, asked.topic_id, error.code, error.message))
+        yield

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.handlers.parts import in_steps
 from broker.metadata.config_changes import Change, Resource, alter
 from wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -16,20 +17,24 @@ from wire.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
     from broker.node import Node
     from broker.request import RequestContext
 
 
 def handle(
     node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse:
-    resources = [
+) -> IncrementalAlterConfigsResponse | Coroutine[Any, Any, IncrementalAlterConfigsResponse]:
+    resources = (
         Resource(
             asked.resource_type,
             asked.resource_name,
             [Change(config.name, config.config_operation, config.value) for config in asked.configs],
         )
         for asked in request.resources
-    ]
-    rows = alter(node, resources, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(*row) for row in rows])
+    )
+    rows: list[AlterConfigsResourceResponse] = []
+    steps = alter(node, resources, rows, AlterConfigsResourceResponse, validate_only=request.validate_only)
+    return in_steps(steps, len(request.resources), IncrementalAlterConfigsResponse(responses=rows))

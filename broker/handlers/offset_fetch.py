@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.handlers.parts import after_steps
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -25,7 +26,7 @@ from wire.messages.offset_fetch import (
 from wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
     from typing import Any
 
     from broker.node import Node
@@ -43,15 +44,21 @@ def handle(
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     version = context.api_version
     groups = request.groups if version >= SEVERAL_GROUPS_VERSION else [_only_group(request)]
+    lookups = [_Lookup(asked, version) for asked in groups]
     shards: list[GroupShard] = []
-    rows = [
-        _row(node, asked, shards, require_stable=request.require_stable, version=version) for asked in groups
-    ]
 
     def refused(error: KafkaError) -> OffsetFetchResponse:
         return _response([_refused(asked, error, version) for asked in groups], version)
 
-    return node.groups.answer_of(shards, _response(rows, version), refused)
+    def answer() -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+        rows = [
+            _row(node, lookup, shards, require_stable=request.require_stable, version=version)
+            for lookup in lookups
+        ]
+        return node.groups.answer_of(shards, _response(rows, version), refused)
+
+    steps = (step for lookup in lookups for step in lookup.steps(node))
+    return after_steps(steps, sum([len(lookup.by_id) for lookup in lookups]), answer)
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -64,52 +71,53 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     )
 
 
+class _Lookup:
+    """What is asked of one group: by topic id, as names and rows for those topics whose id nobody knows."""
+
+    __slots__ = ("asked", "by_id", "unknown", "wanted")
+
+    def __init__(self, asked: OffsetFetchRequestGroup, version: int) -> None:
+        self.asked = self.wanted = asked
+        self.by_id = asked.topics or () if version >= TOPIC_ID_VERSION else ()
+        self.unknown: list[OffsetFetchResponseTopics] = []
+
+    def steps(self, node: Node) -> Iterator[None]:
+        if not self.by_id:
+            return
+        known: list[OffsetFetchRequestTopics] = []
+        for topic in self.by_id:
+            found = node.cluster.topic_by_id(topic.topic_id)
+            if found is not None:
+                known.append(OffsetFetchRequestTopics(found.name, topic.topic_id, topic.partition_indexes))
+            else:
+                code = ErrorCode.UNKNOWN_TOPIC_ID
+                rows = [
+                    OffsetFetchResponsePartitions(partition, NO_OFFSET, error_code=code)
+                    for partition in topic.partition_indexes
+                ]
+                self.unknown.append(OffsetFetchResponseTopics("", topic.topic_id, rows))
+            yield
+        asked = self.asked
+        self.wanted = OffsetFetchRequestGroup(asked.group_id, asked.member_id, asked.member_epoch, known)
+
+
 def _row(
-    node: Node,
-    asked: OffsetFetchRequestGroup,
-    shards: list[GroupShard],
-    *,
-    require_stable: bool,
-    version: int,
+    node: Node, lookup: _Lookup, shards: list[GroupShard], *, require_stable: bool, version: int
 ) -> OffsetFetchResponseGroup:
     """One group's answer; the shard that it rests on is added to ``shards``."""
     from coordinator.groups.offsets import fetch_offsets
 
-    by_id = version >= TOPIC_ID_VERSION
-    wanted = asked
-    unknown: list[OffsetFetchResponseTopics] = []
-    if by_id and asked.topics is not None:
-        wanted, unknown = _known_topics(node, asked, asked.topics)
+    asked = lookup.asked
     try:
         shard = node.groups.shard(asked.group_id, empty_allowed=True)
-        found = fetch_offsets(shard, wanted, require_stable=require_stable)
+        found = fetch_offsets(shard, lookup.wanted, require_stable=require_stable)
     except KafkaError as error:
         return _refused(asked, error, version)
     shards.append(shard)
-    if by_id and asked.topics is None:
+    if version >= TOPIC_ID_VERSION and asked.topics is None:
         found.topics = _with_ids(node, found.topics)
-    found.topics += unknown
+    found.topics += lookup.unknown
     return found
-
-
-def _known_topics(
-    node: Node, asked: OffsetFetchRequestGroup, topics: list[OffsetFetchRequestTopics]
-) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
-    """The request with its topics' names, and rows for those topics whose id nobody knows."""
-    known: list[OffsetFetchRequestTopics] = []
-    unknown: list[OffsetFetchResponseTopics] = []
-    for topic in topics:
-        found = node.cluster.topic_by_id(topic.topic_id)
-        if found is not None:
-            known.append(OffsetFetchRequestTopics(found.name, topic.topic_id, topic.partition_indexes))
-        else:
-            code = ErrorCode.UNKNOWN_TOPIC_ID
-            rows = [
-                OffsetFetchResponsePartitions(partition, NO_OFFSET, error_code=code)
-                for partition in topic.partition_indexes
-            ]
-            unknown.append(OffsetFetchResponseTopics("", topic.topic_id, rows))
-    return OffsetFetchRequestGroup(asked.group_id, asked.member_id, asked.member_epoch, known), unknown
 
 
 def _with_ids(node: Node, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:

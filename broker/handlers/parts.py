@@ -3,8 +3,8 @@
 What a request may have of rows is bounded (`wire.compiler.REQUEST_ELEMENTS_MAX`), but a row may cost a handler tens of
 microseconds. A handler that is named here is called with a part of the rows again and again, and its answers are put
 together; between two slices of work the other connections have their turn, and may change what the rows are about.
-Where rows are compared with one another, the handler itself gives the steps (`in_steps`). Requests that are all or
-nothing are answered in one go.
+Where rows are compared with one another, or end in one change, the handler itself gives the steps before that
+(`in_steps`, `after_steps`). What is all or nothing is done in one go.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from broker.log.slices import Slices, in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
 
     from broker.handlers.table import Handle
     from broker.node import Node
@@ -68,18 +68,27 @@ def in_parts(handle: Handle, parts: Parts) -> Handle:
     return handle_parts
 
 
-def in_steps(steps: Iterator[object], rows: int, answer: M) -> M | Coroutine[Any, Any, M]:
+def in_steps(steps: Iterable[object], rows: int, answer: M) -> M | Coroutine[Any, Any, M]:
     """The ``answer`` that an iterator over a request's ``rows`` fills: at once, or in slices where there are many."""
+    return after_steps(steps, rows, lambda: answer)
+
+
+def after_steps(
+    steps: Iterable[object], rows: int, then: Callable[[], M | Coroutine[Any, Any, M]]
+) -> M | Coroutine[Any, Any, M]:
+    """What ``then`` answers when the ``steps`` over a request's ``rows`` are done, which may take a while."""
     if rows > ROWS_AT_ONCE:
-        return _step_slowly(steps, answer)
+        return _step_slowly(steps, then)
     for _ in steps:
         pass
-    return answer
+    return then()
 
 
-async def _step_slowly(steps: Iterator[object], answer: M) -> M:
+async def _step_slowly(steps: Iterable[object], then: Callable[[], M | Coroutine[Any, Any, M]]) -> M:
     await in_slices(steps)
-    return answer
+    answer: Any = then()
+    whole: M = await answer if isinstance(answer, CoroutineType) else answer
+    return whole
 
 
 async def _handle_slowly(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.coordinators import enrolment
 from broker.coordinators.groups import client_of
 from broker.coordinators.internal_topics import OFFSETS_TOPIC
+from broker.handlers.parts import after_steps
 from broker.handlers.topic_rows import merged
 from coordinator.groups.errors import as_told
 from wire.errors import ErrorCode, KafkaError
@@ -27,7 +28,7 @@ from wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
     from typing import Any
 
     from broker.node import Node
@@ -43,13 +44,8 @@ ADDS_VERSION = 5
 
 def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext) -> Answer:
     commit = _Commit(node, request, context)
-    if not request.topics:
-        return TxnOffsetCommitResponse(0, commit.unknown)
-    if not request.group_id:
-        return commit.refused(KafkaError(ErrorCode.INVALID_GROUP_ID))
-    sequences = {(OFFSETS_TOPIC, node.groups.partition_for(request.group_id)): -1}
-    refusals = enrolment.enrol(node, commit.producer, sequences, commit.support)
-    return commit.store_later(sequences) if refusals is None else commit.store(refusals)
+    rows = len(request.topics) + sum([len(topic.partitions) for topic in request.topics])
+    return after_steps(commit.sort_out(), rows, commit.enrol)
 
 
 class _Commit:
@@ -70,7 +66,26 @@ class _Commit:
             if context.api_version >= ABORTABLE_VERSION
             else enrolment.Support.VERIFY
         )
-        request.topics = [found for topic in request.topics if (found := self._existing(topic))]
+
+    def sort_out(self) -> Iterator[None]:
+        """Leave what is there in the request, and make the rows of what is not."""
+        existing: list[TxnOffsetCommitRequestTopic] = []
+        for topic in self.request.topics:
+            found = self._existing(topic)
+            if found is not None:
+                existing.append(found)
+            yield
+        self.request.topics = existing
+
+    def enrol(self) -> Answer:
+        request = self.request
+        if not request.topics:
+            return TxnOffsetCommitResponse(0, self.unknown)
+        if not request.group_id:
+            return self.refused(KafkaError(ErrorCode.INVALID_GROUP_ID))
+        sequences = {(OFFSETS_TOPIC, self.node.groups.partition_for(request.group_id)): -1}
+        refusals = enrolment.enrol(self.node, self.producer, sequences, self.support)
+        return self.store_later(sequences) if refusals is None else self.store(refusals)
 
     def _existing(self, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic | None:
         known = self.node.cluster.topic(topic.name)

@@ -7,7 +7,7 @@ A resource changes as a whole or not at all, and costs the others nothing. Sourc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.definitions import LIST, ConfigError, UpdateMode
@@ -21,11 +21,13 @@ from wire.errors import ErrorCode, KafkaError
 from wire.stored.metadata import ClearElrRecord, ConfigRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from broker.config.definitions import Key
     from broker.node import Node
     from wire.schema import Message
+
+R = TypeVar("R")
 
 # Operations of IncrementalAlterConfigs (``AlterConfigOp.OpType``).
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -49,48 +51,71 @@ class Resource(NamedTuple):
     replaces: bool = False
 
 
-Row = tuple[int, str | None, int, str]
-"""An answer about a resource: error code and message (0 and None where it is done), its type and name."""
+def alter(
+    node: Node,
+    resources: Iterable[Resource],
+    rows: list[R],
+    make_row: Callable[[int, str | None, int, str], R],
+    *,
+    validate_only: bool,
+) -> Iterator[None]:
+    """Change the configuration of each resource, in steps; ``rows`` gets a row for each at the end, in order.
 
-
-def alter(node: Node, resources: Sequence[Resource], *, validate_only: bool) -> list[Row]:
-    """Change the configuration of each resource; a row for each, in order.
-
-    All that is not refused is one batch of metadata.
+    All that is not refused is one batch of metadata, which the last but the rows does. ``make_row`` is given error
+    code and message (0 and None where it is done), the resource's type and its name.
     """
-    errors = _alter_all(node, resources, validate_only=validate_only)
-    return [
-        (error.code, error.message, resource.resource_type, resource.name)
-        if error
-        else (0, None, resource.resource_type, resource.name)
-        for resource, error in zip(resources, errors, strict=True)
-    ]
-
-
-def _alter_all(node: Node, resources: Sequence[Resource], *, validate_only: bool) -> list[KafkaError | None]:
-    """Of each, why it was refused, if it was."""
+    asked: list[Resource] = []
     seen: dict[tuple[int, str], int] = {}
     for resource in resources:
+        asked.append(resource)
         seen[resource[:2]] = seen.get(resource[:2], 0) + 1
-    answers: list[KafkaError | None] = []
-    records: list[Message] = []
-    for resource in resources:
-        try:
-            if seen[resource[:2]] > 1:
-                raise _invalid_request("Each resource must appear at most once.")
-            made = _alter(node, resource)
-            check_record_count(len(records) + len(made))
-            records.extend(made)
-            answers.append(None)
-        except KafkaError as error:
-            answers.append(error)
-    if validate_only:
-        return answers
+        yield
+    outcomes: list[list[Message] | KafkaError] = []
+    began = node.metadata.image.offset
+    count = 0
+    for resource in asked:
+        if seen[resource[:2]] > 1:
+            outcomes.append(_invalid_request("Each resource must appear at most once."))
+        else:
+            outcomes.append(_records_or_refusal(node, resource, count))
+            count += _count(outcomes[-1])
+        yield
+    if node.metadata.image.offset != began:
+        # Others had their turn: what was allowed may not be any more, or may need other records.
+        count = 0
+        for at, resource in enumerate(asked):
+            if _count(outcomes[at]):
+                outcomes[at] = _records_or_refusal(node, resource, count)
+                count += _count(outcomes[at])
+    failed = None if validate_only else _commit(node, outcomes)
+    for resource, outcome in zip(asked, outcomes, strict=True):
+        error = outcome if isinstance(outcome, KafkaError) else failed
+        code, message = (0, None) if error is None else (error.code, error.message)
+        rows.append(make_row(code, message, resource.resource_type, resource.name))
+        yield
+
+
+def _records_or_refusal(node: Node, resource: Resource, count: int) -> list[Message] | KafkaError:
+    """``count``: the records that the resources before it need."""
+    try:
+        made = _alter(node, resource)
+        check_record_count(count + len(made))
+    except KafkaError as error:
+        return error
+    return made
+
+
+def _count(outcome: list[Message] | KafkaError) -> int:
+    return 0 if isinstance(outcome, KafkaError) else len(outcome)
+
+
+def _commit(node: Node, outcomes: Iterable[list[Message] | KafkaError]) -> KafkaError | None:
+    records = [record for outcome in outcomes if not isinstance(outcome, KafkaError) for record in outcome]
     try:
         node.metadata.commit(records + _elr_cleared(node, records))
     except KafkaError as error:
-        return [answer or error for answer in answers]
-    return answers
+        return error
+    return None
 
 
 def _invalid_request(text: str) -> KafkaError:

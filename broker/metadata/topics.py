@@ -24,7 +24,7 @@ from wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from broker.metadata.image import MetadataImage, Topic
     from broker.node import Node
@@ -274,10 +274,15 @@ def grow(node: Node, topic: CreatePartitionsTopic) -> list[Message]:
     ]
 
 
-def delete(node: Node, wanted: list[DeleteTopicState]) -> list[DeletableTopicResult]:
-    """Delete topics named by name or by id: one row for each name and each id in the request."""
+UNKNOWN_ID = "This server does not host this topic ID."
+
+
+def delete(
+    node: Node, wanted: Iterable[DeleteTopicState], rows: list[DeletableTopicResult]
+) -> Iterator[None]:
+    """Delete topics named by name or by id, in steps, the last of which deletes all in one batch; ``rows`` gets one
+    for each name and each id in the request."""
     image = node.metadata.image
-    rows: list[DeletableTopicResult] = []
 
     def refuse(name: str | None, topic_id: Uuid, code: ErrorCode, text: str | None = None) -> None:
         rows.append(DeletableTopicResult(name, topic_id, code, KafkaError(code, text).message))
@@ -298,25 +303,30 @@ def delete(node: Node, wanted: list[DeleteTopicState]) -> list[DeletableTopicRes
                 ErrorCode.INVALID_REQUEST,
                 "You may not specify both topic name and topic id.",
             )
+        yield
     found: dict[Uuid, str] = {}
     once_ids, twice_ids = once_and_twice(ids)
     once_names, twice_names = once_and_twice(names)
+    refused_ids = frozenset(twice_ids)
     for name in twice_names:
         refuse(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        yield
     for topic_id in twice_ids:
         refuse(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+        yield
     for topic_id in once_ids:
         by_id = image.topics_by_id.get(topic_id)
         if by_id is None:
-            refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+            refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
         else:
             found[topic_id] = by_id.name
+        yield
     for name in once_names:
         by_name = image.topics.get(name)
         if by_name is None:
             text = "This server does not host this topic-partition."
             refuse(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-        elif by_name.topic_id in found or by_name.topic_id in twice_ids:
+        elif by_name.topic_id in found or by_name.topic_id in refused_ids:
             found.pop(by_name.topic_id, None)
             refuse(
                 name,
@@ -326,8 +336,10 @@ def delete(node: Node, wanted: list[DeleteTopicState]) -> list[DeletableTopicRes
             )
         else:
             found[by_name.topic_id] = name
+        yield
+    for topic_id in [gone for gone in found if gone not in image.topics_by_id]:  # while others had their turn
+        refuse(found.pop(topic_id), topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
     rows += _remove(node, found)
-    return rows
 
 
 def once_and_twice(items: list[T]) -> tuple[list[T], list[T]]:

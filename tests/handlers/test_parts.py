@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,10 @@ from broker.handlers import parts
 from broker.handlers.parts import PARTS, ROWS_AT_ONCE, ROWS_OF_PART, Parts
 from broker.handlers.table import HANDLERS
 from broker.log import slices
+from broker.metadata.config_changes import SET, Change, Resource, alter
+from broker.metadata.topics import delete
+from tests.handlers.members import coordinated
+from tests.handlers.support import StandInNode
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
@@ -21,12 +26,37 @@ from wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+)
+from wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 from wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -37,7 +67,7 @@ from wire.messages.write_txn_markers import (
 from wire.schema import Field, Message, Struct
 
 ROWS = ROWS_AT_ONCE + 2 * ROWS_OF_PART + 3
-TOPIC_RESOURCE = 2
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 LATEST = -1
 
 
@@ -99,7 +129,7 @@ def check(
     @simulated
     async def run() -> None:
         async with SimBroker(config={"log.flush.interval.messages": flush}) as broker:
-            client, other = broker.connect(), broker.connect()
+            client, other = await coordinated(broker), broker.connect()
             await create_topic(client, "here", 3)
             await client.ask(request, version, answer_class)  # makes what it needs: internal topics
             await client.ask(ListGroupsRequest(), 0, ListGroupsResponse)
@@ -160,3 +190,100 @@ def test_several_transactions_take_turns(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [row.transactional_id for row in answer.results_by_transaction] == [
         row.transactional_id for row in rows
     ]
+
+
+def test_configurations_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a resource is refused for, it is whichever others stand beside it, before or behind it."""
+    good, bad = [AlterableConfig("retention.ms", 0, "5")], [AlterableConfig("retention.ms", 0, "never")]
+    rows = [AlterConfigsResource(TOPIC_RESOURCE, f"none-{number}", good) for number in range(ROWS)]
+    rows += [AlterConfigsResource(GROUP_RESOURCE, f"g-{number}") for number in range(ROWS)]
+    rows += [AlterConfigsResource(TOPIC_RESOURCE, name, good) for name in ("here", "none-3", "none-3")]
+    rows += [AlterConfigsResource(BROKER_RESOURCE, "1", bad)]
+    request = IncrementalAlterConfigsRequest(rows)
+    answer = check(request, IncrementalAlterConfigsResponse, 1, monkeypatch)
+    unknown, twice = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST
+    codes = [row.error_code for row in answer.responses]
+    assert codes[:5] == [unknown, unknown, unknown, twice, unknown]
+    assert codes[ROWS:] == [*[0] * ROWS, 0, twice, twice, ErrorCode.INVALID_REQUEST]
+    assert [row.resource_name for row in answer.responses] == [row.resource_name for row in rows]
+
+
+def test_topics_are_deleted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [DeleteTopicState(f"none-{number}") for number in range(ROWS)]
+    rows += [DeleteTopicState("here"), DeleteTopicState("none-5"), DeleteTopicState(None, bytes([7] * 16))]
+    answer = check(DeleteTopicsRequest(rows), DeleteTopicsResponse, 6, monkeypatch)
+    codes = {row.name: row.error_code for row in answer.responses}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (codes["none-5"], codes["none-6"], codes["here"]) == (ErrorCode.INVALID_REQUEST, unknown, unknown)
+    assert codes[None] == ErrorCode.UNKNOWN_TOPIC_ID
+    assert len(codes) == ROWS + 2
+
+
+def test_offsets_by_topic_id_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = [OffsetFetchRequestTopics("", bytes([number] * 16), [0, 1]) for number in range(1, ROWS)]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", None, -1, topics)])
+    answer = check(request, OffsetFetchResponse, 10, monkeypatch)
+    assert [topic.topic_id for topic in answer.groups[0].topics] == [topic.topic_id for topic in topics]
+
+
+def test_offsets_of_a_transaction_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [TxnOffsetCommitRequestPartition(number, 5) for number in range(3)]
+    topics = [TxnOffsetCommitRequestTopic(f"none-{number}", rows) for number in range(ROWS)]
+    request = TxnOffsetCommitRequest(
+        "id", "g", 7, 0, topics=[*topics, TxnOffsetCommitRequestTopic("here", rows)]
+    )
+    answer = check(request, TxnOffsetCommitResponse, 3, monkeypatch)
+    codes = [{row.error_code for row in topic.partitions} for topic in answer.topics]
+    assert codes == [{ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}] * ROWS + [{ErrorCode.NOT_COORDINATOR}]
+
+
+def gone_while(node: StandInNode, steps: Iterator[None], before: int) -> bool:
+    """Take the steps, with topic "a" deleted after so many of them; whether it still was there."""
+    for _ in zip(range(before), steps, strict=False):
+        pass
+    gone = node.ask(DeleteTopicsRequest([DeleteTopicState("a")], [], 1000), 6)
+    for _ in steps:
+        pass
+    return bool(gone.responses[0].error_code == 0)
+
+
+def node_with_topics() -> StandInNode:
+    node = StandInNode()
+    node.ask(CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in ("a", "b")]), 7)
+    return node
+
+
+@pytest.mark.parametrize("before", range(12))
+def test_a_topic_that_goes_while_configurations_are_altered_leaves_none(before: int) -> None:
+    """They would be those of the next topic of its name."""
+    node = node_with_topics()
+    changes = [Change("retention.ms", SET, "5")]
+    resources = [Resource(TOPIC_RESOURCE, name, changes) for name in ("none", "a", "b")]
+    rows: list[tuple[int, str | None, int, str]] = []
+    assert gone_while(node, alter(node, resources, rows, lambda *row: row, validate_only=False), before)  # type: ignore[arg-type, return-value]
+    assert [row[0] for row in rows][::2] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+    # The first of the last three steps has changed them all.
+    assert rows[1][0] == (0 if before > 6 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    configs = node.metadata.image.configs
+    assert (TOPIC_RESOURCE, "a") not in configs
+    assert configs[TOPIC_RESOURCE, "b"] == {"retention.ms": "5"}
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("before", range(8))
+def test_a_topic_that_goes_while_topics_are_deleted(before: int, by_id: bool) -> None:
+    node = node_with_topics()
+    first = (
+        DeleteTopicState(None, node.metadata.image.topics["a"].topic_id) if by_id else DeleteTopicState("a")
+    )
+    rows: list[DeletableTopicResult] = []
+    asked = [first, DeleteTopicState("b"), DeleteTopicState("none")]
+    was_there = gone_while(node, delete(node, asked, rows), before)  # type: ignore[arg-type]
+    codes = {row.name: row.error_code for row in rows}
+    gone = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert codes["b"] == 0
+    assert len(rows) == 3
+    assert next(row.error_code for row in rows if row.name not in ("b", "none")) in (
+        gone if was_there else (0,)
+    )
+    assert not node.metadata.image.topics
