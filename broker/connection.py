@@ -29,12 +29,15 @@ from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.header import REQUEST_PREFIX_SIZE, read_request_header
 
 if TYPE_CHECKING:
+    from broker.handlers.produce_again import RepeatedProduce
     from broker.seams.transport import Transport
     from broker.server import Server
     from wire.schema import Message
 
 SHARED_BUFFER_BYTES = 256 * 1024
 """Size of the receive buffer that all connections share."""
+BEGINNING_BYTES = 4 * 1024
+"""What is read first after a large frame: most likely another one begins, and what is read of it here is copied."""
 FAIR_BYTES = 1024 * 1024
 FAIR_REQUESTS = 256
 """How much a connection may do before it yields to the others."""
@@ -87,6 +90,7 @@ class Connection(Sending):
         "_lost",
         "_node",
         "_pending",
+        "_repeated",
         "_requests",
         "_server",
         "close_reason",
@@ -104,6 +108,8 @@ class Connection(Sending):
         self._lost = False
         """Whether an answer from `_pending` could not be sent."""
         self._requests = 0
+        self._repeated: RepeatedProduce | None = None
+        """The Produce requests of this connection, from the first one on."""
         self.in_handler = False
         """Whether a request of it is being waited for: such a connection is not idle, unless it is `blocked`."""
         self.close_reason: str | None = None
@@ -141,10 +147,12 @@ class Connection(Sending):
     async def _serve(self) -> None:
         receive_into = self.transport.receive_into
         shared = self._server.receive_buffer
+        beginning = shared[:BEGINNING_BYTES]
+        buffer = shared
         woken = self._node.woken
         since_yield = 0
         while True:
-            count = receive_into(shared)
+            count = receive_into(buffer)
             if count == WOULD_BLOCK:
                 self.idle_since = trio.current_time()
                 await self.transport.wait_readable()
@@ -153,9 +161,13 @@ class Connection(Sending):
             if count == 0:
                 await self._wait_drained()
                 return
-            rest = await self._handle_frames(shared[:count])
+            rest = await self._handle_frames(buffer[:count])
             if rest:
-                await self._finish_frame(rest)
+                size = await self._finish_frame(rest)
+                since_yield += size
+                buffer = beginning if size > SHARED_BUFFER_BYTES else shared
+            else:
+                buffer = shared
             if woken:
                 for parked in woken[:WOKEN_FIRST_MAX]:
                     parked.try_send()
@@ -207,8 +219,8 @@ class Connection(Sending):
             )
         return size
 
-    async def _finish_frame(self, rest: memoryview) -> None:
-        """Read the remainder of a frame that has begun, into memory of its own, and handle it."""
+    async def _finish_frame(self, rest: memoryview) -> int:
+        """Read the remainder of a frame that has begun, into memory of its own, and handle it; the frame's size."""
         head = bytearray(rest)
         if self._out and not self._pending:
             await self._flush()
@@ -242,6 +254,7 @@ class Connection(Sending):
         finally:
             self._server.give_buffer(buffer)
             budget.release(size)
+        return size
 
     async def _receive(self, view: memoryview) -> int:
         """At least one byte into ``view``. Raises CloseConnection where the peer ends in the middle of a frame."""
@@ -264,6 +277,16 @@ class Connection(Sending):
         served = loaded.get(api_key) or api(api_key)
         if served is None:
             raise CloseConnection(f"API key {api_key} is not served")
+        repeated = self._repeated
+        if api_key == PRODUCE and repeated is not None and not self._pending:
+            try:
+                if repeated.answer(frame, version, correlation_id, self._out):
+                    return None
+            except (CloseConnection, DecodeError):
+                raise
+            except Exception:
+                bug = self._own_bug(served, RequestContext(version, correlation_id, None, self))
+                return self._answer(served, version, correlation_id, bug)
         if not served.min_version <= version <= served.max_version:
             if api_key != API_VERSIONS:
                 raise CloseConnection(
@@ -279,7 +302,13 @@ class Connection(Sending):
         client_id = header.client_id
         decode = served.decoders[version] or served.decoder(version)
         request, _ = decode(frame, header.header_size)
-        if self._pending and api_key != PRODUCE:
+        if api_key == PRODUCE:
+            if repeated is None:
+                from broker.handlers.produce_again import RepeatedProduce
+
+                repeated = self._repeated = RepeatedProduce(self._node, served)
+            repeated.remember(frame, version, request)
+        elif self._pending:
             # Only Produce may overtake an owed answer; anything else waits, as all do in Kafka.
             return _Reply(
                 served,

@@ -8,7 +8,7 @@ The answer waits only where ``flush.messages`` asks for an fsync; the connection
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -155,7 +155,7 @@ def _answer(
         ]
     )
     if not unflushed:
-        return _finish(response, request.acks)
+        return finish(response, request.acks)
     # With acks=0 nobody waits for the answer; the high watermark still waits for the disk.
     return Deferred(_wait_flushed(unflushed, response, request.acks))
 
@@ -208,12 +208,8 @@ def _append(
             raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must not have null records")
         assert isinstance(records, memoryview)
         result = log.append(records, leader_epoch=hosted.leader_epoch, produce_version=context.api_version)
-    except InvalidRecords as error:
-        return _error_row(
-            partition.index, error, log, [BatchIndexAndErrorMessage(*row) for row in error.record_errors]
-        )
     except KafkaError as error:
-        return _error_row(partition.index, error, log)
+        return error_row(partition.index, error, log)
     row = PartitionProduceResponse(
         partition.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
     )
@@ -236,20 +232,17 @@ def _check(topic: str, log: PartitionLog, acks: int, context: RequestContext) ->
         )
 
 
-def _error_row(
-    index: int,
-    error: KafkaError,
-    log: PartitionLog | None,
-    record_errors: Sequence[BatchIndexAndErrorMessage] = (),
-) -> PartitionProduceResponse:
-    keeps_start = isinstance(error, InvalidRecords) or error.code in WITH_LOG_START
+def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> PartitionProduceResponse:
+    """What is answered for a partition whose batch was not taken."""
+    record_errors = error.record_errors if isinstance(error, InvalidRecords) else None
+    keeps_start = record_errors is not None or error.code in WITH_LOG_START
     return PartitionProduceResponse(
         index,
         error.code,
         -1,
         -1,
         log.log_start_offset if keeps_start and log is not None else -1,
-        list(record_errors),
+        [BatchIndexAndErrorMessage(*row) for row in record_errors or ()],
         error.message,
     )
 
@@ -324,13 +317,13 @@ def _refuse_all(
 ) -> ProduceResponse | None:
     """The whole request is refused, partition by partition."""
     error = KafkaError(code, message)
-    return _finish(
+    return finish(
         ProduceResponse(
             [
                 TopicProduceResponse(
                     topic.name,
                     topic.topic_id,
-                    [_error_row(partition.index, error, None) for partition in topic.partition_data],
+                    [error_row(partition.index, error, None) for partition in topic.partition_data],
                 )
                 for topic in request.topic_data
             ]
@@ -347,10 +340,10 @@ async def _wait_flushed(unflushed: list[Unflushed], response: ProduceResponse, a
             row.error_code = error.code
             row.error_message = error.message
             row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
-    return _finish(response, acks)
+    return finish(response, acks)
 
 
-def _finish(response: ProduceResponse, acks: int) -> ProduceResponse | None:
+def finish(response: ProduceResponse, acks: int) -> ProduceResponse | None:
     """The answer; none for acks=0, whose producer learns of an error only by losing the connection."""
     if acks != 0:
         return response

@@ -1,7 +1,7 @@
 """When a log's bytes go to the disk: group commit for those who wait, and the background for the rest.
 
-Kafka leaves most of this to the operating system; here a partition's recovery point also moves when 64 MB or
-a minute have gone by, so that a start after a crash has little to check.
+Kafka leaves most of this to the operating system; here a partition's recovery point also moves when half a gigabyte
+or a minute have gone by, so that a start after a crash has little to check (docs/decisions/0005).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
     from broker.seams.files import FileSystem
 
-FLUSH_BYTES = 64 << 20
+FLUSH_BYTES = 512 << 20
 """Unflushed bytes of one partition at which the background flushes it."""
 
 FLUSH_INTERVAL_MS = 60_000

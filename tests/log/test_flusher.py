@@ -7,7 +7,8 @@ import errno
 import pytest
 import trio
 
-from broker.log.flusher import FLUSH_BYTES, FLUSH_INTERVAL_MS
+from broker.log import flusher
+from broker.log.flusher import FLUSH_INTERVAL_MS
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from tests.log.rig import DATA, Rig, append, run
@@ -234,18 +235,21 @@ def test_flush_ms() -> None:
     run(main)
 
 
-def test_the_background_flushes_after_so_many_bytes() -> None:
+def test_the_background_flushes_after_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    flush_bytes = 10 << 20
+    monkeypatch.setattr(flusher, "FLUSH_BYTES", flush_bytes)
+
     async def main() -> None:
         rig = Rig()
         rig.add_topic("t")
         async with rig.running() as manager:
             log = manager.get("t", 0)
             value = bytes(1_000_000)
-            while log.unflushed_bytes < FLUSH_BYTES - len(value) - 1000:
+            while log.unflushed_bytes < flush_bytes - len(value) - 1000:
                 append(log, value)
             assert await recovery_point_after(manager, 0.1) == 0
             end = append(log, value)
-            while log.unflushed_bytes < FLUSH_BYTES:
+            while log.unflushed_bytes < flush_bytes:
                 end = append(log, value)
             assert await recovery_point_after(manager, 0.1) == end
 

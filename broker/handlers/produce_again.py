@@ -1,0 +1,189 @@
+"""Produce requests that are the same as one before but for their records: answered without decoding them.
+
+A producer most often sends one batch to one partition at a time, and from one request to the next nothing changes but
+the correlation id and the batch: client id, acks, time-out, topic and partition stay, byte for byte. So does the
+answer but for three offsets. What came before the records is kept for each partition of a connection; where a request
+begins with the same bytes, its batch goes to the log at once. Whatever is not plain (a transaction, a partition that is
+not there, an answer that waits for the disk) is left to ``broker.handlers.produce``.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from broker.handlers.produce import (
+    ATTRIBUTES_AT,
+    MAGIC,
+    MAGIC_AT,
+    TOPIC_ID_VERSION,
+    TRANSACTIONAL,
+    error_row,
+    finish,
+)
+from wire.batch import HEADER_SIZE
+from wire.compiler import long_uvarint
+from wire.errors import KafkaError
+from wire.header import REQUEST_PREFIX_SIZE
+from wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+
+if TYPE_CHECKING:
+    from broker.handlers.table import Api
+    from broker.node import Node
+    from wire.messages.produce import ProduceRequest
+
+KNOWN_MAX = 64
+"""Partitions that a connection's requests are kept of."""
+
+LENGTHS_MAX = 4
+"""Different lengths of what comes before the records, for each of which a request is looked up."""
+
+FRONT_BYTES_MAX = 512
+"""Bytes before the records up to which a request is kept; most have about 60."""
+
+TAGS_BYTES = 3
+"""What follows the records of the only partition: no tagged fields of the partition, the topic and the request."""
+
+FLUSH_NEVER = (1 << 63) - 1
+"""``flush.messages`` where no answer waits for the disk."""
+
+_MARKS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
+"""Stand in an answer for base offset, log append time and log start offset, to see where they are."""
+
+_NO_TAGS = bytes(TAGS_BYTES)
+_size = Struct(">i")
+_correlation_id_at = 4
+_offsets = Struct(">qqq")
+_pack_correlation_id = Struct(">i").pack_into
+_pack_offsets = _offsets.pack_into
+
+
+class _Known:
+    """The requests of one partition: what is the same in all of them."""
+
+    __slots__ = ("acks", "answer", "index", "name", "offsets_at", "topic", "topic_id", "version")
+
+    def __init__(self, served: Api, version: int, request: ProduceRequest, name: str) -> None:
+        topic = request.topic_data[0]
+        self.version = version
+        self.acks = request.acks
+        self.topic = name
+        self.topic_id = topic.topic_id
+        self.index = topic.partition_data[0].index
+        self.name = topic.name
+        self.answer = self.encode(served, 0, PartitionProduceResponse(self.index, 0, *_MARKS))
+        self.offsets_at = self.answer.find(_offsets.pack(*_MARKS))
+
+    def encode(self, served: Api, correlation_id: int, row: PartitionProduceResponse) -> bytes:
+        """The whole answer with that row; none for acks=0 (which raises CloseConnection for an error)."""
+        response = finish(ProduceResponse([TopicProduceResponse(self.name, self.topic_id, [row])]), self.acks)
+        if response is None:
+            return b""
+        out = bytearray(served.response_head[self.version](0, correlation_id))
+        served.encoder(self.version)(response, out, [])
+        _size.pack_into(out, 0, len(out) - _size.size)
+        return bytes(out)
+
+
+class RepeatedProduce:
+    """The Produce requests that one connection has sent."""
+
+    __slots__ = ("_cluster", "_known", "_lengths", "_served")
+
+    def __init__(self, node: Node, served: Api) -> None:
+        self._cluster = node.cluster
+        self._served = served
+        self._known: dict[bytes, _Known] = {}
+        """By what stands between a request's correlation id and the size of its records."""
+        self._lengths: list[int] = []
+        """Where the size of the records stands in them: names of topics have different lengths."""
+
+    def answer(self, frame: memoryview, version: int, correlation_id: int, out: bytearray) -> bool:
+        """Append the records of ``frame`` to their log, and the answer to ``out``; False, and nothing is done, where it
+        is no such request. Raises CloseConnection, and what a bug of ours raises.
+        """
+        known = None
+        for position in self._lengths:
+            known = self._known.get(bytes(frame[REQUEST_PREFIX_SIZE:position]))
+            if known is not None:
+                break
+        if known is None or known.version != version:
+            return False
+        records = _records_at(frame, position)
+        if records is None or (records[ATTRIBUTES_AT] & TRANSACTIONAL and records[MAGIC_AT] == MAGIC):
+            return False
+        try:
+            if version >= TOPIC_ID_VERSION and self._cluster.topic_by_id(known.topic_id) is None:
+                return False
+            hosted = self._cluster.hosted(known.topic, known.index)
+        except KafkaError:
+            return False
+        log = hosted.log
+        config = log.config
+        if config.flush_messages != FLUSH_NEVER or (known.acks < 0 and config.min_insync_replicas > 1):
+            return False
+        try:
+            result = log.append(records, leader_epoch=hosted.leader_epoch, produce_version=version)
+        except KafkaError as error:
+            out += known.encode(self._served, correlation_id, error_row(known.index, error, log))
+            return True
+        if known.acks:
+            start = len(out)
+            out += known.answer
+            _pack_correlation_id(out, start + _correlation_id_at, correlation_id)
+            _pack_offsets(
+                out,
+                start + known.offsets_at,
+                result.base_offset,
+                result.log_append_time_ms,
+                result.log_start_offset,
+            )
+        return True
+
+    def remember(self, frame: memoryview, version: int, request: ProduceRequest) -> None:
+        """``frame`` is decoded as ``request``: what follows may be like it."""
+        if not self._served.flexible[version] or len(request.topic_data) != 1:
+            return
+        topic = request.topic_data[0]
+        if len(topic.partition_data) != 1 or not -1 <= request.acks <= 1:
+            return
+        size = len(topic.partition_data[0].records or b"")
+        position = len(frame) - TAGS_BYTES - size - ((size + 1).bit_length() + 6) // 7
+        records = _records_at(frame, position)
+        if records is None or len(records) != size or position > FRONT_BYTES_MAX:
+            return
+        if position not in self._lengths:
+            if len(self._lengths) >= LENGTHS_MAX:
+                return
+            self._lengths.append(position)
+        front = bytes(frame[REQUEST_PREFIX_SIZE:position])
+        known = self._known.get(front)
+        if known is None or known.version != version:
+            if known is None and len(self._known) >= KNOWN_MAX:
+                return
+            name = topic.name
+            if version >= TOPIC_ID_VERSION:
+                by_id = self._cluster.topic_by_id(topic.topic_id)
+                name = by_id.name if by_id is not None else ""
+            if name and name not in INTERNAL_TOPICS and name != CLUSTER_METADATA_TOPIC:
+                self._known[front] = _Known(self._served, version, request, name)
+
+
+def _records_at(frame: memoryview, position: int) -> memoryview | None:
+    """The records whose size stands at ``position``, if nothing but empty tags follows them to the frame's end."""
+    end = len(frame) - TAGS_BYTES
+    if end - position < HEADER_SIZE or frame[end:] != _NO_TAGS:
+        return None
+    size = frame[position]
+    position += 1
+    if size > 127:
+        second = frame[position]
+        if second < 128:  # as of most small batches
+            size += (second << 7) - 128
+            position += 1
+        else:
+            size, position = long_uvarint(frame, position, size)
+    if position + size - 1 != end or size <= HEADER_SIZE:
+        return None
+    return frame[position:end]

@@ -1,0 +1,206 @@
+"""Produce requests that are like one before: the answers, byte for byte, are those to requests that never are."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import pytest
+
+from broker.handlers.produce_again import FRONT_BYTES_MAX, KNOWN_MAX, RepeatedProduce
+from compat_tests.batches import TRANSACTIONAL, batch, record
+from tests.sim.ask import create_topic, produce, produce_request, read_all
+from tests.sim.broker import SimBroker
+from tests.sim.client import ConnectionEndedError, SimClient
+from tests.sim.run import deterministic, simulated
+from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+SEEDS = range(8)
+REQUESTS = 150
+SHAPES = 12
+TOPICS: dict[str, dict[str, str] | None] = {
+    "plain": {},
+    "a-name-of-another-length": {},
+    "compacted": {"cleanup.policy": "compact"},
+    "flushed": {"flush.messages": "1"},
+    "append-time": {"message.timestamp.type": "LogAppendTime"},
+    "small": {"max.message.bytes": "2000"},
+    "replicated": {"min.insync.replicas": "2"},
+    "missing": None,
+    "deleted": {},
+    "__consumer_offsets": None,
+}
+
+
+@pytest.fixture
+def repeats(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of every request that was looked at: whether it was answered as a repeated one."""
+    found: list[bool] = []
+    answer = RepeatedProduce.answer
+
+    def told(self: RepeatedProduce, *arguments: object) -> bool:
+        found.append(answer(self, *arguments))  # type: ignore[arg-type]
+        return found[-1]
+
+    monkeypatch.setattr(RepeatedProduce, "answer", told)
+    return found
+
+
+def _records(rng: random.Random) -> bytes | None:
+    kind = rng.randrange(10)
+    if kind == 0:
+        damaged = bytearray(batch())
+        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        return bytes(damaged)
+    if kind == 1:
+        return batch()[: rng.randrange(70)]
+    if kind == 2:
+        return rng.choice((None, b"", batch() + batch(), batch(attributes=TRANSACTIONAL, producer=(5, 0, 0))))
+    if kind == 3:
+        return batch([record(value=bytes(rng.choice((60, 120, 127, 128, 3000, 20_000))))])
+    if kind == 4:
+        return batch(2, producer=(7, 0, rng.randrange(3) * 2))
+    return batch(rng.randrange(1, 5))
+
+
+def _shape(rng: random.Random) -> tuple[int, int, int, list[tuple[str, list[int]]]]:
+    """Version, acks, time-out, and (topic, partitions): what a producer's requests have in common."""
+    rows = [
+        (rng.choice(list(TOPICS)), [rng.choice((0, 0, 1, 9)) for _ in range(1 if rng.random() < 0.9 else 2)])
+        for _ in range(1 if rng.random() < 0.9 else 2)
+    ]
+    return rng.choice((8, 9, 11, 13)), rng.choice((-1, 1, 1, 1, 2)), rng.choice((1000, 2000)), rows
+
+
+def _request(
+    rng: random.Random, shapes: list[Any], topic_ids: dict[str, bytes]
+) -> tuple[int, ProduceRequest]:
+    version, acks, timeout_ms, rows = rng.choice(shapes)
+    topics = [
+        TopicProduceData(
+            name,
+            topic_ids.get(name, b"\7" * 16),
+            [PartitionProduceData(partition, _records(rng)) for partition in partitions],
+        )
+        for name, partitions in rows
+    ]
+    return version, ProduceRequest(None, acks, timeout_ms, topics)
+
+
+async def _ask(client: SimClient, version: int, request: ProduceRequest) -> bytes | None:
+    """The answer after its correlation id; None where the connection was closed instead."""
+    await client.send(request, version)
+    try:
+        return (await client.receive_frame())[4:]
+    except ConnectionEndedError:
+        return None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_answers_are_those_of_requests_that_are_the_first_of_their_connection(
+    seed: int, repeats: list[bool]
+) -> None:
+    async def run() -> None:
+        rng = random.Random(seed)
+        shapes = [_shape(rng) for _ in range(SHAPES)]
+        shapes += [(version, 1, 1000, [("plain", [version % 2])]) for version in (9, 10, 12, 13)]
+        async with SimBroker() as one, SimBroker() as other:
+            brokers = (one, other)
+            for broker in brokers:
+                admin = broker.connect()
+                ids = {
+                    name: await create_topic(admin, name, 2, configs)
+                    for name, configs in TOPICS.items()
+                    if configs is not None
+                }
+            assert ids == {name: await _topic_id(one, name) for name in ids}
+            kept = one.connect()
+            for number in range(REQUESTS):
+                if number == REQUESTS // 2:
+                    for broker in brokers:
+                        gone = DeleteTopicsRequest([DeleteTopicState("deleted")], timeout_ms=1000)
+                        await broker.connect().ask(gone, 6, DeleteTopicsResponse)
+                version, request = _request(rng, shapes, ids)
+                before = await _ask(other.connect(), version, request)
+                assert await _ask(kept, version, request) == before, (seed, number, version, request)
+            for name in ("plain", "append-time", "small", "flushed"):
+                for partition in (0, 1):
+                    logs = [await read_all(broker.connect(), name, partition) for broker in brokers]
+                    assert logs[0] == logs[1]
+
+    deterministic(run, seed)
+    assert repeats.count(True) > REQUESTS // 10
+
+
+async def _topic_id(broker: SimBroker, name: str) -> bytes:
+    topic = broker.node.cluster.topic(name)
+    assert topic is not None
+    return bytes(topic.topic_id)
+
+
+def _front(client_id: bytes) -> bytes:
+    return struct.pack(">hhih", 0, 9, 0, len(client_id)) + client_id + b"\0"
+
+
+async def _produce_as(client: SimClient, client_id: bytes, partition: int) -> int:
+    """The error code of a plain Produce, by a client of that name."""
+    request = produce_request("t", batch(), partition)
+    await client.send_frame(_front(client_id) + request.encode(9))
+    frame = await client.receive_frame()
+    answer = ProduceResponse.decode(frame, 9, 5)
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+@simulated
+async def test_only_so_many_partitions_and_short_requests_are_kept() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t", KNOWN_MAX + 10)
+        for _ in range(2):
+            for partition in range(KNOWN_MAX + 10):
+                assert await _produce_as(client, b"me", partition) == 0
+        [repeated] = _kept(broker)
+        assert len(repeated._known) == KNOWN_MAX
+        other = broker.connect()
+        for _ in range(2):
+            assert await _produce_as(other, b"x" * FRONT_BYTES_MAX, 0) == 0
+        assert [len(one._known) for one in _kept(broker) if one is not repeated] == [0]
+
+
+def _kept(broker: SimBroker) -> list[RepeatedProduce]:
+    return [
+        connection._repeated
+        for connection in broker.node.server.connections
+        if connection._repeated is not None
+    ]
+
+
+@simulated
+async def test_a_repeated_request_of_acks_0_is_not_answered_and_its_error_closes() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        for _ in range(3):
+            await client.send(produce_request("t", batch(), acks=0), 9)
+        assert (await produce(client, "t")).base_offset == 3
+        await client.send(produce_request("t", batch(), acks=0), 9)
+        await client.send(produce_request("t", batch(crc=1), acks=0), 9)
+        with pytest.raises(ConnectionEndedError):
+            await client.receive_frame()
+
+
+@simulated
+async def test_a_bug_of_ours_is_told_and_the_connection_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimBroker() as broker:
+        broker.node.fail_on_bugs = False
+        client = broker.connect()
+        await create_topic(client, "t")
+        assert (await produce(client, "t")).error_code == 0
+        log = broker.node.cluster.hosted("t", 0).log
+        with monkeypatch.context() as patched:
+            patched.setattr(type(log), "append", lambda *_, **__: 1 / 0)
+            with pytest.raises(ConnectionEndedError):  # a Produce answer has no error of its own
+                await produce(client, "t")
+        assert (await produce(broker.connect(), "t")).base_offset == 1
