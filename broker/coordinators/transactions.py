@@ -103,8 +103,14 @@ class Transactions(Shards["TransactionShard"]):
         """As `Shards.run`, and finish transactions that have to wait for something."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            await nursery.start(super().run)
-            task_status.started()
+            try:
+                await nursery.start(super().run)
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                # Before it closes: a request that could not be cancelled, since it waits for a thread, may be followed
+                # by one that decides a transaction. The next start finishes that.
+                self._nursery = None
 
     # -- requests
 

@@ -15,6 +15,7 @@ from tests.sim.transactional import CLASSIC, V2, CommittedReader, Link, Transact
 from wire.errors import ErrorCode
 from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -173,3 +174,29 @@ async def test_an_end_whose_answer_was_lost_over_a_crash() -> None:
             request.committed = False
             other = await broker.connect().ask(request, versions.end, EndTxnResponse)
             assert other.error_code == ErrorCode.INVALID_TXN_STATE
+
+
+@simulated
+async def test_a_decision_made_while_the_broker_stops_is_carried_out_by_the_next_start() -> None:
+    """Its request comes behind one that waits for a thread, which nobody can cancel: all else has ended meanwhile."""
+    async with SimBroker() as broker:
+        producer = await begun(broker)
+        await producer.send("t", 0, [b"v"], broker.clock.now_ms())
+        await producer.send("t", 1, [b"w"], broker.clock.now_ms())
+        client = await broker.restart()
+        full = Fault("write", errno.ENOSPC, lambda path: "/t-1/" in path)
+        broker.files.faults.append(full)  # so that the marker has to be tried again
+        broker.files.is_cold = lambda path: "/t-0/" in path
+        broker.files.latency_s = 1
+        topic = FetchTopic("t", partitions=[FetchPartition(0, partition_max_bytes=1_000_000)])
+        await client.send(FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1_000_000, topics=[topic]), 4)
+        await trio.sleep(0.5)
+        await client.send(EndTxnRequest("id", producer.producer_id, producer.epoch, True), 5)
+        await broker.stop()
+        assert (await client.receive(FetchResponse, 4)).error_code == 0
+        broker.files.faults.clear()
+        await broker.start()
+        await trio.sleep(10)
+        reader = CommittedReader("t", 1)
+        await reader.poll(broker.connect())
+        assert list(reader.values.values()) == [b"w"]
