@@ -14,6 +14,9 @@ import trio
 
 from broker.request import Parked
 
+INLINE_BYTES_MAX = 16 * 1024
+"""Bytes of records up to which an answer holds them itself."""
+
 if TYPE_CHECKING:
     from broker.handlers.fetch import Fetch
     from broker.log.partition_log import PartitionLog
@@ -23,18 +26,22 @@ if TYPE_CHECKING:
 class ParkedFetch(Parked):
     """Watches the logs of ``fetch``, which has just been read and was not ready."""
 
-    __slots__ = ("_event", "_fetch", "_missing", "_response", "_seen", "_sent")
+    __slots__ = ("_appended", "_event", "_fetch", "_missing", "_response", "_seen", "_sent")
 
     def __init__(self, fetch: Fetch, max_wait_ms: int) -> None:
         super().__init__(self._wait(max_wait_ms))
         self._fetch = fetch
         self._response: FetchResponse | None = None
         self._sent = False
+        self._appended: tuple[PartitionLog, int, int, bytes] | None
+        """What ended the wait for the only partition, if it was one small batch: its log, which ended then at an
+        offset, the batch's base offset, and its bytes."""
         self._watch()
 
     def _watch(self) -> None:
         """From now on `notify` is told what changes after the last read."""
         fetch = self._fetch
+        self._appended = None
         self._event = trio.Event()
         self._missing = fetch.min_bytes - fetch.size
         self._seen = {log: log.size for log in fetch.logs()}
@@ -54,6 +61,9 @@ class ParkedFetch(Parked):
         if (self._missing <= 0 or grown <= 0) and not self._event.is_set():
             self._event.set()
             self._fetch.node.woken.append(self)
+            appended = log.appended
+            if appended is not None and grown <= INLINE_BYTES_MAX and len(self._fetch.rows) == 1:
+                self._appended = (log, log.log_end_offset, appended[0], bytes(appended[1]))
 
     def try_send(self) -> None:
         # It may stand among the woken for a wait that is over, and twice: the next wait's end makes it so.
@@ -61,12 +71,20 @@ class ParkedFetch(Parked):
             return
         fetch = self._fetch
         try:
-            if fetch.read():
+            if self._read_appended() if self._appended is not None else fetch.read():
                 self._response = fetch.respond()
                 self.send(self._response)
                 self._sent = True
         except Exception:
             pass  # the Fetch's own task meets it again, where it is told and logged
+
+    def _read_appended(self) -> bool:
+        """Whether the answer may go out now, with the batch as it was appended: it need not be read from the file."""
+        assert self._appended is not None
+        (log, end_offset, base_offset, records), self._appended = self._appended, None
+        if log.log_end_offset != end_offset or log.offline or log.deleted:
+            return self._fetch.read()
+        return self._fetch.take(log, base_offset, records)
 
     def close(self) -> None:
         super().close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.fetch_sessions import FetchContext, FetchItem, Key, len_of
 from broker.log.reads import FileRange
-from broker.parked_fetch import ParkedFetch
+from broker.parked_fetch import INLINE_BYTES_MAX, ParkedFetch
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.fetch import (
     AbortedTransaction,
@@ -37,8 +37,6 @@ STORAGE_ERROR_VERSION = 6
 REPLICA_STATE_VERSION = 15
 LEADER_HINT_VERSION = 16
 READ_COMMITTED = 1
-INLINE_BYTES_MAX = 16 * 1024
-"""Bytes of records up to which an answer holds them itself."""
 EMPTY = b""
 
 Row = tuple[Key, FetchItem, PartitionData]
@@ -108,6 +106,28 @@ class Fetch:
         self.rows += unknown
         return self.ready
 
+    def take(self, log: PartitionLog, base_offset: int, records: bytes) -> bool:
+        """As `read`, where the wait for the only partition has ended with an append: ``records`` are the log's last."""
+        [(_, item, row)] = self.rows
+        asked = item.partition
+        size = len(records)
+        committed = self.isolation == READ_COMMITTED
+        if (
+            asked.fetch_offset != base_offset
+            or row.error_code
+            or not self.min_bytes <= size <= min(asked.partition_max_bytes, self.max_bytes)
+            or (log.last_stable_offset if committed else log.high_watermark) < log.log_end_offset
+        ):
+            return self.read()
+        row.high_watermark = log.high_watermark
+        row.last_stable_offset = log.last_stable_offset
+        row.log_start_offset = log.log_start_offset
+        if committed:
+            row.aborted_transactions = _aborted(log, base_offset, log.log_end_offset)
+        row.records = records
+        self.size, self.ready = size, True
+        return True
+
     def _missing(self, item: FetchItem) -> ErrorCode:
         """The error for a partition that is not there; finds a topic's name by its id."""
         topic_id = item.topic_id
@@ -152,12 +172,7 @@ class Fetch:
             records = _in_memory_if_small(read.records)
         except OSError as error:
             raise log.storage_error(error) from error
-        aborted: list[AbortedTransaction] | None = None
-        if committed:
-            aborted = [
-                AbortedTransaction(entry.producer_id, entry.first_offset)
-                for entry in log.aborted_transactions(offset, read.next_offset)
-            ]
+        aborted = _aborted(log, offset, read.next_offset) if committed else None
         return PartitionData(
             partition,
             0,
@@ -234,6 +249,13 @@ class Fetch:
                 0, 0, session_id, [FetchableTopicResponse(item.topic, item.topic_id, [answer])]
             )
         return FetchResponse(0, 0, session_id, _by_topic(told))
+
+
+def _aborted(log: PartitionLog, start: int, end: int) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(entry.producer_id, entry.first_offset)
+        for entry in log.aborted_transactions(start, end)
+    ]
 
 
 def _in_memory_if_small(records: FileRange | bytes) -> FileRange | bytes:

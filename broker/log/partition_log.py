@@ -69,6 +69,8 @@ class PartitionLog(SegmentedLog):
         loaded: Loaded,
     ) -> None:
         super().__init__(env, directory, topic, partition, topic_id, config, loaded)
+        self.appended: tuple[int, memoryview] | None = None
+        """While waiters are told of an append: the base offset and the bytes of its batch, which are the log's last."""
         self._set_rules()
         self._publish_high_watermark(self.log_end_offset)
 
@@ -153,7 +155,10 @@ class PartitionLog(SegmentedLog):
                 self._add_marker(header, base_offset, *marker)
         must_flush = end_offset - self.recovery_point >= config.flush_messages
         if not must_flush:
+            if self.waiters:
+                self.appended = (base_offset, batch)
             self._publish_high_watermark(end_offset)
+            self.appended = None
         if self.unflushed_bytes >= self.flush_due_bytes:
             self.env.flusher.due(self)
         return AppendResult(

@@ -10,9 +10,10 @@ import trio.testing
 
 from broker.connection import WOKEN_FIRST_MAX, Connection
 from compat_tests.batches import batch, record
-from tests.sim.ask import create_topic, fetch_request, produce
+from tests.sim.ask import create_topic, fetch_request, produce, produce_request
 from tests.sim.broker import SimBroker
 from tests.sim.client import SimClient
+from tests.sim.files import SimFile
 from tests.sim.run import simulated
 from tests.sim.transactional import V2, Link, TransactionalProducer
 from tests.sim.transport import MemoryTransport
@@ -117,6 +118,79 @@ async def test_a_connection_waits_anew_after_such_an_answer() -> None:
             await produce(writer, "t")
             assert (await row_of(client)).high_watermark == offset + 1
             assert client.unread() == 0
+
+
+def _big() -> bytes:
+    return batch([record(None, bytes(20_000))])
+
+
+@pytest.mark.parametrize(
+    ("sent", "limits", "reads"),
+    [
+        ([batch()], {}, 0),
+        ([batch()], {"isolation_level": 1}, 0),
+        ([batch(3)], {"max_bytes": 10}, 1),  # cut to the first batch, whole
+        ([batch(), batch()], {"min_bytes": 100}, 1),  # the second one ends the wait
+        ([_big()], {}, 0),  # sent as a range of the file
+    ],
+    ids=["one batch", "committed", "above its limit", "two batches", "large"],
+)
+def test_it_is_answered_as_a_fetch_that_comes_after(
+    sent: list[bytes], limits: dict[str, int], reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One small batch goes out as it was appended; the file is read for whatever else ends a wait."""
+    read = []
+    pread_cached = SimFile.pread_cached
+
+    def counted(self: SimFile, size: int, offset: int) -> bytes | None:
+        read.append(size)
+        return pread_cached(self, size, offset)
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client, writer = broker.connect(), broker.connect()
+            await create_topic(writer, "t")
+            await produce(writer, "t")
+            await client.send(fetch_request("t", 1, max_wait_ms=60_000, **limits), 12)
+            await trio.testing.wait_all_tasks_blocked()
+            monkeypatch.setattr(SimFile, "pread_cached", counted)
+            for one in sent:
+                await produce(writer, "t", one)
+            answered = await row_of(client)
+            assert len(read) == reads
+            later = fetch_request("t", 1, **limits)
+            assert answered == (await client.ask(later, 12, FetchResponse)).responses[0].partitions[0]
+
+    run()
+
+
+@simulated
+async def test_batches_that_come_together_go_out_together() -> None:
+    async with SimBroker() as broker:
+        client, writer = broker.connect(), broker.connect()
+        await create_topic(writer, "t")
+        await produce(writer, "t")
+        await park(client, 1)
+        for _ in range(3):
+            await writer.send(produce_request("t", batch()), 9)
+        row = await row_of(client)
+        assert (row.high_watermark, len(row.records)) == (4, 3 * len(batch()))
+
+
+@simulated
+async def test_an_open_transaction_keeps_a_batch_from_those_who_read_committed() -> None:
+    async with SimBroker() as broker:
+        client, writer = broker.connect(), broker.connect()
+        await create_topic(writer, "t")
+        producer = TransactionalProducer(Link(broker.connect()), "x", V2)
+        await producer.init()
+        await client.send(fetch_request("t", 0, max_wait_ms=5_000, isolation_level=1), 12)
+        await trio.testing.wait_all_tasks_blocked()
+        await producer.send("t", 0, [b"value"], broker.clock.now_ms())
+        await produce(writer, "t")
+        row = await row_of(client)
+        assert (row.high_watermark, row.last_stable_offset, len(row.records)) == (2, 0, 0)
 
 
 @simulated
