@@ -22,6 +22,7 @@ from broker.log.partition_log import PartitionLog
 from broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
 from broker.log.producer_snapshot import ProducerSnapshots
 from broker.log.producer_state import ProducerState
+from broker.log.read_ahead import Cold, ReadAhead
 from broker.log.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay, replay_producers
 from broker.log.segment import DELETED_SUFFIX, Segment
 from broker.logs import get_logger
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from broker.config.topic_config import TopicConfig
     from broker.log.environment import LogEnvironment
+    from broker.log.read_ahead import Progress
     from wire.batch import BatchHeader
 
 _log = get_logger("broker.log.recovery")
@@ -186,6 +188,8 @@ class PartitionRecovery:
         self.truncated = False
         """Whether records are gone that the log had: its leader epoch must rise, so that readers notice."""
         self.checked_bytes = 0
+        self.cold: Cold | None = None
+        """What the next step would have to wait for; to be read ahead where there is time."""
         self._has_removed = False
         self._env = env
         self._config = config
@@ -199,13 +203,17 @@ class PartitionRecovery:
         self._steps = self._run()
 
     def step(self, max_bytes: int = RECOVERY_STEP_BYTES) -> bool:
-        """Go on for about so many bytes of log; whether it is done.
+        """Go on for about so many bytes of log, or until what comes next is `cold`; whether it is done.
 
         Raises OSError, CorruptCheckpoint, CorruptPartitionMetadata; the next call begins anew then.
         """
+        self.cold = None
         try:
-            for size in self._steps:
-                max_bytes -= size
+            for made in self._steps:
+                if isinstance(made, Cold):
+                    self.cold = made
+                    return False
+                max_bytes -= made
                 if max_bytes <= 0:
                     return False
         except (OSError, DecodeError):
@@ -213,16 +221,20 @@ class PartitionRecovery:
             raise
         return True
 
-    def _begin_anew(self) -> None:
-        """What was cut stays cut, and told."""
+    def close(self) -> None:
+        """Where it is not gone on with. A second call does nothing."""
         for segment in self._segments:
             segment.close()
         self._segments = []
+
+    def _begin_anew(self) -> None:
+        """What was cut stays cut, and told."""
+        self.close()
         self._producers = ProducerState()
         self.checked_bytes = 0
         self._steps = self._run()
 
-    def _run(self) -> Iterator[int]:
+    def _run(self) -> Iterator[Progress]:
         env, directory = self._env, self.directory
         found = PartitionDirectory(env.files, directory)
         found.tidy()
@@ -253,20 +265,23 @@ class PartitionRecovery:
         self._drop(self._segments[:count])
         del self._segments[:count]
 
-    def _rebuild(self, segment: Segment) -> Iterator[int]:
+    def _rebuild(self, segment: Segment) -> Iterator[Progress]:
         """A segment below the recovery point whose index is missing."""
         segment.clear_indexes()
+        ahead = ReadAhead(segment.file, 0, segment.size)
+        yield from ahead.before(0)
         try:
             for position, header in segment.headers():
                 segment.recount(position, header)
                 yield header.size if header.size < RECOVERY_STEP_BYTES else 1
+                yield from ahead.before(position + header.size)
         except DecodeError as error:
             _log.error("a flushed segment is damaged", segment=segment.log_path, reason=error)
         segment.seal()
 
     # Checking.
 
-    def _check(self, first: int, *, has_indexes: bool) -> Generator[int, None, int]:
+    def _check(self, first: int, *, has_indexes: bool) -> Generator[Progress, None, int]:
         """Check the segments from that one on, and return the log end offset."""
         segments = self._segments
         if not segments:
@@ -310,13 +325,18 @@ class PartitionRecovery:
                 break
         return offset
 
-    def _walk_to_recovery_point(self, segment: Segment) -> Generator[int, None, tuple[int, int]]:
+    def _walk_to_recovery_point(self, segment: Segment) -> Generator[Progress, None, tuple[int, int]]:
         """Bring the indexes of the segment that holds the recovery point up to it.
 
         Returns the position and base offset of the first batch at or above it. Raises DecodeError.
         """
+        for index in (segment.offset_index, segment.time_index):  # which are read whole
+            file = index.write()
+            yield from ReadAhead(file, 0, file.size()).before(0)
         end = keep_indexes_below(segment, self._recovery_point)
         offset = segment.base_offset
+        ahead = ReadAhead(segment.file, end, segment.size)
+        yield from ahead.before(end)
         for position, header in segment.headers(end):
             # A batch that does not follow is behind the recovery point already: the check will find it.
             if header.base_offset >= self._recovery_point or header.base_offset < offset:
@@ -326,6 +346,7 @@ class PartitionRecovery:
             if offset >= self._recovery_point:
                 break
             yield header.size if header.size < RECOVERY_STEP_BYTES else 1
+            yield from ahead.before(end)
         return end, max(offset, segment.base_offset)
 
     def _follows(self, segment: Segment, offset: int) -> bool:
@@ -347,12 +368,14 @@ class PartitionRecovery:
 
     def _check_segment(
         self, segment: Segment, position: int, offset: int
-    ) -> Generator[int, None, tuple[str, int, int]]:
+    ) -> Generator[Progress, None, tuple[str, int, int]]:
         """Check the batches from a position on, of which the first is not below ``offset``.
 
         Returns what is wrong, where, and the offset after the last good batch.
         """
         reader = BatchReader(segment.file, position, segment.size)
+        ahead = ReadAhead(segment.file, position, segment.size)
+        yield from ahead.before(position)
         while (header := reader.next()) is not None:
             if header.base_offset < offset or header.last_offset_delta < 0:
                 return f"offset {header.base_offset} after {offset - 1}", reader.position, offset
@@ -363,6 +386,7 @@ class PartitionRecovery:
             offset = header.next_offset
             self.checked_bytes += header.size
             yield header.size
+            yield from ahead.before(reader.position + header.size)
         return reader.problem, reader.position, offset
 
     def _take(self, segment: Segment, reader: BatchReader, header: BatchHeader) -> None:
@@ -402,7 +426,7 @@ class PartitionRecovery:
         self.truncated = True
         _log.warning("cut a log", path=cut.path, position=cut.position, bytes=cut.bytes, reason=cut.reason)
 
-    def _finish(self, end_offset: int, found: PartitionDirectory) -> Iterator[int]:
+    def _finish(self, end_offset: int, found: PartitionDirectory) -> Iterator[Progress]:
         env, directory, segments = self._env, self.directory, self._segments
         if end_offset < self._log_start_offset:
             self._drop_from(0, f"the log starts at {self._log_start_offset}")

@@ -7,6 +7,7 @@ has not loaded yet, and what every client answers with new metadata and another 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -71,6 +72,12 @@ class RecoveryQueue:
 
     def forget(self, key: Key) -> None:
         """The partition is gone."""
+        recovery = self._begun.get(key)
+        if recovery is not None:
+            recovery.close()
+        self._drop(key)
+
+    def _drop(self, key: Key) -> None:
         self._pending.pop(key, None)
         self._begun.pop(key, None)
         self._asked.pop(key, None)
@@ -78,6 +85,9 @@ class RecoveryQueue:
     def attempt(self, key: Key) -> bool:
         """Somebody asks for it: recover it now if little is to be done, otherwise next. Whether it is done."""
         self._asked[key] = None
+        begun = self._begun.get(key)
+        if begun is not None and begun.cold is not None:
+            return False  # it is being read ahead, or will be
         try:
             return self._step(key, RECOVER_AT_ONCE_BYTES)
         except OSError:
@@ -98,7 +108,7 @@ class RecoveryQueue:
                 raise
             # One partition that cannot be recovered, for whatever reason, must not take the others with it.
             self._failed(key, error)
-        self.forget(key)
+        self._drop(key)
         return True
 
     async def run(self) -> None:
@@ -127,9 +137,17 @@ class RecoveryQueue:
         logs = [name for name in self._files.listdir(directory) if name.endswith(".log")]
         return self._files.modified_ms(f"{directory}/{logs[-1]}") if logs else 0
 
+    async def _read_ahead(self, recovery: PartitionRecovery | None) -> None:
+        if recovery is not None and recovery.cold is not None:
+            with suppress(OSError):  # the step meets it too
+                await recovery.cold.read(self._files)
+
     async def _recover(self, key: Key) -> None:
         """One slice after the other, until it is done or another one is asked for."""
         while key in self._pending:
+            await self._read_ahead(self._begun.get(key))
+            if key not in self._pending:
+                return
             began = trio.current_time()
             try:
                 self._step(key, self._step_bytes)

@@ -8,6 +8,7 @@ from broker.log.batches import iterate_headers
 from broker.log.indexes import AbortedTransaction
 from broker.log.producer_snapshot import CorruptSnapshot
 from broker.log.producer_state import BATCHES_RETAINED, BatchMetadata
+from broker.log.read_ahead import ReadAhead
 from broker.logs import get_logger
 from wire.batch import CONTROL_BIT
 from wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type, read_coordinator_epoch
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from broker.log.environment import LogEnvironment
     from broker.log.producer_snapshot import ProducerSnapshots
     from broker.log.producer_state import ProducerEntry, ProducerState
+    from broker.log.read_ahead import Progress
     from broker.log.segment import Segment
     from wire.batch import BatchHeader
 
@@ -109,18 +111,22 @@ def load_newest_snapshot(
 
 def replay_producers(
     segments: list[Segment], producers: ProducerState, start: int, end: int
-) -> Iterator[int]:
+) -> Iterator[Progress]:
     """Bring the producer state from the offset ``start`` to ``end``, by batch headers. Raises DecodeError."""
     for at, segment in enumerate(segments):
         following = segments[at + 1].base_offset if at + 1 < len(segments) else end
         if start >= end or following <= start or segment.base_offset >= end:
             continue
-        for position, header in iterate_headers(segment.file, segment.position_of(start), segment.size):
+        begin = segment.position_of(start)
+        ahead = ReadAhead(segment.file, begin, segment.size)
+        yield from ahead.before(begin)
+        for position, header in iterate_headers(segment.file, begin, segment.size):
             if header.base_offset >= end:
                 break
             batch = segment.file.pread(header.size, position) if header.attributes & CONTROL_BIT else b""
             replay(producers, header, batch)
             yield header.size if header.size < RECOVERY_STEP_BYTES else 1
+            yield from ahead.before(position + header.size)
 
 
 def replay(

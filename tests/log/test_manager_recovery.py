@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from itertools import count
 
 import pytest
 import trio
 
+from broker.log.read_ahead import READ_AHEAD_BYTES
 from broker.log.recovery_queue import RECOVER_AT_ONCE_BYTES
 from tests.log.lives import CLEAN_MARK, OTHER_ID, make_unclean
 from tests.log.rig import DATA, Rig, append, offsets_in, run
-from tests.sim.files import Fault
+from tests.sim.files import Fault, SimFile, SimFileSystem
 from wire.errors import ErrorCode, KafkaError
 
 # --- unclean stops
@@ -245,5 +247,96 @@ def test_recovery_waits_for_descriptors_and_recovers_the_others_meanwhile() -> N
             assert manager.get("t", 1).log_end_offset == 0
             assert rig.truncated == [("t", 1, 0)]  # though it was cut at a try before the last
         assert rig.sim.exists(CLEAN_MARK)
+
+    run(main)
+
+
+@pytest.mark.parametrize("lost", [None, ".index", "recovery point"])
+def test_what_is_cold_is_read_in_threads(lost: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no other request waits for the disk meanwhile; apart from a few headers, by which indexes are checked."""
+    rig = Rig()
+    rig.add_topic("t")
+    batches = 2 * READ_AHEAD_BYTES // 30_000
+
+    async def make() -> None:
+        manager = rig.manager()
+        log = manager.get("t", 0)
+        for sequence in range(batches):
+            append(log, bytes(30_000), producer_id=7, producer_epoch=0, base_sequence=sequence)
+            if sequence == batches * 3 // 4:
+                await log.flush(log.log_end_offset)
+                await manager.offsets.save_recovery_points()
+        rig.sim.crash("process")
+
+    run(make)
+    if lost == ".index":
+        rig.sim.remove(f"{DATA}/t-0/{0:020d}.index")
+    if lost == "recovery point":
+        rig.sim.remove(f"{DATA}/recovery-point-offset-checkpoint")
+
+    warm: list[range] = []
+    in_thread = False
+    waited_for = 0
+    pread, offload = SimFile.pread, SimFileSystem.offload
+
+    def spy(file: SimFile, size: int, offset: int) -> bytes:
+        nonlocal waited_for
+        if in_thread:
+            warm.append(range(offset, offset + size))
+        elif file.path.endswith(".log") and not all(
+            any(at in part for part in warm) for at in (offset, min(offset + size, file.size()) - 1)
+        ):
+            waited_for += 1
+        return pread(file, size, offset)
+
+    async def in_a_thread(files: SimFileSystem, call: Callable[[], object]) -> object:
+        def called() -> object:
+            nonlocal in_thread
+            in_thread = True
+            try:
+                return call()
+            finally:
+                in_thread = False
+
+        return await offload(files, called)
+
+    monkeypatch.setattr(SimFile, "pread", spy)
+    monkeypatch.setattr(SimFileSystem, "offload", in_a_thread)
+
+    async def main() -> None:
+        rig.sim.is_cold = lambda path: True
+        rig.sim.latency_s = 1
+        async with rig.running() as manager:
+            while not manager.is_recovered:
+                with pytest.raises(KafkaError) as caught:
+                    manager.get("t", 0)
+                assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+                await trio.sleep(0.3)
+            log = manager.get("t", 0)
+            assert log.log_end_offset == batches
+            assert log.producers.producers[7].last_sequence == batches - 1
+            assert waited_for <= 8
+        assert rig.sim.held == 0
+
+    run(main)
+
+
+def test_a_partition_is_deleted_while_it_is_read_ahead() -> None:
+    rig = Rig()
+    rig.add_topic("t")
+    make_unclean(rig, t=2 * RECOVER_AT_ONCE_BYTES // 170)
+
+    async def main() -> None:
+        rig.sim.is_cold = lambda path: True
+        rig.sim.latency_s = 1
+        async with rig.running() as manager:
+            await trio.sleep(0.5)
+            assert rig.sim.held == 1
+            del rig.topics["t"]
+            manager.delete("t", 0)
+            await manager.recovered()
+            await trio.sleep(100)
+            assert not manager.logs
+        assert rig.sim.held == rig.sim.open_files == 0
 
     run(main)
