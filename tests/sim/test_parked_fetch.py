@@ -130,7 +130,7 @@ def _big() -> bytes:
         ([batch()], {}, 0),
         ([batch()], {"isolation_level": 1}, 0),
         ([batch(3)], {"max_bytes": 10}, 1),  # cut to the first batch, whole
-        ([batch(), batch()], {"min_bytes": 100}, 1),  # the second one ends the wait
+        ([batch(), batch(5)], {"min_bytes": len(batch()) + 1}, 1),  # the second one ends the wait
         ([_big()], {}, 0),  # sent as a range of the file
     ],
     ids=["one batch", "committed", "above its limit", "two batches", "large"],
