@@ -47,7 +47,7 @@ ATTRIBUTES_AT = 22
 """Where the low byte of a batch's attributes is; it has the `TRANSACTIONAL` bit."""
 TRANSACTIONAL = 0x10
 PRODUCER_AT = 43
-_producer = Struct(">qhi")
+producer_of = Struct(">qhi").unpack_from
 """Producer id, producer epoch and base sequence of a batch, at `PRODUCER_AT`."""
 
 ABORTABLE_VERSION = 11
@@ -260,7 +260,7 @@ def _handle_transactional(
         for partition in topic.partition_data:
             records = partition.records
             if name and records is not None and len(records) >= HEADER_SIZE:
-                producer_id, epoch, sequence = _producer.unpack_from(records, PRODUCER_AT)
+                producer_id, epoch, sequence = producer_of(records, PRODUCER_AT)
                 if records[ATTRIBUTES_AT] & TRANSACTIONAL and producer_id >= 0:
                     producers.add((producer_id, epoch))
                     sequences[name, partition.index] = sequence
@@ -273,18 +273,19 @@ def _handle_transactional(
     if not producers:
         return _append_all(node, request, context, {})
     producer = enrolment.Producer(request.transactional_id, *producers.pop())
-    support = (
-        enrolment.Support.ADD
-        if context.api_version >= ADDS_VERSION
-        else enrolment.Support.ABORTABLE
-        if context.api_version >= ABORTABLE_VERSION
-        else enrolment.Support.VERIFY
-    )
+    support = support_of(context.api_version)
     refusals = enrolment.enrol(node, producer, sequences, support)
     if refusals is not None:
         return _append_all(node, request, context, refusals)
     _keep_records(partition for topic in request.topic_data for partition in topic.partition_data)
     return _append_later(node, request, context, (producer, sequences, support))
+
+
+def support_of(version: int) -> enrolment.Support:
+    """What a producer that speaks that version of Produce understands."""
+    if version >= ADDS_VERSION:
+        return enrolment.Support.ADD
+    return enrolment.Support.ABORTABLE if version >= ABORTABLE_VERSION else enrolment.Support.VERIFY
 
 
 async def _append_later(

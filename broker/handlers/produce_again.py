@@ -3,8 +3,8 @@
 A producer most often sends one batch to one partition at a time, and from one request to the next nothing changes but
 the correlation id and the batch: client id, acks, time-out, topic and partition stay, byte for byte. So does the
 answer but for three offsets. What came before the records is kept for each partition of a connection; where a request
-begins with the same bytes, its batch goes to the log at once. Whatever is not plain (a transaction, a partition that is
-not there, an answer that waits for the disk) is left to ``broker.handlers.produce``.
+begins with the same bytes, its batch goes to the log at once. Whatever is not plain (a partition that is not there or
+not yet part of the transaction, an answer that waits for the disk) is left to ``broker.handlers.produce``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from broker.coordinators.enrolment import Producer, enrol
 from broker.handlers.produce import (
     ATTRIBUTES_AT,
     MAGIC,
     MAGIC_AT,
+    PRODUCER_AT,
     TOPIC_ID_VERSION,
     TRANSACTIONAL,
     error_row,
     finish,
+    producer_of,
+    support_of,
 )
 from wire.batch import HEADER_SIZE
 from wire.compiler import long_uvarint
@@ -62,12 +66,25 @@ _pack_offsets = _offsets.pack_into
 class _Known:
     """The requests of one partition: what is the same in all of them."""
 
-    __slots__ = ("acks", "answer", "index", "name", "offsets_at", "topic", "topic_id", "version")
+    __slots__ = (
+        "acks",
+        "answer",
+        "index",
+        "name",
+        "offsets_at",
+        "support",
+        "topic",
+        "topic_id",
+        "transactional_id",
+        "version",
+    )
 
     def __init__(self, served: Api, version: int, request: ProduceRequest, name: str) -> None:
         topic = request.topic_data[0]
         self.version = version
         self.acks = request.acks
+        self.transactional_id = request.transactional_id
+        self.support = support_of(version)
         self.topic = name
         self.topic_id = topic.topic_id
         self.index = topic.partition_data[0].index
@@ -89,9 +106,10 @@ class _Known:
 class RepeatedProduce:
     """The Produce requests that one connection has sent."""
 
-    __slots__ = ("_cluster", "_known", "_lengths", "_served")
+    __slots__ = ("_cluster", "_known", "_lengths", "_node", "_served")
 
     def __init__(self, node: Node, served: Api) -> None:
+        self._node = node
         self._cluster = node.cluster
         self._served = served
         self._known: dict[bytes, _Known] = {}
@@ -111,13 +129,15 @@ class RepeatedProduce:
         if known is None or known.version != version:
             return False
         records = _records_at(frame, position)
-        if records is None or (records[ATTRIBUTES_AT] & TRANSACTIONAL and records[MAGIC_AT] == MAGIC):
+        if records is None:
             return False
         try:
             if version >= TOPIC_ID_VERSION and self._cluster.topic_by_id(known.topic_id) is None:
                 return False
             hosted = self._cluster.hosted(known.topic, known.index)
         except KafkaError:
+            return False
+        if records[ATTRIBUTES_AT] & TRANSACTIONAL and not self._is_enrolled(known, records):
             return False
         log = hosted.log
         config = log.config
@@ -140,6 +160,16 @@ class RepeatedProduce:
                 result.log_start_offset,
             )
         return True
+
+    def _is_enrolled(self, known: _Known, records: memoryview) -> bool:
+        """Whether the partition is part of the transaction of this batch, or is made so here and now."""
+        if known.transactional_id is None or records[MAGIC_AT] != MAGIC:
+            return False
+        producer_id, epoch, sequence = producer_of(records, PRODUCER_AT)
+        if producer_id < 0:
+            return False
+        producer = Producer(known.transactional_id, producer_id, epoch)
+        return enrol(self._node, producer, {(known.topic, known.index): sequence}, known.support) == {}
 
     def remember(self, frame: memoryview, version: int, request: ProduceRequest) -> None:
         """``frame`` is decoded as ``request``: what follows may be like it."""

@@ -10,10 +10,11 @@ import pytest
 
 from broker.handlers.produce_again import FRONT_BYTES_MAX, KNOWN_MAX, RepeatedProduce
 from compat_tests.batches import TRANSACTIONAL, batch, record
-from tests.sim.ask import create_topic, produce, produce_request, read_all
+from tests.sim.ask import create_topic, fetch, produce, produce_request, read_all
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError, SimClient
 from tests.sim.run import deterministic, simulated
+from tests.sim.transactional import CLASSIC, V2, Link, TransactionalProducer, Versions
 from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
@@ -138,6 +139,46 @@ async def _topic_id(broker: SimBroker, name: str) -> bytes:
     topic = broker.node.cluster.topic(name)
     assert topic is not None
     return bytes(topic.topic_id)
+
+
+@pytest.mark.parametrize("versions", [CLASSIC, V2], ids=["classic", "v2"])
+def test_transactional_batches(versions: Versions, repeats: list[bool]) -> None:
+    """The first of a producer's connection, or of a transaction, may be left to the other way; the rest is not."""
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            producer = TransactionalProducer(Link(client), "x", versions)
+            await producer.init()
+            expected = []
+            for number in range(4):
+                for _ in range(3):
+                    offset = await producer.send("t", 0, [b"%d" % number], broker.clock.now_ms())
+                    if number % 2 == 0:
+                        expected.append(offset)
+                row = await fetch(client, "t", isolation_level=1)
+                assert row.last_stable_offset == 4 * number
+                await producer.end(commit=number % 2 == 0)
+            # Markers take an offset each; what was aborted is named.
+            row = await fetch(client, "t", isolation_level=1)
+            assert (row.last_stable_offset, expected) == (16, [0, 1, 2, 8, 9, 10])
+            assert [one.first_offset for one in row.aborted_transactions or ()] == [4, 12]
+            # No transaction is open now: a batch of an old epoch, and one of the next transaction that is not added.
+            stale = TransactionalProducer(producer.link, "x", versions)
+            stale.producer_id, stale.epoch = producer.producer_id, producer.epoch - 1
+            for sender in (stale, producer) if versions is CLASSIC else (stale,):
+                request = sender.produce_request("t", 0, [b"no"], broker.clock.now_ms())
+                answers = [
+                    (await one.ask(request, versions.produce, ProduceResponse)).responses
+                    for one in (client, broker.connect())
+                ]
+                assert answers[0] == answers[1]
+                assert answers[0][0].partition_responses[0].error_code != 0
+
+    run()
+    assert repeats.count(True) >= 7
 
 
 def _front(client_id: bytes) -> bytes:
