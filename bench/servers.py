@@ -13,7 +13,14 @@ from typing import Protocol, Self
 from compat_tests.local_broker import LocalBroker
 from compat_tests.oncelog_server import ROOT, START_TIMEOUT_S, Oncelog
 from compat_tests.process import Process
-from compat_tests.real_kafka import PROPERTIES, RealKafka, answers_api_versions, free_ports, run_tool
+from compat_tests.real_kafka import (
+    PROPERTIES,
+    TOOL_JVM_OPTIONS,
+    RealKafka,
+    answers_api_versions,
+    free_ports,
+    run_tool,
+)
 
 # What Kafka's own start script gives its JVM.
 KAFKA_JVM_OPTIONS = (
@@ -103,5 +110,6 @@ def format_kafka(data_dir: pathlib.Path) -> float:
         file.writelines(f"{key}={value}\n" for key, value in properties.items())
         file.flush()
         start = time.perf_counter()
-        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file.name)
+        tool = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file.name)
+        run_tool(*tool, jvm_options=TOOL_JVM_OPTIONS)  # no archive of classes: what it is to users
         return time.perf_counter() - start

@@ -30,9 +30,10 @@ _names = itertools.count()
 
 
 # A session's brokers live for minutes beside other load. Records with times of the past are not to be deleted under
-# a test by the retention check of the fifth minute, nor elections held because a busy Kafka missed its heartbeats.
+# a test by the retention check of the fifth minute, nor elections held because a busy Kafka missed its heartbeats; and
+# a controller with nothing to write is not to write that, and fsync it, twice a second.
 UNDISTURBED = {"log.initial.task.delay.ms": "86400000", "log.retention.check.interval.ms": "86400000"}
-UNDISTURBED_KAFKA = {"broker.session.timeout.ms": "120000"}
+UNDISTURBED_KAFKA = {"broker.session.timeout.ms": "120000", "metadata.max.idle.interval.ms": "0"}
 
 
 class Brokers:

@@ -13,6 +13,7 @@ import pathlib
 import re
 import secrets
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, Self
 from xml.etree import ElementTree
 
+from compat_tests.class_archive import archive_options
 from compat_tests.local_broker import LocalBroker
 from compat_tests.process import Process
 
@@ -29,6 +31,7 @@ JAVA_VERSION_MIN = 17
 RESOLVE_TIMEOUT_S = 600
 START_TIMEOUT_S = 60
 TOOL_TIMEOUT_S = 120
+ARCHIVE_TIMEOUT_S = 120
 START_ATTEMPTS = 3
 
 # A short run spends its time starting the JVM; the optimising compiler and parallel collector delay it.
@@ -161,11 +164,31 @@ def _resolve(mvn: str, java_home: pathlib.Path, pom: pathlib.Path, libs: pathlib
         shutil.rmtree(fetched, ignore_errors=True)
 
 
+def quick_start() -> tuple[str, ...]:
+    """The JVM options that take Kafka's classes from an archive, for a class path that begins with its jars."""
+    return archive_options(kafka_libs(), java(), _load_what_a_broker_loads)
+
+
+def _load_what_a_broker_loads(options: Sequence[str]) -> None:
+    with RealKafka(jvm_options=(*BROKER_JVM_OPTIONS, *options)) as kafka:
+        assert kafka.process is not None
+        kafka.process.signal(signal.SIGTERM)
+        kafka.process.wait(ARCHIVE_TIMEOUT_S)
+
+
 def tool_command(
-    main_class: str, *arguments: str, jvm_options: Sequence[str] = TOOL_JVM_OPTIONS
+    main_class: str,
+    *arguments: str,
+    jvm_options: Sequence[str] | None = None,
+    class_path: Sequence[str | os.PathLike[str]] = (),
 ) -> list[str]:
-    """The command line of a main class on Kafka's class path. Raises RealPartMissing."""
-    return [java(), *jvm_options, *QUIET, "-cp", f"{kafka_libs()}/*", main_class, *arguments]
+    """The command line of a main class on Kafka's class path, and what is in `class_path` after it.
+
+    `jvm_options`: by default those of a short run from an archive of classes. Raises RealPartMissing.
+    """
+    options = (*TOOL_JVM_OPTIONS, *quick_start()) if jvm_options is None else jvm_options
+    path = os.pathsep.join([f"{kafka_libs()}/*", *map(os.fspath, class_path)])
+    return [java(), *QUIET, *options, "-cp", path, main_class, *arguments]
 
 
 def run_tool(
@@ -174,13 +197,15 @@ def run_tool(
     input: str | None = None,
     timeout_s: float = TOOL_TIMEOUT_S,
     check: bool = True,
+    jvm_options: Sequence[str] | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     """Run one of Kafka's command-line tools to its end, such as "org.apache.kafka.tools.TopicCommand".
 
-    With `check`, an exit code other than 0 is an AssertionError with the output. Raises RealPartMissing.
+    With `check`, an exit code other than 0 is an AssertionError with the output. `jvm_options` as for `tool_command`.
+    Raises RealPartMissing.
     """
     run = subprocess.run(
-        tool_command(main_class, *arguments),
+        tool_command(main_class, *arguments, jvm_options=jvm_options),
         input=input,
         stdin=subprocess.DEVNULL if input is None else None,
         capture_output=True,
@@ -213,27 +238,31 @@ def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
     return len(head) == 10 and struct.unpack(">iih", head)[1:] == (7, 0)
 
 
+_bootstrap: list[bytes] = []
+"""The first records of the metadata log, the features' levels, as kafka-storage wrote them."""
+
+
 class RealKafka(LocalBroker):
     """One Apache Kafka node (broker and controller) in a JVM of its own, on free ports of 127.0.0.1.
 
     `properties` are added to `PROPERTIES`. `standalone`: its voters are in the metadata log, and not configured, as
     Kafka's quick start has it. With `data_dir` its logs stay there (and are formatted if they
-    are not yet); otherwise they go with the node. `start` raises RealPartMissing, or AssertionError with
-    the broker's output.
+    are not yet); otherwise they go with the node. `jvm_options`: by default those of a broker with little to do, from
+    an archive of classes. `start` raises RealPartMissing, or AssertionError with the broker's output.
     """
 
     def __init__(
         self,
         properties: Mapping[str, str] | None = None,
         data_dir: pathlib.Path | None = None,
-        jvm_options: Sequence[str] = BROKER_JVM_OPTIONS,
+        jvm_options: Sequence[str] | None = None,
         *,
         standalone: bool = False,
     ) -> None:
         super().__init__(data_dir, "real-kafka-")
         self._standalone = standalone
         self._properties = {**PROPERTIES, **(properties or {}), "log.dirs": str(self.data_dir)}
-        self._jvm_options = tuple(jvm_options)
+        self._jvm_options = jvm_options
         self._ports: list[int] = []
 
     @property
@@ -265,17 +294,40 @@ class RealKafka(LocalBroker):
             properties["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller}"
         else:
             properties["controller.quorum.voters"] = f"{self._properties['node.id']}@127.0.0.1:{controller}"
+        jvm_options = (
+            (*BROKER_JVM_OPTIONS, *quick_start()) if self._jvm_options is None else self._jvm_options
+        )
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
             file.writelines(f"{key}={value}\n" for key, value in properties.items())
         try:
             if not (self.data_dir / "meta.properties").exists():
-                cluster_id = base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=")
-                how = ["--standalone"] if self._standalone else []
-                run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file.name, *how)
-            options = (*self._jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
+                self._format(file.name)
+            options = (*jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
             self.process = Process(tool_command("kafka.Kafka", file.name, jvm_options=options))
             started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None
             return started and answers_api_versions(broker)
         finally:
             os.unlink(file.name)
+
+    def _format(self, properties: str) -> None:
+        """What kafka-storage does, or, in a directory of our own, what it did to the first of this process."""
+        cluster_id, directory_id = (
+            base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=") for _ in range(2)
+        )
+        checkpoint = self.data_dir / "bootstrap.checkpoint"
+        copied = self._own_dir is not None and not self._standalone
+        if copied and _bootstrap:
+            checkpoint.write_bytes(_bootstrap[0])
+            rows = {"version": 1, "cluster.id": cluster_id, "directory.id": directory_id}
+            rows["node.id"] = self._properties["node.id"]
+            text = "".join(f"{key}={value}\n" for key, value in rows.items())
+            (self.data_dir / "meta.properties").write_text(text)
+            return
+        how = ["--standalone"] if self._standalone else []
+        # For the JVM that makes the archive there is none yet.
+        options = TOOL_JVM_OPTIONS if self._jvm_options is not None else None
+        arguments = ["format", "-t", cluster_id, "-c", properties, *how]
+        run_tool("kafka.tools.StorageTool", *arguments, jvm_options=options)
+        if copied:
+            _bootstrap.append(checkpoint.read_bytes())

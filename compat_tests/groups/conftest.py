@@ -14,9 +14,9 @@ from compat_tests.groups.workers import PYTHON_COMMAND, Worker, compile_java, ja
 from compat_tests.real_kafka import RealPartMissing, require
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def group_brokers() -> Iterator[Brokers]:
-    """One broker per target with short timeouts of groups."""
+    """One broker per target with short timeouts of groups. An idle Kafka costs more in a minute than its start."""
     running = Brokers(BROKER_PROPERTIES)
     yield running
     running.close()
@@ -61,7 +61,7 @@ def spawn(request: pytest.FixtureRequest) -> Callable[[str], Worker]:
     return start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def workers(spawn: Callable[[str], Worker]) -> Iterator[Mapping[str, Worker]]:
     """The shared worker of each kind of client."""
     running = Workers(spawn)

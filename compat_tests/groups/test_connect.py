@@ -16,7 +16,7 @@ from compat_tests.clients import Confluent
 from compat_tests.differential import Session
 from compat_tests.groups.group import Group
 from compat_tests.process import Process
-from compat_tests.real_kafka import TOOL_JVM_OPTIONS, free_ports, java, kafka_libs
+from compat_tests.real_kafka import TOOL_JVM_OPTIONS, free_ports, quick_start, tool_command
 
 START_TIMEOUT_S = 60.0
 RUNTIME = "org.apache.kafka.connect.runtime"
@@ -53,12 +53,12 @@ class ConnectWorker:
         }
         file = folder / f"worker-{port}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-        options = (*TOOL_JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+        options = (*TOOL_JVM_OPTIONS, *quick_start(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
         loggers = (f"{RUNTIME}.Connect", f"{RUNTIME}.distributed.DistributedHerder")
         told = [f"-Dorg.slf4j.simpleLogger.log.{logger}=info" for logger in loggers]
-        command = [java(), *options, *told]
-        command += ["-cp", f"{classes}:{kafka_libs()}/*", "org.apache.kafka.connect.cli.ConnectDistributed"]
-        self.process = Process([*command, str(file)])
+        main = "org.apache.kafka.connect.cli.ConnectDistributed"
+        command = tool_command(main, str(file), jvm_options=(*options, *told), class_path=[classes])
+        self.process = Process(command)
 
     def wait_started(self) -> None:
         for line in STARTED:

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compat_tests.process import Lines
-from compat_tests.real_kafka import QUIET, TOOL_JVM_OPTIONS, TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs
+from compat_tests.real_kafka import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, tool_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JAVA_SOURCES = sorted(pathlib.Path(__file__).parent.glob("*.java"))
@@ -194,7 +194,7 @@ def compile_java(folder: pathlib.Path) -> pathlib.Path:
 
 def java_command(classes: pathlib.Path) -> list[str]:
     """The command line of a Java worker; `classes` is what compile_java gave."""
-    return [java(), *TOOL_JVM_OPTIONS, *QUIET, "-cp", f"{classes}:{kafka_libs()}/*", "GroupWorker"]
+    return tool_command("GroupWorker", class_path=[classes])
 
 
 PYTHON_COMMAND = [sys.executable, "-W", "ignore", "-m", "compat_tests.groups.python_worker"]

@@ -13,13 +13,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.process import Lines
 from compat_tests.real_kafka import (
-    QUIET,
-    TOOL_JVM_OPTIONS,
     TOOL_TIMEOUT_S,
     RealPartMissing,
     java,
     maven_jars,
     require,
+    tool_command,
 )
 from compat_tests.transactions.reader import AGAIN, Reader
 from compat_tests.transactions.test_exactly_once import PROPERTIES
@@ -53,7 +52,8 @@ def counter(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ]
         run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
         assert run.returncode == 0, run.stderr
-        return [java(), *TOOL_JVM_OPTIONS, *QUIET, "-cp", f"{folder}:{libs}/*", "Counter"]
+        # What both sets of jars have is the same, and comes from the archive of the first.
+        return tool_command("Counter", class_path=[libs / "*", folder])
     except RealPartMissing as missing:
         require(str(missing))
 

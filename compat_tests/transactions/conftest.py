@@ -13,13 +13,12 @@ from compat_tests.brokers import Broker, make_broker
 from compat_tests.differential import Pair
 from compat_tests.process import Lines
 from compat_tests.real_kafka import (
-    QUIET,
-    TOOL_JVM_OPTIONS,
     TOOL_TIMEOUT_S,
     RealPartMissing,
     java,
     kafka_libs,
     require,
+    tool_command,
 )
 
 OWN_PROPERTIES = {
@@ -33,14 +32,7 @@ class JavaWorker:
     """One JVM that obeys lines (see TransactionWorker.java)."""
 
     def __init__(self, classes: pathlib.Path) -> None:
-        command = [
-            java(),
-            *TOOL_JVM_OPTIONS,
-            *QUIET,
-            "-cp",
-            f"{classes}:{kafka_libs()}/*",
-            "TransactionWorker",
-        ]
+        command = tool_command("TransactionWorker", class_path=[classes])
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -118,7 +110,7 @@ def java_worker(java_transactions: pathlib.Path) -> Iterator[Callable[[], JavaWo
         worker.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def own_brokers() -> Iterator[dict[str, Broker]]:
     """A broker per target for tests that restart it, or change its features and settings and change them back."""
     ours = "kafka" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"
@@ -137,6 +129,6 @@ def own_bootstrap(own_brokers: dict[str, Broker], target: str) -> str:
     return own_brokers[target].bootstrap
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def own_pair(own_brokers: dict[str, Broker]) -> Pair:
     return Pair(own_brokers["kafka"].bootstrap, own_brokers["oncelog"].bootstrap)

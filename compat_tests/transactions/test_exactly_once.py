@@ -28,6 +28,9 @@ AHEAD = 200
 GROWTH = (0, 1, 10, 100)
 """How many records more are in the output before the next is killed."""
 PROPERTIES = {
+    # A broker that is killed again and again opens each of them at each start.
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",

@@ -171,7 +171,8 @@ def test_open_transactions_over_restarts(
     own_broker: Callable[..., Any], java_worker: Callable[[], JavaWorker]
 ) -> None:
     """One of them commits then, the other aborts, and both go on: over a clean stop, and over a kill."""
-    broker = own_broker({})
+    few = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
+    broker = own_broker(few)  # of the internal topics' partitions, each of which a start opens
     make_topic(broker.bootstrap, "t", 2)
     worker = java_worker()
     for end in ("commit", "abort"):
