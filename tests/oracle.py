@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import pathlib
+import shutil
 import subprocess
-from typing import TYPE_CHECKING
+import tempfile
 
-from compat_tests.real_kafka import RealPartMissing, java, kafka_libs, require
-
-if TYPE_CHECKING:
-    import pathlib
+from compat_tests.real_kafka import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, require, tool_command
 
 ERRORS_SHOWN = 4_000
 """Characters of what a program that failed wrote last."""
+
+_compiled: dict[pathlib.Path, pathlib.Path] = {}
 
 
 def ask_oracle(source: pathlib.Path, *arguments: str, given: bytes = b"", timeout_s: float = 120) -> bytes:
@@ -20,14 +22,24 @@ def ask_oracle(source: pathlib.Path, *arguments: str, given: bytes = b"", timeou
     Where Java, its compiler or Kafka's jars are missing, the test is skipped (or fails, see `require`).
     """
     try:
-        command = [java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{kafka_libs()}/*"]
+        classes = _compiled.get(source) or _compile(source)
+        command = tool_command(source.stem, *arguments, class_path=[classes])
     except RealPartMissing as missing:
         require(str(missing))
-    ran = subprocess.run(
-        [*command, str(source), *arguments], input=given, capture_output=True, timeout=timeout_s, check=False
-    )
-    problem = ran.stderr.decode(errors="replace")
-    if ran.returncode and "jdk.compiler" in problem:
-        require("this Java has no compiler (a JDK is needed)")
-    assert ran.returncode == 0, problem[-ERRORS_SHOWN:]
+    ran = subprocess.run(command, input=given, capture_output=True, timeout=timeout_s, check=False)
+    assert ran.returncode == 0, ran.stderr.decode(errors="replace")[-ERRORS_SHOWN:]
     return ran.stdout
+
+
+def _compile(source: pathlib.Path) -> pathlib.Path:
+    """Once per process: the compiler takes longer than most programs do."""
+    compiler = pathlib.Path(java()).resolve().with_name("javac")
+    if not compiler.exists():
+        raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="oracle-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    command = [str(compiler), "-nowarn", "-d", str(folder), "-cp", f"{kafka_libs()}/*", str(source)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    assert ran.returncode == 0, ran.stderr[-ERRORS_SHOWN:]
+    _compiled[source] = folder
+    return folder
