@@ -258,6 +258,11 @@ def assemble(header: BatchHeader, payload: Buffer) -> bytearray:
     return out
 
 
+_NO_DELTAS = bytes(2)
+_SHORT = 64
+"""Bytes whose number is a varint of one byte, twice it: below this many."""
+
+
 class BatchBuilder:
     """Builds one batch, record by record: for internal topics, the metadata log, compaction and tests.
 
@@ -342,8 +347,11 @@ class BatchBuilder:
         if self._base_timestamp is None:
             self._base_timestamp = timestamp
         body = bytearray(1)  # the record's attributes: none are in use
-        append_varint(body, timestamp - self._base_timestamp)
-        append_varint(body, offset - self.base_offset)
+        if timestamp == self._base_timestamp and offset == self.base_offset:  # as in a batch of one
+            body += _NO_DELTAS
+        else:
+            append_varint(body, timestamp - self._base_timestamp)
+            append_varint(body, offset - self.base_offset)
         _append_bytes(body, key)
         _append_bytes(body, value)
         headers = tuple(headers)
@@ -405,6 +413,9 @@ def _append_bytes(out: bytearray, data: Buffer | None) -> None:
     if data is None:
         out.append(1)  # -1 in zig-zag form
         return
-    view = memoryview(data)
-    append_varint(out, view.nbytes)
-    out += view
+    size = len(data) if type(data) is bytes else memoryview(data).nbytes
+    if size < _SHORT:
+        out.append(2 * size)
+    else:
+        append_varint(out, size)
+    out += data

@@ -239,11 +239,24 @@ def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now
         header.max_timestamp = changed.max_timestamp
         header.crc = changed.crc
     if header.size > rules.segment_bytes:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"record batch of {header.size} bytes; segment.bytes is {rules.segment_bytes}",
-        )
+        raise _too_large_for_a_segment(header.size, rules)
     return Validated(batch, header, now_ms if rules.log_append_time else NO_TIMESTAMP)
+
+
+def validate_built(batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> Validated:
+    """`validate` for a batch that this process has just built: its CRC and records are not looked at again.
+
+    Where the rules ask for another codec or timestamp type, it is changed as any other. Raises as `validate`.
+    """
+    codec = header.attributes & CODEC_MASK
+    target = codec if rules.codec is None or (header.attributes & CONTROL_BIT and not codec) else rules.codec
+    if rules.log_append_time or target != codec:
+        return validate(batch, header, rules, now_ms)
+    size = header.batch_length + LOG_OVERHEAD
+    _check_size(size, rules)
+    if size > rules.segment_bytes:
+        raise _too_large_for_a_segment(size, rules)
+    return Validated(batch, header, NO_TIMESTAMP)
 
 
 def _check_size(size: int, rules: ValidationRules) -> None:
@@ -252,6 +265,13 @@ def _check_size(size: int, rules: ValidationRules) -> None:
             ErrorCode.MESSAGE_TOO_LARGE,
             f"record batch of {size} bytes; max.message.bytes is {rules.max_message_bytes}",
         )
+
+
+def _too_large_for_a_segment(size: int, rules: ValidationRules) -> KafkaError:
+    return KafkaError(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"record batch of {size} bytes; segment.bytes is {rules.segment_bytes}",
+    )
 
 
 def _check_header(header: BatchHeader) -> None:

@@ -25,7 +25,7 @@ from broker.log.validation import ZSTD_PRODUCE_VERSION, rules_of
 from broker.logs import get_logger
 from wire.batch import CONTROL_BIT, LOG_OVERHEAD, stamp
 from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.validate import read_produced, validate
+from wire.validate import read_produced, validate, validate_built
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +105,7 @@ class PartitionLog(SegmentedLog):
         produce_version: int = PRODUCE_VERSION_LATEST,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Add one batch, whose bytes are stamped in place.
+        """Add one batch, whose bytes are stamped in place. What a coordinator of this broker brings is not checked.
 
         Raises KafkaError: what validation and the producer's state refuse (InvalidRecords with errors for
         single records), KAFKA_STORAGE_ERROR where it could not be written; nothing has changed then.
@@ -118,7 +118,8 @@ class PartitionLog(SegmentedLog):
             rules = self._rules
         else:
             rules = self._other_rules(origin)
-        valid = validate(*read_produced(records, rules), rules, now_ms)
+        check = validate_built if origin is Origin.COORDINATOR else validate
+        valid = check(*read_produced(records, rules), rules, now_ms)
         batch, header, max_timestamp = valid.batch, valid.header, valid.max_timestamp
         size = header.batch_length + LOG_OVERHEAD
         marker = None

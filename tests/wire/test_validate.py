@@ -24,10 +24,17 @@ from tests.wire.validate_cases import (
     with_payload,
 )
 from wire import validate as validation
-from wire.batch import read_header, stamp
+from wire.batch import BatchBuilder, read_header, stamp
 from wire.compression import GZIP, LZ4, NONE, ZSTD
 from wire.errors import ErrorCode, KafkaError
-from wire.validate import InvalidRecords, Validated, ValidationRules, read_produced, validate
+from wire.validate import (
+    InvalidRecords,
+    Validated,
+    ValidationRules,
+    read_produced,
+    validate,
+    validate_built,
+)
 
 
 def run(records: bytes | bytearray | memoryview, rules: ValidationRules, now_ms: int = NOW) -> Validated:
@@ -236,3 +243,31 @@ def test_every_truncation_is_refused(codec: int) -> None:
         with pytest.raises(KafkaError) as caught:
             run(good[:size], ValidationRules())
         assert caught.value.code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("control", [False, True])
+@pytest.mark.parametrize("built_with", [NONE, ZSTD])
+@pytest.mark.parametrize("codec", [None, NONE, GZIP])
+@pytest.mark.parametrize("log_append_time", [False, True])
+@pytest.mark.parametrize("limit", ["max_message_bytes", "segment_bytes", None])
+def test_what_is_built_here_becomes_what_any_other_batch_becomes(
+    control: bool, built_with: int, codec: int | None, log_append_time: bool, limit: str | None
+) -> None:
+    builder = BatchBuilder(
+        control=control, transactional=control, producer_id=5, producer_epoch=0, codec=built_with
+    )
+    builder.append(NOW, b"\0\0\0\1", b"value" * 20)
+    built = bytes(builder.build())
+    limits = {limit: 100} if limit is not None else {}
+    rules = ValidationRules(codec=codec, log_append_time=log_append_time, from_client=False, **limits)
+    outcomes = []
+    for check in (validate, validate_built):
+        batch, header = read_produced(bytearray(built), rules)
+        try:
+            valid = check(batch, header, rules, NOW + 1)
+            outcomes.append(
+                (bytes(valid.batch), repr(valid.header), valid.max_timestamp, valid.log_append_time)
+            )
+        except KafkaError as error:
+            outcomes.append((error.code, str(error)))
+    assert outcomes[0] == outcomes[1]
