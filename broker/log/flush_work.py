@@ -26,6 +26,7 @@ class FlushWork:
         replace: Sequence[tuple[str, bytes]],
         directories: Sequence[str],
     ) -> None:
+        """``directories`` are those whose names are not on the disk, or are changed by ``replace``."""
         self.offset = offset
         """All below it is durable when ``run`` has returned."""
         self.bytes = size
@@ -44,7 +45,7 @@ class FlushWork:
         for file in self._targets:
             file.fsync()
         for path, data in self._replace:
-            self._files.replace(path, data)
+            self._files.replace(path, data, sync_name=False)
         for directory in self._directories:
             self._files.sync_dir(directory)
 

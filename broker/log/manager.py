@@ -46,6 +46,9 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 UNREADABLE = (OSError, DecodeError)
 """What the files of a partition can be the reason of."""
 
+SETTLED_AT_ONCE = 16
+"""Partitions that a stop brings to the disk at a time: enough for all threads, and few descriptors are held by them."""
+
 _log = get_logger("broker.log.manager")
 
 
@@ -153,9 +156,30 @@ class LogManager:
         try:
             await run_background(self, task_status)
         finally:
-            # `stop` brings the rest to the disk, one file after the other; this does many at a time.
+            # `stop` would bring all to the disk, one file after the other; this does many at a time.
             with trio.CancelScope(shield=True):
-                await self.flusher.flush_all(list(self.usable_logs()))
+                await self._settle_all()
+
+    async def _settle_all(self) -> None:
+        logs = self.usable_logs()
+
+        async def settle_one_by_one() -> None:
+            for log in logs:
+                await self._settle(log)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(SETTLED_AT_ONCE):
+                nursery.start_soon(settle_one_by_one)
+
+    async def _settle(self, log: PartitionLog) -> None:
+        """Leave nothing for its `close` to write."""
+        log.is_closing = True
+        try:
+            while (running := self.flusher._running.get(log)) is not None:
+                await running.wait()
+            await self.flusher._flush_once(log)
+        except KafkaError as error:  # `PartitionLog.fail` has said so, or `close` meets it again
+            _log.debug("not flushed", topic=log.topic, partition=log.partition, error=str(error))
 
     def stop(self, broker_epoch: int = -1) -> None:
         """Bring everything to the disk, and mark the stop as clean if all was well. It blocks."""

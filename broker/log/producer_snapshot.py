@@ -18,7 +18,7 @@ from wire.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.seams.files import FileSystem
+    from broker.seams.files import File, FileSystem
 
 SNAPSHOT_SUFFIX = ".snapshot"
 
@@ -125,14 +125,9 @@ class ProducerSnapshots:
         """Raises CorruptSnapshot."""
         return decode_snapshot(self._files.read_bytes(self.path(offset)))
 
-    def sync(self, offset: int) -> None:
-        """Bring one to the disk; it blocks. Raises OSError."""
-        if offset in self.offsets:
-            file = self._files.open(self.path(offset))
-            try:
-                file.fsync()
-            finally:
-                file.close()
+    def open(self, offset: int) -> File | None:
+        """The file of one, to be synced; None where there is none. Raises OSError."""
+        return self._files.open(self.path(offset)) if offset in self.offsets else None
 
     def remove(self, offset: int) -> None:
         if offset in self.offsets:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.config.topic_config import TopicConfig
     from broker.log.environment import LogEnvironment
     from broker.log.loaded import Loaded
+    from broker.seams.files import File
 
 _log = get_logger("broker.log.partition_log")
 
@@ -75,6 +76,8 @@ class SegmentedLog:
         self.offline = False
         """A write or an fsync failed: every request gets KAFKA_STORAGE_ERROR."""
         self.deleted = False
+        self.is_closing = False
+        """A flush brings to the disk what `close` would, too."""
         self.waiters = WaiterSet()
         self.epochs = loaded.epochs
         self.producers = loaded.producers
@@ -262,11 +265,31 @@ class SegmentedLog:
         (KAFKA_STORAGE_ERROR) where they cannot be written.
         """
         try:
-            return self._prepare_flush()
+            return self.prepare_close() if self.is_closing else self._prepare_flush()
         except OSError as error:
             raise self.storage_error(error) from error
 
-    def _prepare_flush(self) -> FlushWork | None:
+    def prepare_close(self) -> FlushWork | None:
+        """What has to reach the disk, derived files too, for a start that trusts it; None where it is there.
+
+        One at a time, as `prepare_flush`. What is changed afterwards is `close`'s to write. Raises OSError.
+        """
+        self._abandon_work()
+        if not self._touched or self.offline or self.deleted:
+            return None
+        self.active.seal()
+        self.snapshots.take(self.log_end_offset, self.producers.snapshot(), floating=True)
+        snapshot = self.snapshots.open(self.log_end_offset)
+        try:
+            work = self._prepare_flush([] if snapshot is None else [snapshot], closes=True)
+        finally:
+            if snapshot is not None:
+                snapshot.close()  # once the flush lets it go
+        self._touched = False
+        return work
+
+    def _prepare_flush(self, more: Sequence[File] = (), *, closes: bool = False) -> FlushWork | None:
+        """``more``: files to be synced, too. ``closes``: names of files that are gone, too."""
         self._abandon_work()
         end = self.log_end_offset
         dirty: list[Segment] = []
@@ -278,12 +301,12 @@ class SegmentedLog:
         if self._since_snapshot + self.unflushed_bytes >= SNAPSHOT_INTERVAL_BYTES:
             self.snapshots.take(end, self.producers.snapshot(), floating=True)
             self._since_snapshot = -self.unflushed_bytes
-        if not dirty and not self.epochs.dirty and self._metadata_synced:
+        if not dirty and not self.epochs.dirty and self._metadata_synced and not closes:
             self.recovery_point = end
             return None
         for segment in dirty:
             segment.write_indexes()  # before anything counts as on its way
-        targets = [segment.file for segment in dirty]
+        targets = [*more, *(segment.file for segment in dirty)]
         new_names = False
         for segment in dirty:
             targets += segment.unsynced_indexes()
@@ -304,7 +327,7 @@ class SegmentedLog:
             targets,
             [(segment, segment.size) for segment in dirty],
             replace,
-            [self.directory] if new_names else [],
+            [self.directory] if new_names or replace or closes else [],
         )
         if end > self.high_watermark:
             self._remember(end, self.active, self.active.size)
@@ -315,6 +338,7 @@ class SegmentedLog:
         if self._work is not None:
             self._work.release()
             self._work = None
+            self._touched = True
             self.epochs.dirty = True
             self._metadata_synced = False
             for segment in self.segments:
@@ -349,24 +373,13 @@ class SegmentedLog:
         Raises OSError: the stop was not a clean one then. A log that is offline or deleted is only closed.
         """
         try:
-            if self._touched and not self.offline and not self.deleted:
-                self._write_all()
-        except KafkaError as error:
-            raise OSError(str(error)) from error
+            work = self.prepare_close()
+            if work is not None:
+                work.run()
+                self.flushed(work)
         finally:
             for segment in self.segments:
                 segment.close()
-
-    def _write_all(self) -> None:
-        self.active.seal()
-        self.snapshots.take(self.log_end_offset, self.producers.snapshot(), floating=True)
-        self.snapshots.sync(self.log_end_offset)
-        work = self.prepare_flush()
-        if work is not None:
-            work.run()
-            self.flushed(work)
-        self.env.files.sync_dir(self.directory)
-        self._touched = False
 
     def rename(self, directory: str) -> None:
         """Move the partition's directory. Raises OSError."""

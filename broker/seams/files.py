@@ -133,9 +133,10 @@ class FileSystem(Protocol):
 
     def read_bytes(self, path: str) -> bytes: ...
 
-    def replace(self, path: str, data: Buffer) -> None:
+    def replace(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
         """Make ``path`` hold ``data``, durably, and never anything in between: write ``path.tmp``, fsync,
-        rename over, fsync the directory. It blocks; a worker thread may call it."""
+        rename over, fsync the directory. It blocks; a worker thread may call it. Without ``sync_name`` it is durable
+        only once the caller has synced the directory."""
         ...
 
     def sync_dir(self, path: str) -> None:

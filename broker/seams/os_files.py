@@ -271,7 +271,7 @@ class OsFileSystem:
         with open(path, "rb") as file:
             return file.read()
 
-    def replace(self, path: str, data: Buffer) -> None:
+    def replace(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
         beside = path + ".tmp"
         with open(beside, "wb", buffering=0) as file:
             if file.write(data) != len(data):
@@ -279,7 +279,8 @@ class OsFileSystem:
             if self.durable:
                 os.fsync(file.fileno())
         os.rename(beside, path)
-        self.sync_dir(_parent(path))
+        if sync_name:
+            self.sync_dir(_parent(path))
 
     def sync_dir(self, path: str) -> None:
         if not self.durable:

@@ -89,6 +89,77 @@ def test_a_start_that_gets_nowhere_leaves_a_clean_directory_clean() -> None:
     assert rig.manager().was_clean
 
 
+def touched(rig: Rig) -> dict[tuple[str, str], int]:
+    """What has been done to the files of partitions so far, apart from reading."""
+    return {call: times for call, times in rig.sim.counts.items() if "/t-" in call[1] and call[0] != "read"}
+
+
+def test_a_stop_has_threads_bring_partitions_to_the_disk() -> None:
+    """And but once: closing them, which keeps all others waiting, finds nothing left to write."""
+
+    async def main() -> None:
+        rig = Rig()
+        rig.add_topic("t", 40)
+        manager = rig.manager()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(manager.run)
+            for partition in range(40):
+                append(manager.get("t", partition), producer_id=7, producer_epoch=0, base_sequence=0)
+            await manager.get("t", 0).flush(1)
+            rig.sim.latency_s = 1
+            began = trio.current_time()
+            nursery.cancel_scope.cancel()
+        assert trio.current_time() - began == pytest.approx(3)  # sixteen at a time
+        before = touched(rig)
+        manager.stop()
+        assert touched(rig) == before
+        syncs = [name for (call, name), times in before.items() for _ in range(times) if "sync" in call]
+        assert len([name for name in syncs if "/t-1/" in name or name.endswith("/t-1")]) == 7
+        rig.sim.crash("power")
+        manager = rig.manager()
+        assert manager.was_clean
+        for partition in range(40):
+            log = manager.get("t", partition)
+            assert log.log_end_offset == 1
+            assert log.producers.producers[7].last_sequence == 0
+
+    run(main)
+
+
+def test_power_that_fails_during_a_stop() -> None:
+    """Where the mark of a clean stop is on the disk, so is all that a start trusts then."""
+
+    def crash_at(step: int, seed: int) -> bool:
+        rig = Rig(seed)
+        rig.add_topic("t", 2)
+
+        async def life() -> None:
+            async with rig.running() as manager:
+                for partition in range(2):
+                    log = manager.get("t", partition)
+                    for sequence in range(3):
+                        append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)
+                    if not partition:
+                        await log.flush(2)
+                        log.roll()
+                rig.sim.crash_at = rig.sim.steps + step
+
+        died = dies(lambda: run(life))
+        rig.sim.crash("power")
+        manager = rig.manager()
+        if manager.was_clean:
+            for partition in range(2):
+                log = manager.get("t", partition)
+                assert offsets_in(log) == [0, 1, 2]
+                assert log.producers.producers[7].last_sequence == 2
+        elif not died:
+            raise AssertionError("the mark is not on the disk")
+        return died
+
+    for round in range(3):
+        assert next(step for step in count() if not crash_at(step, round * 1000 + step)) > 20
+
+
 @pytest.mark.parametrize("kind", ["process", "power"])
 @pytest.mark.parametrize("first", [True, False])
 def test_a_crash_at_every_step_of_a_life(kind: Crash, first: bool) -> None:

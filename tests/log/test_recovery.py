@@ -429,7 +429,10 @@ def test_what_was_cut_does_not_come_back(seed: int) -> None:
     path = bench.path(f"{bases[1]:020d}.log")
     size = log.segments[1].size
     for base in bases:
-        log.snapshots.sync(base)
+        snapshot = log.snapshots.open(base)
+        if snapshot is not None:
+            snapshot.fsync()
+            snapshot.close()
     bench.disk.sync_dir(DIRECTORY)
     file = bench.disk.open(path)
     file.pwrite(b"x", size - 1)

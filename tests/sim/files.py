@@ -324,14 +324,15 @@ class SimFileSystem:
         self._fail("read", path)
         return bytes(self._inode(path).content)
 
-    def replace(self, path: str, data: Buffer) -> None:
+    def replace(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
         beside = self.open(path + ".tmp", create=True)
         beside.truncate(0)
         beside.append(data)
         beside.fsync()
         beside.close()
         self.rename(path + ".tmp", path)
-        self.sync_dir(path.rpartition("/")[0])
+        if sync_name:
+            self.sync_dir(path.rpartition("/")[0])
 
     def sync_dir(self, path: str) -> None:
         directory = self._directory(path)
