@@ -15,7 +15,7 @@ from compat_tests.oncelog_server import Oncelog
 from compat_tests.order import longest_first
 from compat_tests.real_kafka import RealPartMissing, require
 from spark_it.session import spark_java_home, spark_session
-from spark_it.tests.queries import CHEAP
+from spark_it.tests.drivers import CHEAP, JAVA_OPTIONS, java_options
 from spark_it.tests.topics import Topics
 
 # What retention and compaction need to be seen in a test, and transactions to end that nobody ends.
@@ -69,6 +69,7 @@ def spark() -> Iterator[Any]:
                     "spark.local.dir": folder,
                     "spark.sql.warehouse.dir": f"{folder}/warehouse",
                     **CHEAP,
+                    JAVA_OPTIONS: java_options(),
                     "spark.driver.memory": "768m",
                     "spark.sql.streaming.stopTimeout": "60s",
                     "spark.sql.streaming.noDataProgressEventInterval": "200ms",

@@ -13,12 +13,14 @@ from typing import Any
 from spark_it.session import spark_session
 from spark_it.sink import write_once
 from spark_it.sink.source import ARROW_WRITER
+from spark_it.tests.drivers import CHEAP, CHEAP_JAVA, JAVA_OPTIONS
 from spark_it.tests.dying import DyingSource
-from spark_it.tests.queries import CHEAP, Query, kafka_stream
+from spark_it.tests.queries import Query, kafka_stream
 
 
 def main(bootstrap: str, topic: str, checkpoint: str, out: str = "", folder: str = "") -> None:
-    spark = spark_session("newer", conf={**CHEAP, "spark.driver.memory": "512m"})
+    conf = {**CHEAP, JAVA_OPTIONS: " ".join(CHEAP_JAVA), "spark.driver.memory": "512m"}
+    spark = spark_session("newer", conf=conf)
     spark.sparkContext.setLogLevel("OFF")
     query = Query(kafka_stream(spark, bootstrap, subscribe=topic), checkpoint, availableNow=True).end()
     seen: dict[str, Any] = {"version": spark.version, "rows": query.rows, "batches": sorted(query.batches)}

@@ -7,13 +7,6 @@ from typing import Any
 
 from spark_it.tests.topics import DEADLINE_S, until
 
-# Hundreds of small queries in a short life: what a compiler takes for one of them never comes back.
-CHEAP = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-}
 Rows = list[tuple[Any, ...]]
 
 

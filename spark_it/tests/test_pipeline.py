@@ -20,6 +20,7 @@ from spark_it.session import ROOT
 from spark_it.sink import SinkError, control
 from spark_it.sink.control import Settings
 from spark_it.sink.once import reach
+from spark_it.tests.drivers import JAVA_OPTIONS, java_options
 from spark_it.tests.topics import Topics
 
 EVENTS = 4000
@@ -40,6 +41,7 @@ def test_the_demo(
     """It checks itself row by row, with another reader of Delta Lake and another client of Kafka."""
     folder = tmp_path / "demo"
     arguments = ["--events", str(EVENTS), "--target", target, "--folder", str(folder), *CONF]
+    arguments += ["--conf", f"{JAVA_OPTIONS}={java_options()}"]
     code = main(["demo", *arguments])
     out, shown = capfd.readouterr()
     assert code == 0, out[-3000:] + shown[-3000:]

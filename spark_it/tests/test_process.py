@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from spark_it.__main__ import main
-from spark_it.demo import SHORT_LIVED
 from spark_it.session import ROOT
+from spark_it.tests.drivers import JAVA_OPTIONS, java_options
 from spark_it.tests.topics import DEADLINE_S, Record, Topics, until
 
 DRIVER_START_S = 300  # for a driver of its own to start, on a machine that has other things to do
@@ -74,7 +74,14 @@ class Pipeline:
 
     def driver(self) -> "subprocess.Popen[str]":
         """`process` in a process, and a process group, of its own."""
-        arguments = ["process", "--config", str(self.config), *CONF, *SHORT_LIVED]
+        arguments = [
+            "process",
+            "--config",
+            str(self.config),
+            *CONF,
+            "--conf",
+            f"{JAVA_OPTIONS}={java_options()}",
+        ]
         return subprocess.Popen(
             [sys.executable, "-m", "spark_it", *arguments],
             cwd=ROOT,
