@@ -7,7 +7,7 @@ NEXT   := .venv-spark-next
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast test-spark lint bench bench-spark pipeline docs lock clean
+.PHONY: help serve test test-fast test-spark lint lint-spark bench bench-spark pipeline docs lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -24,7 +24,7 @@ $(VENV)/.synced: pyproject.toml requirements.lock
 $(SPARK)/.synced: requirements-spark.lock $(VENV)/.synced
 $(NEXT)/.synced: requirements-spark-next.lock $(VENV)/.synced
 $(SPARK)/.synced $(NEXT)/.synced:
-	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@test -x $(@D)/bin/python || $(BIN)/uv venv -q --no-python-downloads --python $(PYTHON) $(@D)
 	@VIRTUAL_ENV=$(abspath $(@D)) $(BIN)/uv pip install -q --require-hashes -r $<
 	@VIRTUAL_ENV=$(abspath $(@D)) $(BIN)/uv pip install -q --no-deps -e .
 	@touch $@
@@ -35,13 +35,14 @@ serve: $(VENV)/.synced  ## a broker on 127.0.0.1:9092 (ARGS="--ephemeral ..." fo
 # Stock clients, a JVM broker and ours share two cores: a test that fails is run once more, and the summary names it (R).
 BESIDE := -n 3 --dist loadfile --no-loadscope-reorder --reruns 1 -rR
 
-test: $(VENV)/.synced lint  ## every check and test, with stock clients and a real Kafka where Java is
+# What takes one core each comes first, side by side.
+test: $(VENV)/.synced  ## every check and test, with stock clients and a real Kafka where Java is
+	@$(MAKE) --no-print-directory -j2 -O lint lint-spark
 	$(BIN)/pytest tests -n auto $(ARGS)
 	$(BIN)/pytest compat_tests $(BESIDE) $(ARGS)
-	@$(MAKE) --no-print-directory test-spark
+	$(SPARK)/bin/pytest spark_it $(BESIDE) $(ARGS)
 
-test-spark: $(SPARK)/.synced $(NEXT)/.synced  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
-	$(SPARK)/bin/mypy --strict spark_it
+test-spark: lint-spark  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
 	$(SPARK)/bin/pytest spark_it $(BESIDE) $(ARGS)
 
 test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
@@ -52,6 +53,11 @@ lint: $(VENV)/.synced  ## style, types, and the one-way imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# And the archive of Spark's classes, which the first test would make otherwise while the others wait.
+lint-spark: $(SPARK)/.synced $(NEXT)/.synced
+	$(SPARK)/bin/mypy --strict --cache-dir .mypy_cache/spark spark_it
+	@$(SPARK)/bin/python -m spark_it.tests.drivers
 
 # Java is asked for first: Spark's venv takes a while.
 pipeline: $(VENV)/.synced  ## a broker, events, a lake and results, with kills in the middle (ARGS="--events 100000 --folder out"; Java 17+)
