@@ -126,6 +126,27 @@ def test_a_stop_has_threads_bring_partitions_to_the_disk() -> None:
     run(main)
 
 
+def test_a_last_flush_that_never_ran_is_done_by_the_close() -> None:
+    rig = Rig()
+    rig.add_topic("t")
+
+    async def main() -> None:
+        manager = rig.manager()
+        log = manager.get("t", 0)
+        append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+        log.is_closing = True
+        assert log.prepare_flush() is not None  # whoever wanted to run it was cancelled
+        manager.stop()
+        rig.sim.crash("power")
+        manager = rig.manager()
+        assert manager.was_clean
+        log = manager.get("t", 0)
+        assert log.log_end_offset == 1
+        assert log.producers.producers[7].last_sequence == 0
+
+    run(main)
+
+
 def test_power_that_fails_during_a_stop() -> None:
     """Where the mark of a clean stop is on the disk, so is all that a start trusts then."""
 
