@@ -16,8 +16,6 @@ from broker.logs import get_logger
 from wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from broker.log.partition_log import PartitionLog
     from broker.seams.files import FileSystem
 
@@ -164,12 +162,11 @@ class Flusher:
         del self._deadlines[log]
         await self._flush_quietly(log)
 
-    async def flush_all(self, logs: Iterable[PartitionLog]) -> None:
-        """Flush as many at a time as there are threads for."""
-        async with trio.open_nursery() as nursery:
-            for log in logs:
-                if log.recovery_point < log.log_end_offset:
-                    nursery.start_soon(self._flush_quietly, log)
+    async def settle(self, log: PartitionLog) -> None:
+        """Bring what is left of ``log`` to the disk, after the flush that is running. Raises KafkaError as `flush`."""
+        while (running := self._running.get(log)) is not None:
+            await running.wait()
+        await self._flush_once(log)
 
     async def _flush_quietly(self, log: PartitionLog) -> None:
         try:

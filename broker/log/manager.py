@@ -22,8 +22,9 @@ from broker.log.data_directory import (
 from broker.log.deletions import Deletions
 from broker.log.environment import LogEnvironment
 from broker.log.flusher import Flusher
+from broker.log.opening import create_partition, open_partition
 from broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
-from broker.log.recovery import PartitionRecovery, create_partition, open_partition
+from broker.log.recovery import PartitionRecovery
 from broker.log.recovery_queue import RecoveryQueue
 from broker.log.segmented_log import is_shortage
 from broker.logs import get_logger
@@ -175,9 +176,7 @@ class LogManager:
         """Leave nothing for its `close` to write."""
         log.is_closing = True
         try:
-            while (running := self.flusher._running.get(log)) is not None:
-                await running.wait()
-            await self.flusher._flush_once(log)
+            await self.flusher.settle(log)
         except KafkaError as error:  # `PartitionLog.fail` has said so, or `close` meets it again
             _log.debug("not flushed", topic=log.topic, partition=log.partition, error=str(error))
 

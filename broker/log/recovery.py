@@ -1,11 +1,9 @@
-"""What a start does with a partition's directory.
+"""What a start does with a partition that was not closed cleanly (``broker/log/opening.py`` opens one that was).
 
-After a clean stop everything is taken as it is: names, sizes, the end of the last segment and the newest
-producer snapshot are all that is read. After any other stop every batch from the recovery point on is checked,
-the log is cut at the first one that is bad, and what is derived (indexes, producer state, leader epochs of
-those batches) is made again. Source: Kafka's ``LogLoader``, ``LogSegment.recover``; where Kafka rebuilds the
-segment that holds the recovery point from its start, ours begins at the recovery point, whose indexes were
-flushed with it.
+Every batch from the recovery point on is checked, the log is cut at the first one that is bad, and what is derived
+(indexes, producer state, leader epochs of those batches) is made again. Source: Kafka's ``LogLoader``,
+``LogSegment.recover``; where Kafka rebuilds the segment that holds the recovery point from its start, ours begins at
+the recovery point, whose indexes were flushed with it.
 """
 
 from __future__ import annotations
@@ -13,18 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log.batches import BatchReader
-from broker.log.index_recovery import keep_indexes_below, rebuild_indexes
+from broker.log.index_recovery import keep_indexes_below
 from broker.log.indexes import RELATIVE_OFFSET_MAX
 from broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from broker.log.loaded import Loaded
 from broker.log.partition_directory import PartitionDirectory
 from broker.log.partition_log import PartitionLog
-from broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
 from broker.log.producer_snapshot import ProducerSnapshots
 from broker.log.producer_state import ProducerState
 from broker.log.read_ahead import Cold, ReadAhead
 from broker.log.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay, replay_producers
-from broker.log.segment import DELETED_SUFFIX, Segment
+from broker.log.segment import DELETED_SUFFIX, Segment, open_segment
 from broker.logs import get_logger
 from wire.errors import DecodeError
 from wire.schema import ZERO_UUID
@@ -48,121 +45,6 @@ class Cut(NamedTuple):
     """Where it was cut; 0 where the whole file went."""
     bytes: int
     reason: str
-
-
-def create_partition(
-    env: LogEnvironment, directory: str, topic: str, partition: int, topic_id: bytes, config: TopicConfig
-) -> PartitionLog:
-    """Make the directory of a new partition. Nothing of it is synced before its first flush. Raises OSError,
-    and then there is no directory."""
-    env.files.makedirs(directory)
-    try:
-        metadata = env.files.open(f"{directory}/{PARTITION_METADATA}", create=True)
-        metadata.truncate(0)
-        metadata.append(encode_partition_metadata(topic_id))
-        metadata.close()
-        segment = _open_segment(env, directory, 0, config, new=True)
-    except OSError:
-        env.files.remove_tree(directory)
-        raise
-    loaded = Loaded(
-        [segment],
-        LeaderEpochs(),
-        ProducerState(),
-        ProducerSnapshots(env.files, directory),
-        log_start_offset=0,
-        log_end_offset=0,
-        recovery_point=0,
-        metadata_synced=False,
-    )
-    return PartitionLog(env, directory, topic, partition, topic_id, config, loaded)
-
-
-def open_partition(
-    env: LogEnvironment,
-    directory: str,
-    topic: str,
-    partition: int,
-    config: TopicConfig,
-    log_start_offset: int,
-    topic_id: bytes | None = None,
-) -> PartitionLog:
-    """Open a partition that was closed cleanly.
-
-    ``log_start_offset`` is the checkpointed one; ``topic_id`` counts where ``partition.metadata`` has none.
-    Where the directory is not as a clean stop leaves it, its last segment is recovered after all. Raises
-    OSError, CorruptCheckpoint, CorruptPartitionMetadata.
-    """
-    found = PartitionDirectory(env.files, directory)
-    found.tidy()
-    segments = [_open_segment(env, directory, base, config) for base in found.base_offsets]
-    try:
-        return _open(env, found, segments, topic, partition, config, log_start_offset, topic_id)
-    except (OSError, DecodeError):
-        for segment in segments:
-            segment.close()
-        raise
-
-
-def _open(
-    env: LogEnvironment,
-    found: PartitionDirectory,
-    segments: list[Segment],
-    topic: str,
-    partition: int,
-    config: TopicConfig,
-    log_start_offset: int,
-    topic_id: bytes | None,
-) -> PartitionLog:
-    directory = found.directory
-    for segment in segments:
-        segment.synced_size = segment.size
-    try:
-        if not segments:
-            raise DecodeError("there is no segment")
-        for segment in segments:
-            if not found.has_indexes(segment.base_offset):
-                _log.warning("index is missing, rebuilding it", segment=segment.log_path)
-                rebuild_indexes(segment)
-        log_end_offset = segments[-1].next_offset()
-        if log_end_offset < log_start_offset:
-            raise DecodeError("the log ends before it starts")
-    except DecodeError as error:
-        _log.warning("a clean stop left a log that is not sound", directory=directory, reason=error)
-        recovery_point = segments[-1].base_offset if segments else 0
-        for segment in segments:
-            segment.close()
-        recovery = PartitionRecovery(
-            env, directory, topic, partition, config, log_start_offset, recovery_point, topic_id
-        )
-        while not recovery.step(RECOVERY_STEP_BYTES):
-            pass
-        return recovery.log
-    log_start_offset = max(log_start_offset, segments[0].base_offset)
-    epochs = LeaderEpochs.load(env.files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
-    epochs.truncate_from_end(log_end_offset + 1)  # the leader may have begun its epoch without a record
-    epochs.truncate_from_start(log_start_offset)
-    snapshots = ProducerSnapshots(env.files, directory, found.snapshot_offsets)
-    snapshots.remove_strays(found.base_offsets)
-    producers = ProducerState()
-    start = load_newest_snapshot(env, snapshots, producers, log_end_offset)
-    if start >= 0:
-        for _ in replay_producers(segments, producers, start, log_end_offset):
-            pass
-    loaded = Loaded(
-        segments,
-        epochs,
-        producers,
-        snapshots,
-        log_start_offset=log_start_offset,
-        log_end_offset=log_end_offset,
-        recovery_point=log_end_offset,
-        producers_complete=not producers.producers,
-        metadata_synced=found.topic_id is not None,
-    )
-    return PartitionLog(
-        env, directory, topic, partition, found.topic_id or topic_id or ZERO_UUID, config, loaded
-    )
 
 
 class PartitionRecovery:
@@ -241,7 +123,7 @@ class PartitionRecovery:
         self._epochs = LeaderEpochs.load(env.files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
         self._snapshots = ProducerSnapshots(env.files, directory, found.snapshot_offsets)
         self._segments = segments = [
-            _open_segment(env, directory, base, self._config) for base in found.base_offsets
+            open_segment(env, directory, base, self._config) for base in found.base_offsets
         ]
         self._drop_deleted()
         # The segment that ends at the recovery point got the last entries of its indexes when it was rolled,
@@ -434,7 +316,7 @@ class PartitionRecovery:
             self._producers.clear()
             end_offset = self._log_start_offset
         if not segments:
-            segments.append(_open_segment(env, directory, end_offset, self._config, new=True))
+            segments.append(open_segment(env, directory, end_offset, self._config, new=True))
         self.truncated = self.truncated or end_offset < self._recovery_point
         log_start_offset = max(self._log_start_offset, segments[0].base_offset)
         if log_start_offset > self._log_start_offset:
@@ -465,18 +347,3 @@ class PartitionRecovery:
         self.log = PartitionLog(env, directory, self.topic, self.partition, topic_id, self._config, loaded)
         self.log.unflushed_bytes = self.checked_bytes
         yield 0
-
-
-def _open_segment(
-    env: LogEnvironment, directory: str, base_offset: int, config: TopicConfig, *, new: bool = False
-) -> Segment:
-    jitter = min(config.segment_jitter_ms, config.max_segment_ms)
-    return Segment(
-        env.files,
-        directory,
-        base_offset,
-        index_interval_bytes=config.index_interval_bytes,
-        now_ms=env.clock.now_ms(),
-        jitter_ms=env.random.randrange(jitter) if jitter > 0 else 0,
-        new=new,
-    )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from broker.config.topic_config import TopicConfig
+    from broker.log.environment import LogEnvironment
     from broker.seams.files import Buffer, File, FileSystem
     from wire.batch import BatchHeader
 
@@ -390,3 +391,19 @@ class Segment:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def open_segment(
+    env: LogEnvironment, directory: str, base_offset: int, config: TopicConfig, *, new: bool = False
+) -> Segment:
+    """The segment of a partition's directory that begins at ``base_offset``. Raises OSError."""
+    jitter = min(config.segment_jitter_ms, config.max_segment_ms)
+    return Segment(
+        env.files,
+        directory,
+        base_offset,
+        index_interval_bytes=config.index_interval_bytes,
+        now_ms=env.clock.now_ms(),
+        jitter_ms=env.random.randrange(jitter) if jitter > 0 else 0,
+        new=new,
+    )

@@ -13,7 +13,7 @@ from broker.log.flush_work import FlushWork
 from broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT
 from broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
 from broker.log.reads import READ_POSITIONS_MAX
-from broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
+from broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment, open_segment
 from broker.logs import get_logger
 from wire.errors import ErrorCode, KafkaError
 
@@ -135,17 +135,7 @@ class SegmentedLog:
 
     def new_segment(self, base_offset: int) -> Segment:
         """An empty segment, not in the log yet. Raises OSError; then there is none."""
-        config = self.config
-        jitter = min(config.segment_jitter_ms, config.max_segment_ms)
-        return Segment(
-            self.env.files,
-            self.directory,
-            base_offset,
-            index_interval_bytes=config.index_interval_bytes,
-            now_ms=self.env.clock.now_ms(),
-            jitter_ms=self.env.random.randrange(jitter) if jitter > 0 else 0,
-            new=True,
-        )
+        return open_segment(self.env, self.directory, base_offset, self.config, new=True)
 
     def roll(self) -> Segment:
         """Make a new active segment that begins at the log end offset, and return it.

@@ -11,8 +11,9 @@ import pytest
 from broker.config.broker_config import BrokerConfig
 from broker.config.topic_config import TopicConfig
 from broker.log.environment import LogEnvironment
+from broker.log.opening import create_partition, open_partition
 from broker.log.partition_log import FileRange, LogRead, PartitionLog
-from broker.log.recovery import PartitionRecovery, create_partition, open_partition
+from broker.log.recovery import PartitionRecovery
 from broker.seams.files import FileSystem
 from tests.sim.files import SimFileSystem
 from wire.batch import BatchBuilder

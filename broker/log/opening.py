@@ -1,0 +1,145 @@
+"""Making a partition's directory, and opening one that was closed cleanly.
+
+After a clean stop everything is taken as it is: names, sizes, the end of the last segment and the newest producer
+snapshot are all that is read. Source: Kafka's ``LogLoader``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.log.index_recovery import rebuild_indexes
+from broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from broker.log.loaded import Loaded
+from broker.log.partition_directory import PartitionDirectory
+from broker.log.partition_log import PartitionLog
+from broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
+from broker.log.producer_snapshot import ProducerSnapshots
+from broker.log.producer_state import ProducerState
+from broker.log.recovery import PartitionRecovery
+from broker.log.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay_producers
+from broker.log.segment import Segment, open_segment
+from broker.logs import get_logger
+from wire.errors import DecodeError
+from wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.config.topic_config import TopicConfig
+    from broker.log.environment import LogEnvironment
+
+_log = get_logger("broker.log.opening")
+
+
+def create_partition(
+    env: LogEnvironment, directory: str, topic: str, partition: int, topic_id: bytes, config: TopicConfig
+) -> PartitionLog:
+    """Make the directory of a new partition. Nothing of it is synced before its first flush. Raises OSError,
+    and then there is no directory."""
+    env.files.makedirs(directory)
+    try:
+        metadata = env.files.open(f"{directory}/{PARTITION_METADATA}", create=True)
+        metadata.truncate(0)
+        metadata.append(encode_partition_metadata(topic_id))
+        metadata.close()
+        segment = open_segment(env, directory, 0, config, new=True)
+    except OSError:
+        env.files.remove_tree(directory)
+        raise
+    loaded = Loaded(
+        [segment],
+        LeaderEpochs(),
+        ProducerState(),
+        ProducerSnapshots(env.files, directory),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        metadata_synced=False,
+    )
+    return PartitionLog(env, directory, topic, partition, topic_id, config, loaded)
+
+
+def open_partition(
+    env: LogEnvironment,
+    directory: str,
+    topic: str,
+    partition: int,
+    config: TopicConfig,
+    log_start_offset: int,
+    topic_id: bytes | None = None,
+) -> PartitionLog:
+    """Open a partition that was closed cleanly.
+
+    ``log_start_offset`` is the checkpointed one; ``topic_id`` counts where ``partition.metadata`` has none.
+    Where the directory is not as a clean stop leaves it, its last segment is recovered after all. Raises
+    OSError, CorruptCheckpoint, CorruptPartitionMetadata.
+    """
+    found = PartitionDirectory(env.files, directory)
+    found.tidy()
+    segments = [open_segment(env, directory, base, config) for base in found.base_offsets]
+    try:
+        return _open(env, found, segments, topic, partition, config, log_start_offset, topic_id)
+    except (OSError, DecodeError):
+        for segment in segments:
+            segment.close()
+        raise
+
+
+def _open(
+    env: LogEnvironment,
+    found: PartitionDirectory,
+    segments: list[Segment],
+    topic: str,
+    partition: int,
+    config: TopicConfig,
+    log_start_offset: int,
+    topic_id: bytes | None,
+) -> PartitionLog:
+    directory = found.directory
+    for segment in segments:
+        segment.synced_size = segment.size
+    try:
+        if not segments:
+            raise DecodeError("there is no segment")
+        for segment in segments:
+            if not found.has_indexes(segment.base_offset):
+                _log.warning("index is missing, rebuilding it", segment=segment.log_path)
+                rebuild_indexes(segment)
+        log_end_offset = segments[-1].next_offset()
+        if log_end_offset < log_start_offset:
+            raise DecodeError("the log ends before it starts")
+    except DecodeError as error:
+        _log.warning("a clean stop left a log that is not sound", directory=directory, reason=error)
+        recovery_point = segments[-1].base_offset if segments else 0
+        for segment in segments:
+            segment.close()
+        recovery = PartitionRecovery(
+            env, directory, topic, partition, config, log_start_offset, recovery_point, topic_id
+        )
+        while not recovery.step(RECOVERY_STEP_BYTES):
+            pass
+        return recovery.log
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    epochs = LeaderEpochs.load(env.files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+    epochs.truncate_from_end(log_end_offset + 1)  # the leader may have begun its epoch without a record
+    epochs.truncate_from_start(log_start_offset)
+    snapshots = ProducerSnapshots(env.files, directory, found.snapshot_offsets)
+    snapshots.remove_strays(found.base_offsets)
+    producers = ProducerState()
+    start = load_newest_snapshot(env, snapshots, producers, log_end_offset)
+    if start >= 0:
+        for _ in replay_producers(segments, producers, start, log_end_offset):
+            pass
+    loaded = Loaded(
+        segments,
+        epochs,
+        producers,
+        snapshots,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        recovery_point=log_end_offset,
+        producers_complete=not producers.producers,
+        metadata_synced=found.topic_id is not None,
+    )
+    return PartitionLog(
+        env, directory, topic, partition, found.topic_id or topic_id or ZERO_UUID, config, loaded
+    )
