@@ -29,7 +29,6 @@ from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.header import REQUEST_PREFIX_SIZE, read_request_header
 
 if TYPE_CHECKING:
-    from broker.handlers.produce_again import RepeatedProduce
     from broker.seams.transport import Transport
     from broker.server import Server
     from wire.schema import Message
@@ -90,7 +89,7 @@ class Connection(Sending):
         "_lost",
         "_node",
         "_pending",
-        "_repeated",
+        "_produce_lengths",
         "_requests",
         "_server",
         "close_reason",
@@ -108,8 +107,8 @@ class Connection(Sending):
         self._lost = False
         """Whether an answer from `_pending` could not be sent."""
         self._requests = 0
-        self._repeated: RepeatedProduce | None = None
-        """The Produce requests of this connection, from the first one on."""
+        self._produce_lengths: list[int] = []
+        """What `RepeatedProduces` has to know of this connection."""
         self.in_handler = False
         """Whether a request of it is being waited for: such a connection is not idle, unless it is `blocked`."""
         self.close_reason: str | None = None
@@ -277,10 +276,11 @@ class Connection(Sending):
         served = loaded.get(api_key) or api(api_key)
         if served is None:
             raise CloseConnection(f"API key {api_key} is not served")
-        repeated = self._repeated
-        if api_key == PRODUCE and repeated is not None and not self._pending:
+        lengths = self._produce_lengths
+        repeated = self._node.repeated
+        if lengths and repeated is not None and api_key == PRODUCE and not self._pending:
             try:
-                if repeated.answer(frame, version, correlation_id, self._out):
+                if repeated.answer(frame, lengths, version, correlation_id, self._out):
                     return None
             except (CloseConnection, DecodeError):
                 raise
@@ -304,10 +304,10 @@ class Connection(Sending):
         request, _ = decode(frame, header.header_size)
         if api_key == PRODUCE:
             if repeated is None:
-                from broker.handlers.produce_again import RepeatedProduce
+                from broker.handlers.produce_again import RepeatedProduces
 
-                repeated = self._repeated = RepeatedProduce(self._node, served)
-            repeated.remember(frame, version, request)
+                repeated = self._node.repeated = RepeatedProduces(self._node, served)
+            repeated.remember(frame, lengths, version, request)
         elif self._pending:
             # Only Produce may overtake an owed answer; anything else waits, as all do in Kafka.
             return _Reply(

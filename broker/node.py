@@ -36,6 +36,7 @@ from wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
+    from broker.handlers.produce_again import RepeatedProduces
     from broker.log.partition_log import PartitionLog
     from broker.metadata.image import Topic
     from broker.request import Parked
@@ -72,6 +73,8 @@ class Node:
         """Whether an error of our own ends the process (tests) instead of one request (service)."""
         self.woken: list[Parked] = []
         """What an append has just brought an end to: it may be answered at once; else its own task, woken too, does."""
+        self.repeated: RepeatedProduces | None = None
+        """The Produce requests that came lately, once there was one."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, rng)
         self.logs = LogManager(config.data_dir, files, clock, rng, config)
         self.logs.on_bug = self.note_bug

@@ -2,7 +2,7 @@
 
 A producer most often sends one batch to one partition at a time, and from one request to the next nothing changes but
 the correlation id and the batch: client id, acks, time-out, topic and partition stay, byte for byte. So does the
-answer but for three offsets. What came before the records is kept for each partition of a connection; where a request
+answer but for three offsets. What came before the records is kept, for all connections together; where a request
 begins with the same bytes, its batch goes to the log at once. Whatever is not plain (a partition that is not there or
 not yet part of the transaction, an answer that waits for the disk) is left to ``broker.handlers.produce``.
 """
@@ -23,6 +23,7 @@ from broker.handlers.produce import (
     TRANSACTIONAL,
     error_row,
     finish,
+    handle,
     producer_of,
     support_of,
 )
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
     from broker.node import Node
     from wire.messages.produce import ProduceRequest
 
-KNOWN_MAX = 64
-"""Partitions that a connection's requests are kept of."""
+KNOWN_MAX = 16 * 1024
+"""Beginnings of requests that are kept, at some 600 bytes each; one more, and all are forgotten."""
 
 LENGTHS_MAX = 4
-"""Different lengths of what comes before the records, for each of which a request is looked up."""
+"""Different lengths of what comes before the records, of which a connection's requests are looked up."""
 
 FRONT_BYTES_MAX = 512
 """Bytes before the records up to which a request is kept; most have about 60."""
@@ -103,10 +104,10 @@ class _Known:
         return bytes(out)
 
 
-class RepeatedProduce:
-    """The Produce requests that one connection has sent."""
+class RepeatedProduces:
+    """The Produce requests that came lately, of all connections."""
 
-    __slots__ = ("_cluster", "_known", "_lengths", "_node", "_served")
+    __slots__ = ("_cluster", "_known", "_node", "_served")
 
     def __init__(self, node: Node, served: Api) -> None:
         self._node = node
@@ -114,15 +115,17 @@ class RepeatedProduce:
         self._served = served
         self._known: dict[bytes, _Known] = {}
         """By what stands between a request's correlation id and the size of its records."""
-        self._lengths: list[int] = []
-        """Where the size of the records stands in them: names of topics have different lengths."""
 
-    def answer(self, frame: memoryview, version: int, correlation_id: int, out: bytearray) -> bool:
+    def answer(
+        self, frame: memoryview, lengths: list[int], version: int, correlation_id: int, out: bytearray
+    ) -> bool:
         """Append the records of ``frame`` to their log, and the answer to ``out``; False, and nothing is done, where it
         is no such request. Raises CloseConnection, and what a bug of ours raises.
+
+        ``lengths``: where the size of the records stood in the connection's requests so far (`remember`).
         """
         known = None
-        for position in self._lengths:
+        for position in lengths:
             known = self._known.get(bytes(frame[REQUEST_PREFIX_SIZE:position]))
             if known is not None:
                 break
@@ -171,33 +174,37 @@ class RepeatedProduce:
         producer = Producer(known.transactional_id, producer_id, epoch)
         return enrol(self._node, producer, {(known.topic, known.index): sequence}, known.support) == {}
 
-    def remember(self, frame: memoryview, version: int, request: ProduceRequest) -> None:
+    def remember(self, frame: memoryview, lengths: list[int], version: int, request: ProduceRequest) -> None:
         """``frame`` is decoded as ``request``: what follows may be like it."""
-        if not self._served.flexible[version] or len(request.topic_data) != 1:
+        served = self._served
+        if served.handle is not handle:  # who stands before the handler wants to see every request
+            return
+        if not served.flexible[version] or len(request.topic_data) != 1 or not -1 <= request.acks <= 1:
             return
         topic = request.topic_data[0]
-        if len(topic.partition_data) != 1 or not -1 <= request.acks <= 1:
+        if len(topic.partition_data) != 1:
             return
         size = len(topic.partition_data[0].records or b"")
         position = len(frame) - TAGS_BYTES - size - ((size + 1).bit_length() + 6) // 7
         records = _records_at(frame, position)
         if records is None or len(records) != size or position > FRONT_BYTES_MAX:
             return
-        if position not in self._lengths:
-            if len(self._lengths) >= LENGTHS_MAX:
-                return
-            self._lengths.append(position)
+        if position not in lengths:
+            if len(lengths) >= LENGTHS_MAX:
+                del lengths[0]
+            lengths.append(position)
         front = bytes(frame[REQUEST_PREFIX_SIZE:position])
         known = self._known.get(front)
-        if known is None or known.version != version:
-            if known is None and len(self._known) >= KNOWN_MAX:
-                return
-            name = topic.name
-            if version >= TOPIC_ID_VERSION:
-                by_id = self._cluster.topic_by_id(topic.topic_id)
-                name = by_id.name if by_id is not None else ""
-            if name and name not in INTERNAL_TOPICS and name != CLUSTER_METADATA_TOPIC:
-                self._known[front] = _Known(self._served, version, request, name)
+        if known is not None and known.version == version:
+            return
+        name = topic.name
+        if version >= TOPIC_ID_VERSION:
+            by_id = self._cluster.topic_by_id(topic.topic_id)
+            name = by_id.name if by_id is not None else ""
+        if name and name not in INTERNAL_TOPICS and name != CLUSTER_METADATA_TOPIC:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[front] = _Known(served, version, request, name)
 
 
 def _records_at(frame: memoryview, position: int) -> memoryview | None:

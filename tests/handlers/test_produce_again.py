@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.produce_again import FRONT_BYTES_MAX, KNOWN_MAX, RepeatedProduce
+from broker.handlers import produce as produce_handler
+from broker.handlers import produce_again
+from broker.handlers.produce_again import FRONT_BYTES_MAX, RepeatedProduces
+from broker.handlers.table import api
 from compat_tests.batches import TRANSACTIONAL, batch, record
 from tests.sim.ask import create_topic, fetch, produce, produce_request, read_all
 from tests.sim.broker import SimBroker
@@ -39,13 +42,13 @@ TOPICS: dict[str, dict[str, str] | None] = {
 def repeats(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of every request that was looked at: whether it was answered as a repeated one."""
     found: list[bool] = []
-    answer = RepeatedProduce.answer
+    answer = RepeatedProduces.answer
 
-    def told(self: RepeatedProduce, *arguments: object) -> bool:
+    def told(self: RepeatedProduces, *arguments: object) -> bool:
         found.append(answer(self, *arguments))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(RepeatedProduce, "answer", told)
+    monkeypatch.setattr(RepeatedProduces, "answer", told)
     return found
 
 
@@ -194,28 +197,57 @@ async def _produce_as(client: SimClient, client_id: bytes, partition: int) -> in
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
-@simulated
-async def test_only_so_many_partitions_and_short_requests_are_kept() -> None:
-    async with SimBroker() as broker:
-        client = broker.connect()
-        await create_topic(client, "t", KNOWN_MAX + 10)
-        for _ in range(2):
-            for partition in range(KNOWN_MAX + 10):
+def test_only_so_many_and_short_requests_are_kept(
+    repeats: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_max = 10
+    monkeypatch.setattr(produce_again, "KNOWN_MAX", kept_max)
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client, other = broker.connect(), broker.connect()
+            await create_topic(client, "t", 3 * kept_max)
+            for partition in range(3 * kept_max):
                 assert await _produce_as(client, b"me", partition) == 0
-        [repeated] = _kept(broker)
-        assert len(repeated._known) == KNOWN_MAX
-        other = broker.connect()
-        for _ in range(2):
-            assert await _produce_as(other, b"x" * FRONT_BYTES_MAX, 0) == 0
-        assert [len(one._known) for one in _kept(broker) if one is not repeated] == [0]
+                assert broker.node.repeated is not None
+                assert len(broker.node.repeated._known) <= kept_max
+            assert True not in repeats
+            # Another connection that begins the same way profits as well, once it is known how long its requests are.
+            for partition in (3 * kept_max - 1, 3 * kept_max - 2):
+                assert await _produce_as(other, b"me", partition) == 0
+            assert repeats[-1]
+            long_named = broker.connect()
+            for _ in range(2):
+                assert await _produce_as(long_named, b"x" * FRONT_BYTES_MAX, 0) == 0
+            assert not any(b"xxx" in front for front in broker.node.repeated._known)
+
+    run()
 
 
-def _kept(broker: SimBroker) -> list[RepeatedProduce]:
-    return [
-        connection._repeated
-        for connection in broker.node.server.connections
-        if connection._repeated is not None
-    ]
+def test_who_stands_before_the_handler_sees_every_request(
+    repeats: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = api(0)
+    assert served is not None
+    seen = []
+
+    def counted(node: Any, request: Any, context: Any) -> Any:
+        seen.append(request)
+        return produce_handler.handle(node, request, context)
+
+    monkeypatch.setattr(served, "handle", counted)
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            for _ in range(3):
+                assert (await produce(client, "t")).error_code == 0
+
+    run()
+    assert (len(seen), True in repeats) == (3, False)
 
 
 @simulated
