@@ -29,6 +29,7 @@ def _measured(
     """Run `call`, which answers its seconds, and record its rate, and what it cost server and client."""
     with Used(server) as used:
         seconds = call()
+    used.seconds = seconds  # without what came before the clock, when next to nothing was done
     lab.record(row, kind, count / seconds, used)
     gigabytes = count * size / GIGABYTE
     lab.record(_cpu(row), kind, used.server_s / gigabytes)
