@@ -39,17 +39,30 @@ def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext)
         # One unknown type and Kafka refuses the whole request.
         error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
         return DescribeConfigsResponse(results=[_result(asked, [], error) for asked in request.resources])
-    results = []
+    # What is asked again is answered with the same row: a short request may ask for a hundred megabytes.
+    results: list[DescribeConfigsResult] = []
+    known: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
     for asked in request.resources:
-        try:
-            rows = _describe(node, asked, documentation=request.include_documentation)
-            if not request.include_synonyms:
-                for row in rows:
-                    row.synonyms = []
-            results.append(_result(asked, rows, None))
-        except KafkaError as error:
-            results.append(_result(asked, [], error))
+        keys = asked.configuration_keys
+        key = (asked.resource_type, asked.resource_name, None if keys is None else tuple(keys))
+        found = known.get(key)
+        if found is None:
+            found = known[key] = _answer(node, asked, request)
+        results.append(found)
     return DescribeConfigsResponse(results=results)
+
+
+def _answer(
+    node: Node, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    try:
+        rows = _describe(node, asked, documentation=request.include_documentation)
+    except KafkaError as error:
+        return _result(asked, [], error)
+    if not request.include_synonyms:
+        for row in rows:
+            row.synonyms = []
+    return _result(asked, rows, None)
 
 
 def _describe(

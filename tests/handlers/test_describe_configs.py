@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.topic_config import TopicConfig
+from broker.handlers import describe_configs
 from tests.handlers.support import StandInNode
 from wire.errors import ErrorCode
 from wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -213,3 +216,35 @@ def test_a_refused_resource_costs_the_others_nothing_but_an_unknown_type_does(no
         ("t", ErrorCode.INVALID_REQUEST, []),
     ]
     assert all(row.error_message.startswith(MALFORMED) for row in results)
+
+
+def test_a_resource_that_is_named_again_is_answered_again_from_the_same_row(
+    node: StandInNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: list[str] = []
+    describe_one = describe_configs._describe
+
+    def counted(node: Any, asked: DescribeConfigsResource, *, documentation: bool) -> Any:
+        described.append(asked.resource_name)
+        return describe_one(node, asked, documentation=documentation)
+
+    monkeypatch.setattr(describe_configs, "_describe", counted)
+    asked = [
+        DescribeConfigsResource(TOPIC, "t", ["retention.ms"]),
+        DescribeConfigsResource(TOPIC, "plain", ["retention.ms"]),
+        DescribeConfigsResource(TOPIC, "t", ["retention.ms", "cleanup.policy"]),
+        DescribeConfigsResource(TOPIC, "t", ["retention.ms"]),
+        DescribeConfigsResource(TOPIC, "no", ["retention.ms"]),
+        DescribeConfigsResource(TOPIC, "no", ["retention.ms"]),
+    ]
+    results = node.ask(DescribeConfigsRequest(asked), 4).results
+    got = [(one.resource_name, one.error_code, [row.value for row in one.configs]) for one in results]
+    assert got == [
+        ("t", 0, ["5000"]),
+        ("plain", 0, ["360000000"]),
+        ("t", 0, ["compact,delete", "5000"]),
+        ("t", 0, ["5000"]),
+        ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
+        ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
+    ]
+    assert described == ["t", "plain", "t", "no"]
