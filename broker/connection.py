@@ -276,17 +276,12 @@ class Connection(Sending):
         served = loaded.get(api_key) or api(api_key)
         if served is None:
             raise CloseConnection(f"API key {api_key} is not served")
-        lengths = self._produce_lengths
-        repeated = self._node.repeated
-        if lengths and repeated is not None and api_key == PRODUCE and not self._pending:
-            try:
-                if repeated.answer(frame, lengths, version, correlation_id, self._out):
-                    return None
-            except (CloseConnection, DecodeError):
-                raise
-            except Exception:
-                bug = self._own_bug(served, RequestContext(version, correlation_id, None, self))
-                return self._answer(served, version, correlation_id, bug)
+        if api_key == PRODUCE and not self._pending:
+            repeated = self._node.repeated
+            if repeated is not None and repeated.answer(
+                frame, self._produce_lengths, version, correlation_id, self._out
+            ):
+                return None
         if not served.min_version <= version <= served.max_version:
             if api_key != API_VERSIONS:
                 raise CloseConnection(
@@ -303,11 +298,7 @@ class Connection(Sending):
         decode = served.decoders[version] or served.decoder(version)
         request, _ = decode(frame, header.header_size)
         if api_key == PRODUCE:
-            if repeated is None:
-                from broker.handlers.produce_again import RepeatedProduces
-
-                repeated = self._node.repeated = RepeatedProduces(self._node, served)
-            repeated.remember(frame, lengths, version, request)
+            self._remember(served, frame, version, request)
         elif self._pending:
             # Only Produce may overtake an owed answer; anything else waits, as all do in Kafka.
             return _Reply(
@@ -318,6 +309,15 @@ class Connection(Sending):
             )
         context = RequestContext(version, correlation_id, client_id, self)
         return self._answer(served, version, correlation_id, self._handle(served, request, context))
+
+    def _remember(self, served: Api, frame: memoryview, version: int, request: Any) -> None:
+        """A Produce was decoded: those that begin like it need not be."""
+        repeated = self._node.repeated
+        if repeated is None:
+            from broker.handlers.produce_again import RepeatedProduces
+
+            repeated = self._node.repeated = RepeatedProduces(self._node, served)
+        repeated.remember(frame, self._produce_lengths, version, request)
 
     def _handle(self, served: Api, request: Any, context: RequestContext) -> Any:
         try:
@@ -360,7 +360,7 @@ class Connection(Sending):
 
     def _answer(self, served: Api, version: int, correlation_id: int, answer: Any) -> _Reply | None:
         if type(answer) is served.response and not self._pending:
-            self._encode(served, version, correlation_id, answer)
+            served.encode_answer(version, correlation_id, answer, self._out, self._ranges)
             return None
         if answer is None:
             return None
@@ -409,12 +409,12 @@ class Connection(Sending):
                     owed.api, RequestContext(owed.version, owed.correlation_id, None, self)
                 )
         if answer is not None:
-            self._encode(owed.api, owed.version, owed.correlation_id, answer)
+            owed.api.encode_answer(owed.version, owed.correlation_id, answer, self._out, self._ranges)
 
     def _send_parked(self, owed: _Reply, answer: Message) -> None:
         """See `Parked.send`. Nothing is owed or unsent here; ranges of files are left to the task."""
         try:
-            self._encode(owed.api, owed.version, owed.correlation_id, answer)
+            owed.api.encode_answer(owed.version, owed.correlation_id, answer, self._out, self._ranges)
         except Exception:
             self._out.clear()
             self._ranges.clear()

@@ -5,7 +5,6 @@ They are gathered until there is nothing left to read, and leave in one send. No
 
 from __future__ import annotations
 
-import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,18 +14,14 @@ from broker.request import CloseConnection
 from broker.seams.transport import WOULD_BLOCK
 
 if TYPE_CHECKING:
-    from broker.handlers.table import Api
     from broker.log.reads import FileRange
     from broker.seams.files import FileSystem
     from broker.seams.transport import Transport
-    from wire.schema import Message
 
 SEND_SOON_BYTES = 64 * 1024
 """Answers are gathered up to about this size before they are sent."""
 FILE_CHUNK_BYTES = 1024 * 1024
 """How much of a file one sendfile moves, so that a fast reader starves nobody."""
-
-_SIZE = struct.Struct(">i")
 
 
 class Sending:
@@ -49,18 +44,6 @@ class Sending:
         """Let go of the files whose parts will not be sent."""
         for _, file_range in self._ranges:
             file_range.release()
-
-    def _encode(self, served: Api, version: int, correlation_id: int, answer: Message) -> None:
-        out, ranges = self._out, self._ranges
-        start = len(out)
-        ranges_before = len(ranges)
-        out += served.response_head[version](0, correlation_id)
-        encode = served.encoders[version] or served.encoder(version)
-        encode(answer, out, ranges)
-        size = len(out) - start - 4
-        if len(ranges) > ranges_before:
-            size += sum(file_range.size for _, file_range in ranges[ranges_before:])
-        _SIZE.pack_into(out, start, size)
 
     async def _flush(self) -> None:
         """Send all that is ready: bytes from memory, and between them ranges of files."""

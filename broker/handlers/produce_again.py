@@ -57,7 +57,6 @@ _MARKS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
 """Stand in an answer for base offset, log append time and log start offset, to see where they are."""
 
 _NO_TAGS = bytes(TAGS_BYTES)
-_size = Struct(">i")
 _correlation_id_at = 4
 _offsets = Struct(">qqq")
 _pack_correlation_id = Struct(">i").pack_into
@@ -98,9 +97,8 @@ class _Known:
         response = finish(ProduceResponse([TopicProduceResponse(self.name, self.topic_id, [row])]), self.acks)
         if response is None:
             return b""
-        out = bytearray(served.response_head[self.version](0, correlation_id))
-        served.encoder(self.version)(response, out, [])
-        _size.pack_into(out, 0, len(out) - _size.size)
+        out = bytearray()
+        served.encode_answer(self.version, correlation_id, response, out, [])
         return bytes(out)
 
 
@@ -151,6 +149,8 @@ class RepeatedProduces:
         except KafkaError as error:
             out += known.encode(self._served, correlation_id, error_row(known.index, error, log))
             return True
+        if result.must_flush:  # the repeat of a batch that is not on the disk yet: it is found once more
+            return False
         if known.acks:
             start = len(out)
             out += known.answer

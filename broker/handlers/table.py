@@ -87,6 +87,7 @@ HANDLERS[0] = HANDLERS[0]._replace(announced_min=0)
 
 API_VERSIONS = 18
 
+_SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")
 _TAGGED_HEAD = struct.Struct(">iix")
 
@@ -143,6 +144,25 @@ class Api:
         if found is None:
             found = self.encoders[version] = self.response.encoder(version)
         return found
+
+    def encode_answer(
+        self,
+        version: int,
+        correlation_id: int,
+        answer: Message,
+        out: bytearray,
+        ranges: list[tuple[int, Any]],
+    ) -> None:
+        """Put an answer behind what is in ``out``: its size, header and response (`Message.encode_into`)."""
+        start = len(out)
+        ranges_before = len(ranges)
+        out += self.response_head[version](0, correlation_id)
+        encode = self.encoders[version] or self.encoder(version)
+        encode(answer, out, ranges)
+        size = len(out) - start - _SIZE.size
+        if len(ranges) > ranges_before:
+            size += sum(file_range.size for _, file_range in ranges[ranges_before:])
+        _SIZE.pack_into(out, start, size)
 
 
 def _load(name: str) -> Any:
