@@ -222,7 +222,7 @@ def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
     max_timestamp = _check_records(records, header, found, rules, now_ms)
 
-    target = codec if rules.codec is None or (header.attributes & CONTROL_BIT and not codec) else rules.codec
+    target = _target_codec(codec, header, rules)
     if target != codec:
         batch = _rebuild(batch, header, records, found, target, rules, max_timestamp)
         _check_size(header.size, rules)
@@ -249,7 +249,7 @@ def validate_built(batch: memoryview, header: BatchHeader, rules: ValidationRule
     Where the rules ask for another codec or timestamp type, it is changed as any other. Raises as `validate`.
     """
     codec = header.attributes & CODEC_MASK
-    target = codec if rules.codec is None or (header.attributes & CONTROL_BIT and not codec) else rules.codec
+    target = _target_codec(codec, header, rules)
     if rules.log_append_time or target != codec:
         return validate(batch, header, rules, now_ms)
     size = header.batch_length + LOG_OVERHEAD
@@ -265,6 +265,13 @@ def _check_size(size: int, rules: ValidationRules) -> None:
             ErrorCode.MESSAGE_TOO_LARGE,
             f"record batch of {size} bytes; max.message.bytes is {rules.max_message_bytes}",
         )
+
+
+def _target_codec(codec: int, header: BatchHeader, rules: ValidationRules) -> int:
+    """What a batch that came with ``codec`` is to be compressed with; markers are not."""
+    if rules.codec is None or (header.attributes & CONTROL_BIT and not codec):
+        return codec
+    return rules.codec
 
 
 def _too_large_for_a_segment(size: int, rules: ValidationRules) -> KafkaError:
