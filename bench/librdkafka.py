@@ -25,6 +25,7 @@ FLUSH_TIMEOUT_MS = 120_000
 METADATA_TIMEOUT_MS = 20_000
 CONSUME_TIMEOUT_S = 60
 POLL_MS = 100
+RESUME_POLL_S = 0.0002
 FILLED_SHARE = 10  # of all messages, one in so many may be queued before the clock starts
 QUIET = {"log_level": "2"}  # a server that stops is not news here
 
@@ -188,6 +189,12 @@ class Payloads:
             message.key, message.key_len = ctypes.addressof(key), len(key)
 
 
+def _queue(client: Client, payloads: Payloads, start: int, wanted: int, partition: int) -> int:
+    """Queue ``wanted`` of the payloads from ``start`` on; how many the queue took."""
+    messages = ctypes.byref(payloads.array, start * ctypes.sizeof(Message))
+    return int(library().rd_kafka_produce_batch(client.topic_handle, partition, MSG_F_COPY, messages, wanted))
+
+
 def _fill(client: Client, payloads: Payloads, count: int, partition: int) -> int:
     """Queue up to ``count`` messages without sending any, as many as the queue takes; their number."""
     client.pause(partition)
@@ -195,9 +202,7 @@ def _fill(client: Client, payloads: Payloads, count: int, partition: int) -> int
     filled = 0
     while filled < count:
         wanted = min(BATCH_MESSAGES, count - filled, length)
-        queued = library().rd_kafka_produce_batch(
-            client.topic_handle, partition, MSG_F_COPY, ctypes.byref(payloads.array), wanted
-        )
+        queued = _queue(client, payloads, 0, wanted, partition)
         filled += queued
         if queued < wanted:
             break
@@ -210,10 +215,7 @@ def _send(client: Client, payloads: Payloads, count: int, partition: int, filled
     length = len(payloads.array)
     while left:
         wanted = min(BATCH_MESSAGES, left, length - start)
-        messages = ctypes.byref(payloads.array, start * ctypes.sizeof(Message))
-        queued = library().rd_kafka_produce_batch(
-            client.topic_handle, partition, MSG_F_COPY, messages, wanted
-        )
+        queued = _queue(client, payloads, start, wanted, partition)
         left -= queued
         start = (start + queued) % length
         if queued < wanted:  # the queue is full
@@ -240,7 +242,7 @@ def produce(
         filled = _fill(client, payloads, count // FILLED_SHARE, partition)
         client.pause(partition, paused=False)
         while (queued := library().rd_kafka_outq_len(client.handle)) >= filled:
-            time.sleep(0.0002)  # it takes up to a second until the queue's thread looks again
+            time.sleep(RESUME_POLL_S)  # it takes up to a second until the queue's thread looks again
         start = time.perf_counter()
         left = count - filled + queued
         _send(client, payloads, count, partition, filled)
