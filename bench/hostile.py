@@ -188,6 +188,8 @@ def measure(broker: Oncelog, options: argparse.Namespace) -> list[tuple[float, s
     with Connection(broker.bootstrap) as connection:
         made = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
         answer = connection.call("CreateTopics", 7, {"topics": [made], "timeout_ms": 9000})
+        for key_type in (0, 1):  # makes the internal topics
+            connection.call("FindCoordinator", 4, {"key_type": key_type, "coordinator_keys": [GROUP]})
         known = known_values(answer["topics"][0]["topic_id"])
     bystander = Bystander(broker.bootstrap)
     bystander.start()

@@ -408,7 +408,11 @@ class Connection(Sending):
                 answer = self._own_bug(
                     owed.api, RequestContext(owed.version, owed.correlation_id, None, self)
                 )
-        if answer is not None:
+        if answer is None:
+            return
+        if owed.api.answers_are_long:
+            await owed.api.encode_in_steps(owed.version, owed.correlation_id, answer, self._out)
+        else:
             owed.api.encode_answer(owed.version, owed.correlation_id, answer, self._out, self._ranges)
 
     def _send_parked(self, owed: _Reply, answer: Message) -> None:

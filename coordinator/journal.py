@@ -39,3 +39,8 @@ class Journal(Protocol):
         that producer's open transaction. Raises KafkaError where nothing was written, with the code that the log
         gave; what a client is told of it, the step decides (Kafka: ``CoordinatorOperationExceptionHelper``).
         """
+
+    def check_room(self, size: int) -> None:
+        """Raise KafkaError (MESSAGE_TOO_LARGE) where no batch holds records of so many bytes. `append` says so too, but
+        they have to be made for it.
+        """

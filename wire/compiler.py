@@ -11,7 +11,7 @@ Layouts: KIP-482 (flexible versions), ``org.apache.kafka.message.MessageDataGene
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from wire.errors import DecodeError
@@ -24,6 +24,7 @@ M = TypeVar("M", bound="Message")
 
 Decoder: TypeAlias = "Callable[[Buffer, int], tuple[M, int]]"
 Encoder: TypeAlias = "Callable[[M, bytearray, list[tuple[int, SizedRange]]], None]"
+StepEncoder: TypeAlias = "Callable[[M, bytearray, list[tuple[int, SizedRange]]], Iterator[None]]"
 
 FIXED = {
     "bool": ("?", 1),
@@ -147,6 +148,14 @@ def compile_encoder(cls: type[M], version: int) -> Encoder[M]:
 
     lines, names = encode_lines(cls, version)
     return compile_function("encode", f"{cls.__module__}.{cls.__name__} v{version}", lines, names)
+
+
+def compile_step_encoder(cls: type[M], version: int) -> StepEncoder[M]:
+    """An encoder for what may be long: each step of its iterator writes some kilobytes (`STEP_BYTES`)."""
+    from wire.encode_source import encode_lines
+
+    lines, names = encode_lines(cls, version, in_steps=True)
+    return compile_function("encode", f"{cls.__module__}.{cls.__name__} v{version} in steps", lines, names)
 
 
 # What the compiled functions call when the short way does not do.

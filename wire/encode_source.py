@@ -19,18 +19,25 @@ _HELPERS: dict[str, Any] = {
 }
 
 
-def encode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str, Any]]:
-    """The lines of ``encode(m, out, ranges)`` and the names they need."""
-    source = _EncodeSource(cls, version)
+STEP_BYTES = 16 * 1024
+"""How much a step of an encoder in steps writes, about: a fraction of a millisecond."""
+
+
+def encode_lines(
+    cls: type[Message], version: int, *, in_steps: bool = False
+) -> tuple[list[str], dict[str, Any]]:
+    """The lines of ``encode(m, out, ranges)`` and the names they need. ``in_steps``: it is a generator then."""
+    source = _EncodeSource(cls, version, in_steps=in_steps)
     source.names.update(_HELPERS)
     source.indent = 2
     source.fields("m", cls, "")
     source.flush()
     head = [
         "def encode(m, out, ranges):",
-        "    start = len(out); noted = len(ranges)",
+        "    start = len(out); noted = len(ranges)"
+        + (f"; step_end = start + {STEP_BYTES}" if in_steps else ""),
         "    try:",
-        "        pass",
+        "        yield" if in_steps else "        pass",
     ]
     tail = [
         "    except BaseException as error:",
@@ -43,8 +50,9 @@ def encode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str,
 
 
 class _EncodeSource(Source):
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
         super().__init__(cls, version)
+        self.in_steps = in_steps
         self.out = "out"
         self._layout = ""
         self._values: list[str] = []
@@ -230,4 +238,6 @@ class _EncodeSource(Source):
         else:
             self.value(element, item, path)
         self.flush()
+        if self.in_steps and self.out == "out":
+            self.emit(f"if len(out) > step_end: step_end = len(out) + {STEP_BYTES}; yield")
         self.indent -= 1

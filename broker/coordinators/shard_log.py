@@ -71,7 +71,7 @@ class ShardLog:
         """Write ``records`` as one batch; the offset of the first. Raises KafkaError as the log gives it."""
         hosted = self.hosted()
         now_ms, codec = self._clock.now_ms(), self._codec()
-        size_max = hosted.log.config.max_message_bytes if codec == NONE else _ANY_SIZE
+        size_max = _size_max(hosted, codec)
         batch = BatchBuilder(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -88,6 +88,10 @@ class ShardLog:
         return hosted.log.append(
             batch.build(), leader_epoch=hosted.leader_epoch, origin=Origin.COORDINATOR
         ).base_offset
+
+    def check_room(self, size: int) -> None:
+        if size > _size_max(self.hosted(), self._codec()):
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
 
     def append_marker(
         self,
@@ -127,6 +131,11 @@ class ShardLog:
         """Return when what is appended so far is on the disk. Raises KafkaError (KAFKA_STORAGE_ERROR)."""
         log = self.hosted().log
         await log.flush(log.log_end_offset)
+
+
+def _size_max(hosted: Hosted, codec: int) -> float:
+    """Bytes of a batch before it is compressed."""
+    return hosted.log.config.max_message_bytes if codec == NONE else _ANY_SIZE
 
 
 class Replayable(Protocol):

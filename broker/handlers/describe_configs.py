@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.handlers.parts import in_steps
 from broker.metadata import configs
 from broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from broker.metadata.topics import check_name
@@ -23,6 +24,9 @@ from wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
+
     from broker.node import Node
     from broker.request import RequestContext
 
@@ -33,23 +37,33 @@ _MALFORMED = (
 )
 
 
-def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def handle(
+    node: Node, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
     types = {asked.resource_type for asked in request.resources}
-    if not types <= {TOPIC, BROKER, GROUP, *_NOT_SERVED}:
-        # One unknown type and Kafka refuses the whole request.
-        error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
-        return DescribeConfigsResponse(results=[_result(asked, [], error) for asked in request.resources])
+    # One unknown type and Kafka refuses the whole request.
+    is_malformed = not types <= {TOPIC, BROKER, GROUP, *_NOT_SERVED}
+    error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED) if is_malformed else None
+    response = DescribeConfigsResponse()
+    return in_steps(_answers(node, request, response.results, error), len(request.resources), response)
+
+
+def _answers(
+    node: Node,
+    request: DescribeConfigsRequest,
+    results: list[DescribeConfigsResult],
+    error: KafkaError | None,
+) -> Iterator[None]:
     # What is asked again is answered with the same row: a short request may ask for a hundred megabytes.
-    results: list[DescribeConfigsResult] = []
     known: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
     for asked in request.resources:
         keys = asked.configuration_keys
         key = (asked.resource_type, asked.resource_name, None if keys is None else tuple(keys))
         found = known.get(key)
         if found is None:
-            found = known[key] = _answer(node, asked, request)
+            found = known[key] = _result(asked, [], error) if error else _answer(node, asked, request)
         results.append(found)
-    return DescribeConfigsResponse(results=results)
+        yield
 
 
 def _answer(

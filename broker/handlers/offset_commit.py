@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.coordinators.groups import client_of
+from broker.handlers.parts import ROWS_AT_ONCE, after_steps
 from broker.handlers.topic_rows import merged
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.offset_commit import (
@@ -22,7 +23,7 @@ from wire.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
     from typing import Any
 
     from broker.node import Node
@@ -35,12 +36,43 @@ TOPIC_ID_VERSION = 10
 def handle(
     node: Node, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
+    by_id = context.api_version >= TOPIC_ID_VERSION
+    topics = request.topics
+    unknown: list[OffsetCommitResponseTopic] = []
+    if len(topics) <= ROWS_AT_ONCE:
+        there = [found for topic in topics if (found := _existing(node, topic, unknown, by_id=by_id))]
+        return _commit(node, request, context, there, unknown)
+    there = []
+    began = node.metadata.image.offset
+
+    def sort_out() -> Iterator[None]:
+        for topic in topics:
+            found = _existing(node, topic, unknown, by_id=by_id)
+            if found is not None:
+                there.append(found)
+            yield
+
+    def commit() -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
+        if node.metadata.image.offset != began:  # one that is gone must leave no offsets
+            there.clear()
+            unknown.clear()
+            for _ in sort_out():
+                pass
+        return _commit(node, request, context, there, unknown)
+
+    return after_steps(sort_out(), len(topics), commit)
+
+
+def _commit(
+    node: Node,
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    there: list[OffsetCommitRequestTopic],
+    unknown: list[OffsetCommitResponseTopic],
+) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     from coordinator.groups.offsets import commit_offsets
 
-    by_id = context.api_version >= TOPIC_ID_VERSION
-    topic_of = attrgetter("topic_id" if by_id else "name")
-    unknown: list[OffsetCommitResponseTopic] = []
-    there = [found for topic in request.topics if (found := _existing(node, topic, unknown, by_id=by_id))]
+    topic_of = attrgetter("topic_id" if context.api_version >= TOPIC_ID_VERSION else "name")
     if not there:
         return OffsetCommitResponse(0, merged(unknown, topic_of))
     request.topics = there

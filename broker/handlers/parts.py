@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from broker.log.slices import Slices, in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator
+    from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 
     from broker.handlers.table import Handle
     from broker.node import Node
     from broker.request import RequestContext
+    from wire.messages.offset_fetch import OffsetFetchRequestGroup
     from wire.schema import Message
 
     M = TypeVar("M", bound=Message)
@@ -28,6 +29,8 @@ ROWS_AT_ONCE = 100
 """Rows of a request that are answered in one go."""
 ROWS_OF_PART = 8
 """Rows that the handler is given at once where there are more: they should take much less than a slice."""
+LARGE_ROWS_AT_ONCE = 1
+"""The same where one row may be answered with very many: a group with all its offsets or members."""
 
 
 class Parts(NamedTuple):
@@ -37,20 +40,32 @@ class Parts(NamedTuple):
     answered: str
     asked_inner: str = ""
     answered_inner: str = ""
+    same: Callable[[Any], Hashable] | None = None
+    """Of rows that may be answered with very many: what two have in common that get the same answer. It is made once,
+    since a short request may name a large group any number of times."""
+
+
+def _of_group(asked: OffsetFetchRequestGroup) -> Hashable:
+    if asked.topics is not None:
+        return id(asked)  # its answer is not much longer than it is
+    return asked.group_id, asked.member_id, asked.member_epoch
 
 
 PARTS = {
     10: Parts("coordinator_keys", "coordinators"),
-    9: Parts("groups", "groups"),
-    15: Parts("groups", "groups"),
+    9: Parts("groups", "groups", same=_of_group),
+    15: Parts("groups", "groups", same=str),
     21: Parts("topics", "topics", "partitions", "partitions"),
     23: Parts("topics", "topics", "partitions", "partitions"),
-    32: Parts("resources", "results"),
     61: Parts("topics", "topics", "partition_indexes", "partitions"),
-    65: Parts("transactional_ids", "transaction_states"),
-    69: Parts("group_ids", "groups"),
+    65: Parts("transactional_ids", "transaction_states", same=str),
+    69: Parts("group_ids", "groups", same=str),
 }
 """By API key."""
+
+_DESCRIBE_CONFIGS = 32
+LONG_ANSWERS = frozenset((*PARTS, _DESCRIBE_CONFIGS))
+"""API keys whose answers may be much longer than requests: where they were waited for, they are encoded in steps."""
 
 
 def in_parts(handle: Handle, parts: Parts) -> Handle:
@@ -61,7 +76,7 @@ def in_parts(handle: Handle, parts: Parts) -> Handle:
         count = len(rows)
         if parts.asked_inner:
             count += sum([len(getattr(row, parts.asked_inner)) for row in rows])
-        if count <= ROWS_AT_ONCE:
+        if count <= (ROWS_AT_ONCE if parts.same is None else LARGE_ROWS_AT_ONCE):
             return handle(node, request, context)
         return _handle_slowly(handle, parts, node, request, context)
 
@@ -94,6 +109,21 @@ async def _step_slowly(steps: Iterable[object], then: Callable[[], M | Coroutine
 async def _handle_slowly(
     handle: Handle, parts: Parts, node: Node, request: Any, context: RequestContext
 ) -> Any:
+    if parts.same is None:
+        return await _handle_each(handle, parts, node, request, context)
+    rows = getattr(request, parts.asked)
+    keys = [parts.same(row) for row in rows]
+    distinct = dict(zip(keys, rows, strict=True))
+    setattr(request, parts.asked, list(distinct.values()))
+    whole = await _handle_each(handle, parts, node, request, context)
+    answered = dict(zip(distinct, getattr(whole, parts.answered), strict=True))
+    setattr(whole, parts.answered, [answered[key] for key in keys])
+    return whole
+
+
+async def _handle_each(
+    handle: Handle, parts: Parts, node: Node, request: Any, context: RequestContext
+) -> Any:
     whole: Any = None
     slices = Slices()
     for continues, rows in _nested(request, parts) if parts.asked_inner else _flat(request, parts):
@@ -115,8 +145,9 @@ async def _handle_slowly(
 
 def _flat(request: Any, parts: Parts) -> Iterator[tuple[bool, list[Any]]]:
     rows = getattr(request, parts.asked)
-    for start in range(0, len(rows), ROWS_OF_PART):
-        yield False, rows[start : start + ROWS_OF_PART]
+    at_once = ROWS_OF_PART if parts.same is None else LARGE_ROWS_AT_ONCE
+    for start in range(0, len(rows), at_once):
+        yield False, rows[start : start + at_once]
 
 
 def _nested(request: Any, parts: Parts) -> Iterator[tuple[bool, list[Any]]]:

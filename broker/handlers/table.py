@@ -12,12 +12,16 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.handlers.parts import PARTS, in_parts
+from broker.handlers.parts import LONG_ANSWERS, PARTS, in_parts
+from broker.log.slices import Slices
+from broker.request import CloseConnection
+from wire.compiler import compile_step_encoder
 from wire.header import has_tagged_response_header
 
 if TYPE_CHECKING:
     from broker.node import Node
     from broker.request import RequestContext
+    from wire.compiler import StepEncoder
     from wire.schema import Message
 
 Handle = Callable[["Node", Any, "RequestContext"], "Message | Coroutine[Any, Any, Message] | None"]
@@ -87,6 +91,10 @@ HANDLERS[0] = HANDLERS[0]._replace(announced_min=0)
 
 API_VERSIONS = 18
 
+ANSWER_BYTES_MAX = 1024 * 1024 * 1024
+"""Bytes of an answer that is encoded in steps. The protocol allows twice as many; a short request that names a large
+group again and again asks for any number."""
+
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")
 _TAGGED_HEAD = struct.Struct(">iix")
@@ -96,6 +104,7 @@ class Api:
     """A handler with its modules loaded and one codec per version: what a connection needs for a request."""
 
     __slots__ = (
+        "answers_are_long",
         "decoders",
         "documentation",
         "encoders",
@@ -107,6 +116,7 @@ class Api:
         "request",
         "response",
         "response_head",
+        "step_encoders",
     )
 
     def __init__(self, handler: Handler) -> None:
@@ -119,10 +129,12 @@ class Api:
         self.request: type[Message] = getattr(messages, stem + "Request")
         self.response: type[Message] = getattr(messages, stem + "Response")
         parts = PARTS.get(handler.api_key)
+        self.answers_are_long = handler.api_key in LONG_ANSWERS
         self.handle: Handle = module.handle if parts is None else in_parts(module.handle, parts)
         self.documentation: str | None = module.__doc__
         self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
         self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)
+        self.step_encoders: dict[int, StepEncoder[Any]] = {}
         self.flexible = [
             version >= self.request.MIN_VERSION and self.request.is_flexible(version)
             for version in range(handler.max_version + 1)
@@ -163,6 +175,25 @@ class Api:
         if len(ranges) > ranges_before:
             size += sum(file_range.size for _, file_range in ranges[ranges_before:])
         _SIZE.pack_into(out, start, size)
+
+    async def encode_in_steps(
+        self, version: int, correlation_id: int, answer: Message, out: bytearray
+    ) -> None:
+        """`encode_answer` of a long answer without ranges of files: others have their turn meanwhile, but write nothing
+        to ``out``. Raises CloseConnection where it is longer than `ANSWER_BYTES_MAX`.
+        """
+        start = len(out)
+        out += self.response_head[version](0, correlation_id)
+        encode = self.step_encoders.get(version)
+        if encode is None:
+            encode = self.step_encoders[version] = compile_step_encoder(self.response, version)
+        slices = Slices()
+        for _ in encode(answer, out, []):
+            if len(out) - start > ANSWER_BYTES_MAX:
+                raise CloseConnection(f"{self.handler.name} asks for more than {ANSWER_BYTES_MAX} bytes")
+            if slices.is_over():
+                await slices.pause()
+        _SIZE.pack_into(out, start, len(out) - start - _SIZE.size)
 
 
 def _load(name: str) -> Any:

@@ -37,15 +37,15 @@ from wire.schema import ZERO_UUID
 from wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from coordinator.groups.context import Client
     from coordinator.groups.offset_store import Stored
     from coordinator.groups.shard import GroupShard
-    from wire.messages.offset_commit import OffsetCommitRequest
+    from wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
     from wire.messages.offset_delete import OffsetDeleteRequest
     from wire.messages.offset_fetch import OffsetFetchRequestGroup
-    from wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+    from wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
     from wire.schema import Uuid
 
     CheckPartition = Callable[[str, Uuid, int], None]
@@ -56,6 +56,12 @@ NO_RETENTION_TIME = -1
 NO_EXPIRY = -1
 GROUP_ID_NOT_FOUND_VERSION = 9
 """Before it a commit with a generation of a group that is not there gets ILLEGAL_GENERATION."""
+
+UNCHECKED_MAX = 1_000
+"""Topics, and partitions of a topic, whose offsets are made into records without a look at whether a batch can hold so
+many."""
+RECORD_BYTES_MIN = 41
+"""Of an offset's record beside the names of group and topic: 7 around key and value, 10 of the key, 24 of the value."""
 
 VALUE_VERSION = 4
 VALUE_VERSION_WITH_EXPIRY = 1
@@ -71,8 +77,12 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Clie
     metadata_max = shard.context.settings().offset_metadata_max_bytes
     records: list[CoordinatorRecord] = []
     topics: list[OffsetCommitResponseTopic] = []
+    if len(request.topics) > UNCHECKED_MAX:
+        _check_room(shard, request.group_id, request.topics, metadata_max)
     for topic in request.topics:
         rows: list[OffsetCommitResponsePartition] = []
+        if len(topic.partitions) > UNCHECKED_MAX:
+            _check_room(shard, request.group_id, request.topics, metadata_max)
         for row in topic.partitions:
             metadata = row.committed_metadata or ""
             if _is_too_long(metadata, metadata_max):
@@ -88,6 +98,20 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Clie
         topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, rows))
     shard.commit(records)
     return OffsetCommitResponse(0, topics)
+
+
+def _check_room(
+    shard: GroupShard,
+    group_id: str,
+    topics: Sequence[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic],
+    metadata_max: int,
+) -> None:
+    """Raise KafkaError where no batch can hold all those offsets: an absurd request shall not take long."""
+    size = 0
+    for topic in topics:
+        stored = [not _is_too_long(row.committed_metadata or "", metadata_max) for row in topic.partitions]
+        size += sum(stored) * (RECORD_BYTES_MIN + len(group_id) + len(topic.name))
+    shard.journal.check_room(size)
 
 
 def _as_long(value: int) -> int:
@@ -157,12 +181,16 @@ def commit_transactional_offsets(
     metadata_max = shard.context.settings().offset_metadata_max_bytes
     records: list[CoordinatorRecord] = []
     topics: list[TxnOffsetCommitResponseTopic] = []
+    if len(request.topics) > UNCHECKED_MAX:
+        _check_room(shard, request.group_id, request.topics, metadata_max)
     for topic in request.topics:
         known = shard.context.topics.by_name(topic.name)
         if known is None and check is not any_partition:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         topic_id = ZERO_UUID if known is None else known.topic_id
         rows: list[TxnOffsetCommitResponsePartition] = []
+        if len(topic.partitions) > UNCHECKED_MAX:
+            _check_room(shard, request.group_id, request.topics, metadata_max)
         for row in topic.partitions:
             metadata = row.committed_metadata or ""
             if _is_too_long(metadata, metadata_max):

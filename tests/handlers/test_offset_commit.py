@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from broker.coordinators.shard_log import ShardLog
+from coordinator.groups import offsets as stored_offsets
 from tests.handlers.offsets import commit, commit_request, fetch_offsets
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
 from wire.errors import ErrorCode
 from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from wire.messages.offset_commit import OffsetCommitResponse
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
@@ -94,3 +104,44 @@ async def test_topics_by_id() -> None:
         got = [(row.topic_id, row.partitions[0].error_code) for row in answer.topics]
         assert got == [(b"\1" * 16, ErrorCode.UNKNOWN_TOPIC_ID), (topic_id, 0)]
         assert await fetch_offsets(client, "g") == {("a", 0): 3}
+
+
+@pytest.mark.parametrize("unchecked_max", [2, 1_000])
+def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is the same whether that is seen before the records are made or when they are appended."""
+    monkeypatch.setattr(stored_offsets, "UNCHECKED_MAX", unchecked_max)
+    appended: list[int] = []
+    append = ShardLog.append
+
+    def counted(self: ShardLog, records: Any, *args: Any) -> int:
+        appended.append(len(records))
+        return append(self, records, *args)
+
+    monkeypatch.setattr(ShardLog, "append", counted)
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+            smaller = [AlterableConfig("max.message.bytes", 0, "1000")]
+            await client.ask(
+                IncrementalAlterConfigsRequest([AlterConfigsResource(2, "__consumer_offsets", smaller)]),
+                1,
+                IncrementalAlterConfigsResponse,
+            )
+            for topic in ("a", "b", "c"):
+                await create_topic(client, topic, 10)
+            ten = dict.fromkeys(range(10), 5)
+            everything = {"a": ten, "b": ten, "c": ten}
+            answer = await commit(client, "g", everything)
+            assert set(answer.values()) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+            assert len(answer) == 30
+            assert appended == ([] if unchecked_max == 2 else [30])
+            assert await fetch_offsets(client, "g") == {}
+            # Those whose text is too long are refused alone, and take no room.
+            long_ones = dict.fromkeys(range(10), (5, "x" * 4097))
+            answer = await commit(client, "g", {"a": ten, "b": long_ones, "c": long_ones})
+            assert answer == {(topic, at): 0 if topic == "a" else TOO_LARGE for topic in "abc" for at in ten}
+
+    run()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import parts
+from broker.handlers import offset_fetch, parts
 from broker.handlers.parts import PARTS, ROWS_AT_ONCE, ROWS_OF_PART, Parts
 from broker.handlers.table import HANDLERS
 from broker.log import slices
@@ -33,6 +33,11 @@ from wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -45,6 +50,12 @@ from wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+)
+from wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -141,6 +152,7 @@ def check(
 
             with monkeypatch.context() as patched:
                 patched.setattr(parts, "ROWS_AT_ONCE", 1_000_000)
+                patched.setattr(parts, "LARGE_ROWS_AT_ONCE", 1_000_000)
                 at_once = await client.ask(request, version, answer_class)
             assert in_parts == at_once
             found.append(in_parts)
@@ -158,6 +170,39 @@ def test_an_answer_in_parts_is_the_answer(api_key: int, monkeypatch: pytest.Monk
     assert len(answered) == ROWS
     if PARTS[api_key].answered_inner:
         assert len(getattr(answered[3], PARTS[api_key].answered_inner)) == ROWS
+
+
+def test_a_large_group_that_is_named_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+    read = offset_fetch._row
+
+    def counted(node: Any, lookup: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.append((lookup.asked.group_id, lookup.asked.member_epoch))
+        return read(node, lookup, *args, **kwargs)
+
+    topics = [OffsetFetchRequestTopics("here", partition_indexes=[0])]
+    rows = [OffsetFetchRequestGroup(name, None, -1, None) for name in ("a", "b", "a", "a")]
+    rows[2:2] = [OffsetFetchRequestGroup("a", None, 5, None), OffsetFetchRequestGroup("a", None, -1, topics)]
+    with monkeypatch.context() as patched:
+        patched.setattr(offset_fetch, "_row", counted)
+        answer = check(OffsetFetchRequest(groups=rows), OffsetFetchResponse, 9, monkeypatch)
+    assert [group.group_id for group in answer.groups] == ["a", "b", "a", "a", "a", "a"]
+    assert [len(group.topics) for group in answer.groups] == [0, 0, 0, 1, 0, 0]
+    # Asked three times: to begin with, in parts, and at once.
+    in_parts, at_once = asked[-10:-6], asked[-6:]
+    assert in_parts == [("a", -1), ("b", -1), ("a", 5), ("a", -1)]
+    assert len(at_once) == len(rows)
+
+
+def test_descriptions_of_configurations_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        DescribeConfigsResource(TOPIC_RESOURCE, "here" if number % 2 else f"none-{number}", None)
+        for number in range(ROWS)
+    ]
+    answer = check(DescribeConfigsRequest(rows), DescribeConfigsResponse, 4, monkeypatch)
+    assert [(row.resource_name, bool(row.configs)) for row in answer.results] == [
+        (row.resource_name, row.resource_name == "here") for row in rows
+    ]
 
 
 def test_list_offsets_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,6 +280,46 @@ def test_offsets_of_a_transaction_in_steps(monkeypatch: pytest.MonkeyPatch) -> N
     answer = check(request, TxnOffsetCommitResponse, 3, monkeypatch)
     codes = [{row.error_code for row in topic.partitions} for topic in answer.topics]
     assert codes == [{ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}] * ROWS + [{ErrorCode.NOT_COORDINATOR}]
+
+
+@pytest.mark.parametrize("before", [None, 2, 10])
+def test_committed_offsets_in_steps(before: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All in one batch in the end; a topic that goes while they are sorted out leaves none."""
+    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
+    rows = [OffsetCommitRequestPartition(number, 5 + number) for number in range(3)]
+    topics = [OffsetCommitRequestTopic(f"none-{number}", partitions=rows) for number in range(ROWS - 2)]
+    topics[1:1] = [OffsetCommitRequestTopic(name, partitions=rows) for name in ("here", "gone")]
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client, other = await coordinated(broker), broker.connect()
+            for name in ("here", "gone"):
+                await create_topic(client, name, 2)
+            await client.send(OffsetCommitRequest("g", topics=topics), 8)
+            # Each takes a few steps of the commit.
+            for _ in range(before or 0):
+                await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            if before is not None:
+                gone = await other.ask(DeleteTopicsRequest(topic_names=["gone"]), 5, DeleteTopicsResponse)
+                assert gone.responses[0].error_code == 0
+                assert client.unread() == 0
+            answer = await client.receive(OffsetCommitResponse, 8)
+            found = {topic.name: [row.error_code for row in topic.partitions] for topic in answer.topics}
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert len(found) == ROWS
+            assert found.pop("here") == [unknown, 0, 0]
+            asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
+            stored = await client.ask(asked, 8, OffsetFetchResponse)
+            left = {topic.name: len(topic.partitions) for topic in stored.groups[0].topics}
+            if before is None:
+                assert found.pop("gone") == [unknown, 0, 0]
+                assert left == {"here": 2, "gone": 2}
+            else:
+                assert left == {"here": 2}
+            assert all(codes == [unknown] * 3 for codes in found.values())
+
+    run()
 
 
 def gone_while(node: StandInNode, steps: Iterator[None], before: int) -> bool:

@@ -43,6 +43,9 @@ class MemoryJournal:
             self.records.append((encode_key(key), None if value is None else encode_value(value, version)))
         return offset
 
+    def check_room(self, size: int) -> None:
+        """There is room for everything."""
+
 
 class Rig:
     """One partition of ``__transaction_state``, and what outlives a crash of its coordinator."""

@@ -1,0 +1,90 @@
+"""Answers that may be long are encoded in steps: the same bytes, and others have their turn meanwhile."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import trio
+
+from broker.handlers import table
+from broker.handlers.parts import ROWS_AT_ONCE
+from broker.log import slices
+from broker.request import CloseConnection
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.client import ConnectionEndedError
+from tests.sim.run import deterministic, simulated
+from wire.encode_source import STEP_BYTES
+from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+DESCRIBE_CONFIGS = 32
+TOPIC = 2
+
+
+def long_answer() -> DescribeConfigsResponse:
+    """Some 200 kB, of which a resource has much more than a step."""
+    synonyms = [DescribeConfigsSynonym("other", "5", 4)]
+    rows = [
+        DescribeConfigsResourceResult(f"key-{number}", "x" * 30, synonyms=synonyms) for number in range(900)
+    ]
+    return DescribeConfigsResponse(
+        5, [DescribeConfigsResult(0, "", TOPIC, name, rows) for name in ("a", "b", "c", "d")]
+    )
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_long_answer_has_the_same_bytes_in_steps(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
+    api = table.Api(table.HANDLERS[DESCRIBE_CONFIGS])
+    at_once, in_steps = bytearray(b"before"), bytearray(b"before")
+    api.encode_answer(version, 77, long_answer(), at_once, [])
+    lengths = [len(in_steps)]
+
+    async def run() -> None:
+        async def watch() -> None:
+            while True:
+                lengths.append(len(in_steps))
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            await api.encode_in_steps(version, 77, long_answer(), in_steps)
+            nursery.cancel_scope.cancel()
+
+    deterministic(run, 0)
+    assert in_steps == at_once
+    assert max(after - before for before, after in pairwise(lengths)) < 4 * STEP_BYTES
+
+
+def test_an_answer_that_would_be_too_long_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "ANSWER_BYTES_MAX", 100_000)
+    api = table.Api(table.HANDLERS[DESCRIBE_CONFIGS])
+
+    async def run() -> None:
+        with pytest.raises(CloseConnection, match="describe_configs asks for more than 100000 bytes"):
+            await api.encode_in_steps(4, 77, long_answer(), bytearray())
+
+    deterministic(run, 0)
+
+
+@simulated
+async def test_a_connection_encodes_what_was_answered_in_steps_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimBroker() as broker:
+        client, other = broker.connect(), broker.connect()
+        await create_topic(client, "here")
+        asked = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "here", None)] * (ROWS_AT_ONCE + 1))
+        answer = await client.ask(asked, 4, DescribeConfigsResponse)
+        assert len(answer.results) == ROWS_AT_ONCE + 1
+        monkeypatch.setattr(table, "ANSWER_BYTES_MAX", 100_000)
+        with pytest.raises(ConnectionEndedError):
+            await client.ask(asked, 4, DescribeConfigsResponse)
+        await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
