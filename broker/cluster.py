@@ -34,11 +34,13 @@ class Endpoint(NamedTuple):
 class Hosted:
     """A partition that this node leads: its log and the leader epoch it leads with."""
 
-    __slots__ = ("leader_epoch", "log")
+    __slots__ = ("holds", "leader_epoch", "log")
 
     def __init__(self, log: PartitionLog, leader_epoch: int) -> None:
         self.log = log
         self.leader_epoch = leader_epoch
+        self.holds = True
+        """False once the partition has changed or is gone: whoever kept this asks `Cluster.hosted` again."""
 
     def log_at(self, leader_epoch: int) -> PartitionLog:
         """The log, for a client that knows this leader epoch (-1: it says none).
@@ -115,10 +117,11 @@ class Cluster:
 
     def forget_partition(self, topic: str, partition: int) -> None:
         """The partition changed: ask again."""
-        self._hosted.pop((topic, partition), None)
+        known = self._hosted.pop((topic, partition), None)
+        if known is not None:
+            known.holds = False
 
     def forget(self, topic: str) -> None:
         """The topic is gone."""
-        known = self._hosted
-        for key in [key for key in known if key[0] == topic]:
-            del known[key]
+        for name, partition in [key for key in self._hosted if key[0] == topic]:
+            self.forget_partition(name, partition)

@@ -58,8 +58,8 @@ SEQUENCE_MAX = 0x7FFFFFFF
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _header = Struct(">qiibIhiqqqhii")
-_base_offset = Struct(">q")
-_leader_epoch = Struct(">i")
+_stamp_base_offset = Struct(">q").pack_into
+_stamp_leader_epoch = Struct(">i").pack_into
 _crc = Struct(">I")
 _timestamps = Struct(">hiqq")
 _read = _header.unpack_from
@@ -201,8 +201,8 @@ def crc_matches(buffer: Buffer, offset: int, header: BatchHeader) -> bool:
 
 def stamp(buffer: Buffer, offset: int, base_offset: int, leader_epoch: int) -> None:
     """Write the base offset and partition leader epoch that the log gives a batch; the CRC covers neither."""
-    _base_offset.pack_into(buffer, offset, base_offset)
-    _leader_epoch.pack_into(buffer, offset + 12, leader_epoch)
+    _stamp_base_offset(buffer, offset, base_offset)
+    _stamp_leader_epoch(buffer, offset + 12, leader_epoch)
 
 
 def restamp_timestamps(buffer: Buffer, offset: int, *, max_timestamp: int, log_append_time: bool) -> None:

@@ -34,6 +34,7 @@ from wire.header import REQUEST_PREFIX_SIZE
 from wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
 if TYPE_CHECKING:
+    from broker.cluster import Hosted
     from broker.handlers.table import Api
     from broker.node import Node
     from wire.messages.produce import ProduceRequest
@@ -69,6 +70,7 @@ class _Known:
     __slots__ = (
         "acks",
         "answer",
+        "hosted",
         "index",
         "name",
         "offsets_at",
@@ -81,6 +83,8 @@ class _Known:
 
     def __init__(self, served: Api, version: int, request: ProduceRequest, name: str) -> None:
         topic = request.topic_data[0]
+        self.hosted: Hosted | None = None
+        """As `Cluster.hosted` gave it last."""
         self.version = version
         self.acks = request.acks
         self.transactional_id = request.transactional_id
@@ -132,12 +136,11 @@ class RepeatedProduces:
         records = _records_at(frame, position)
         if records is None:
             return False
-        try:
-            if version >= TOPIC_ID_VERSION and self._cluster.topic_by_id(known.topic_id) is None:
+        hosted = known.hosted
+        if hosted is None or not hosted.holds:
+            hosted = self._host(known, version)
+            if hosted is None:
                 return False
-            hosted = self._cluster.hosted(known.topic, known.index)
-        except KafkaError:
-            return False
         if records[ATTRIBUTES_AT] & TRANSACTIONAL and not self._is_enrolled(known, records):
             return False
         log = hosted.log
@@ -163,6 +166,16 @@ class RepeatedProduces:
                 result.log_start_offset,
             )
         return True
+
+    def _host(self, known: _Known, version: int) -> Hosted | None:
+        """Ask for the partition; None where it cannot be had, about which the handler of Produce knows more."""
+        try:
+            if version >= TOPIC_ID_VERSION and self._cluster.topic_by_id(known.topic_id) is None:
+                return None
+            known.hosted = self._cluster.hosted(known.topic, known.index)
+        except KafkaError:
+            return None
+        return known.hosted
 
     def _is_enrolled(self, known: _Known, records: memoryview) -> bool:
         """Whether the partition is part of the transaction of this batch, or is made so here and now."""

@@ -26,8 +26,9 @@ def keep_indexes_below(segment: Segment, offset: int) -> int:
     while time_index.entries and not _is_timed(segment, time_index.last_timestamp, time_index.last_offset):
         time_index.keep(time_index.entries - 1)
     segment.txn_index.truncate_to(offset)
-    segment.forget_derived()
-    return index.last[1]
+    position = index.last[1]
+    segment.forget_derived(position)
+    return position
 
 
 def _is_indexed(segment: Segment, offset: int, position: int) -> bool:

@@ -58,6 +58,8 @@ _NOTHING = b""
 class PartitionLog(SegmentedLog):
     """The log of one partition. ``broker/log/recovery.py`` makes one, from a directory."""
 
+    __slots__ = ("_rules", "_rules_of_broker", "_rules_without_zstd", "appended")
+
     def __init__(
         self,
         env: LogEnvironment,

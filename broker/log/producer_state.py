@@ -123,7 +123,7 @@ def first_sequence_of(last_sequence: int, offset_delta: int) -> int:
 class ProducerState:
     """All producers of one partition, and its transactions."""
 
-    __slots__ = ("_completed", "_ongoing", "_verifications", "producers")
+    __slots__ = ("_completed", "_ongoing", "_verifications", "has_transactions", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
@@ -132,10 +132,8 @@ class ProducerState:
         self._completed: list[tuple[int, int]] = []
         """Transactions whose marker is not below the high watermark yet, as (first, last offset), rising."""
         self._verifications: dict[int, Verification] = {}
-
-    @property
-    def has_transactions(self) -> bool:
-        return bool(self._ongoing or self._completed)
+        self.has_transactions = False
+        """Whether one is open, or its marker not below the high watermark yet: every append looks at it."""
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -268,6 +266,7 @@ class ProducerState:
         if entry.txn_first_offset < 0 and header.is_transactional:
             entry.txn_first_offset = base_offset
             insort(self._ongoing, (base_offset, producer_id))
+            self.has_transactions = True
             self._verifications.pop(producer_id, None)
 
     # Markers.
@@ -324,6 +323,7 @@ class ProducerState:
         """Transactions whose marker is below ``offset`` are settled."""
         if self._completed:
             self._completed = [row for row in self._completed if row[1] >= offset]
+        self.has_transactions = bool(self._ongoing or self._completed)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forget who has no transaction open and wrote nothing for so long."""
@@ -342,6 +342,7 @@ class ProducerState:
         self.producers.clear()
         self._ongoing.clear()
         self._completed.clear()
+        self.has_transactions = False
 
     # Snapshots.
 
@@ -372,4 +373,5 @@ class ProducerState:
             if row.txn_first_offset >= 0:
                 entry.txn_first_offset = row.txn_first_offset
                 insort(self._ongoing, (row.txn_first_offset, row.producer_id))
+                self.has_transactions = True
             self.producers[row.producer_id] = entry

@@ -53,12 +53,12 @@ class Segment:
     __slots__ = (
         "_file",
         "_files",
+        "_index_due_above",
         "_index_interval",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_offset_index",
         "_rolling_timestamp",
-        "_since_index_entry",
         "_time_index",
         "_txn_index",
         "base_offset",
@@ -92,7 +92,6 @@ class Segment:
         """By how much earlier than ``segment.ms`` it rolls, so that not all partitions roll at once."""
         self.created_ms = now_ms
         self._index_interval = index_interval_bytes
-        self._since_index_entry = 0
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._txn_index: TransactionIndex | None = None
@@ -103,6 +102,8 @@ class Segment:
         """Bytes of the log file."""
         self.synced_size = -1 if new else 0
         """Bytes of the log file known to be on the disk; -1: not even its name is."""
+        self._index_due_above = self.size + index_interval_bytes
+        """A batch that begins above this position gets index entries."""
         self._max_timestamp = NO_TIMESTAMP if new else UNKNOWN
         self._max_timestamp_offset = base_offset
         self._rolling_timestamp = NO_TIMESTAMP if new else UNKNOWN
@@ -166,15 +167,16 @@ class Segment:
         Index entries that have waited long enough are written before the batch is, so that nothing can fail
         once it is there.
         """
-        due = self._since_index_entry > self._index_interval
+        position = self.size
+        due = position > self._index_due_above
         if due and self.offset_index.tail_bytes >= INDEX_TAIL_BYTES:
             self.write_indexes()
         file = self._file
         (self.file if file is None else file).append(batch)
-        self._count(self.size, size, last_offset, max_timestamp, due)
-        self.size += size
+        self._count(position, last_offset, max_timestamp, due)
+        self.size = position + size
 
-    def _count(self, position: int, size: int, last_offset: int, max_timestamp: int, due: bool) -> None:
+    def _count(self, position: int, last_offset: int, max_timestamp: int, due: bool) -> None:
         if max_timestamp > self._max_timestamp and max_timestamp > self.max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
@@ -183,16 +185,15 @@ class Segment:
         if due:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self._max_timestamp_offset)
-            self._since_index_entry = 0
-        self._since_index_entry += size
+            self._index_due_above = position + self._index_interval
 
     def recount(self, position: int, header: BatchHeader) -> None:
         """Take a batch that is in the file already into the indexes (recovery, from the file's start on, or
         from where ``index_recovery.keep_indexes_below`` left off). Raises OSError."""
-        due = self._since_index_entry > self._index_interval
+        due = position > self._index_due_above
         if due and self.offset_index.tail_bytes >= INDEX_TAIL_BYTES:
             self.write_indexes()
-        self._count(position, header.size, header.last_offset, header.max_timestamp, due)
+        self._count(position, header.last_offset, header.max_timestamp, due)
 
     def should_roll(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig
@@ -209,9 +210,7 @@ class Segment:
                 return True
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        return self._since_index_entry > self._index_interval and self._indexes_full(
-            config.segment_index_bytes
-        )
+        return self.size > self._index_due_above and self._indexes_full(config.segment_index_bytes)
 
     def _indexes_full(self, index_bytes_max: int) -> bool:
         return self.offset_index.is_full(index_bytes_max) or self.time_index.is_full(index_bytes_max)
@@ -326,7 +325,7 @@ class Segment:
         self.txn_index.truncate_to(offset)
         removed = self.size - position
         self.cut(position)
-        self._since_index_entry = 0
+        self._index_due_above = position + self._index_interval
         self._load_max_timestamp()
         return removed
 
@@ -339,10 +338,11 @@ class Segment:
         if not position:
             self._rolling_timestamp = NO_TIMESTAMP
 
-    def forget_derived(self) -> None:
-        """The indexes have been cut: what was derived from them is to be read again."""
+    def forget_derived(self, position: int) -> None:
+        """The indexes have been cut: what was derived from them is to be read again, and batches are recounted from
+        ``position`` on."""
         self._max_timestamp = self._rolling_timestamp = UNKNOWN
-        self._since_index_entry = 0
+        self._index_due_above = position + self._index_interval
 
     def clear_indexes(self) -> None:
         """Before all of it is recounted."""
@@ -351,7 +351,7 @@ class Segment:
         self.txn_index.clear()
         self._max_timestamp = self._rolling_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset
-        self._since_index_entry = 0
+        self._index_due_above = self._index_interval
 
     def _load_max_timestamp(self) -> None:
         index = self.time_index

@@ -44,6 +44,39 @@ def is_shortage(error: BaseException) -> bool:
 class SegmentedLog:
     """The segments of one partition, the last of which is active, and how far they are on the disk."""
 
+    __slots__ = (
+        "_metadata_synced",
+        "_positions",
+        "_producers_complete",
+        "_since_snapshot",
+        "_touched",
+        "_work",
+        "active",
+        "config",
+        "deleted",
+        "directory",
+        "env",
+        "epochs",
+        "flush_due_bytes",
+        "high_watermark",
+        "is_closing",
+        "last_flush_ms",
+        "last_stable_offset",
+        "log_end_offset",
+        "log_start_offset",
+        "offline",
+        "partition",
+        "producers",
+        "recovery_point",
+        "segments",
+        "size",
+        "snapshots",
+        "topic",
+        "topic_id",
+        "unflushed_bytes",
+        "waiters",
+    )
+
     def __init__(
         self,
         env: LogEnvironment,

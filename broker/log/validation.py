@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wire.compression import CODECS
@@ -14,9 +15,15 @@ ZSTD_PRODUCE_VERSION = 7
 """The first version of Produce that may bring zstd."""
 
 
+RULES_KEPT_MAX = 256
+"""Different rules that are kept: ten thousand partitions configured alike share theirs, and a processor's caches hold
+them."""
+
+
 def rules_of(config: TopicConfig, *, from_client: bool = True, zstd_allowed: bool = True) -> ValidationRules:
+    """Shared by all that ask for the same, so not to be changed."""
     name = config.compression_type
-    return ValidationRules(
+    return _rules(
         compacted=config.compact,
         log_append_time=config.message_timestamp_type == "LogAppendTime",
         timestamp_before_max_ms=config.message_timestamp_before_max_ms,
@@ -28,6 +35,9 @@ def rules_of(config: TopicConfig, *, from_client: bool = True, zstd_allowed: boo
         from_client=from_client,
         zstd_allowed=zstd_allowed,
     )
+
+
+_rules = lru_cache(RULES_KEPT_MAX)(ValidationRules)
 
 
 def _level(config: TopicConfig, name: str) -> int | None:
