@@ -197,10 +197,13 @@ def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now
     """
     if rules.from_client and header.base_offset != 0:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, not 0")
-    _check_size(header.size, rules)
+    size = header.batch_length + LOG_OVERHEAD
+    if size > rules.max_message_bytes:
+        raise _too_large(size, rules)
     if not crc_matches(batch, 0, header):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "record batch whose CRC is not that of its bytes")
-    codec = header.attributes & CODEC_MASK
+    attributes = header.attributes
+    codec = attributes & CODEC_MASK
     if codec > ZSTD:
         raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown compression type id {codec}")
     if rules.from_client:
@@ -222,15 +225,20 @@ def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
     max_timestamp = _check_records(records, header, found, rules, now_ms)
 
-    target = _target_codec(codec, header, rules)
+    target = codec if rules.codec is None else _target_codec(codec, header, rules)
     if target != codec:
         batch = _rebuild(batch, header, records, found, target, rules, max_timestamp)
-        _check_size(header.size, rules)
+        size = header.size
+        if size > rules.max_message_bytes:
+            raise _too_large(size, rules)
     elif codec and not found.sequential:
         raise InvalidRecords(
             ErrorCode.UNKNOWN_SERVER_ERROR, "offset deltas in a compressed batch out of order"
         )
-    elif header.max_timestamp != max_timestamp or header.is_log_append_time != rules.log_append_time:
+    elif (
+        header.max_timestamp != max_timestamp
+        or (attributes & LOG_APPEND_TIME_BIT != 0) is not rules.log_append_time
+    ):
         if batch.readonly:
             batch = memoryview(bytearray(batch))
         restamp_timestamps(batch, 0, max_timestamp=max_timestamp, log_append_time=rules.log_append_time)
@@ -238,8 +246,8 @@ def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now
         header.attributes = changed.attributes
         header.max_timestamp = changed.max_timestamp
         header.crc = changed.crc
-    if header.size > rules.segment_bytes:
-        raise _too_large_for_a_segment(header.size, rules)
+    if size > rules.segment_bytes:
+        raise _too_large_for_a_segment(size, rules)
     return Validated(batch, header, now_ms if rules.log_append_time else NO_TIMESTAMP)
 
 
@@ -253,18 +261,18 @@ def validate_built(batch: memoryview, header: BatchHeader, rules: ValidationRule
     if rules.log_append_time or target != codec:
         return validate(batch, header, rules, now_ms)
     size = header.batch_length + LOG_OVERHEAD
-    _check_size(size, rules)
+    if size > rules.max_message_bytes:
+        raise _too_large(size, rules)
     if size > rules.segment_bytes:
         raise _too_large_for_a_segment(size, rules)
     return Validated(batch, header, NO_TIMESTAMP)
 
 
-def _check_size(size: int, rules: ValidationRules) -> None:
-    if size > rules.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"record batch of {size} bytes; max.message.bytes is {rules.max_message_bytes}",
-        )
+def _too_large(size: int, rules: ValidationRules) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"record batch of {size} bytes; max.message.bytes is {rules.max_message_bytes}",
+    )
 
 
 def _target_codec(codec: int, header: BatchHeader, rules: ValidationRules) -> int:
@@ -289,7 +297,7 @@ def _check_header(header: BatchHeader) -> None:
         problem = f"{count} records for {offsets} offsets"
     elif header.attributes & CONTROL_BIT:
         problem = "control records are not for clients to write"
-    elif header.has_producer_id and header.base_sequence < 0:
+    elif header.base_sequence < 0 and header.has_producer_id:
         problem = f"sequence number {header.base_sequence} of producer id {header.producer_id}"
     else:
         return
@@ -302,7 +310,7 @@ def _check_records(
     """The max timestamp that the batch is to have. Raises InvalidRecords where a record breaks a rule."""
     base = header.base_timestamp
     latest = NO_TIMESTAMP if found.max_delta is None else base + found.max_delta
-    suspect = header.is_log_append_time or (rules.compacted and found.has_null_key)
+    suspect = header.attributes & LOG_APPEND_TIME_BIT or (rules.compacted and found.has_null_key)
     if not rules.log_append_time and not suspect:
         suspect = (
             now_ms - base - found.min_delta > rules.timestamp_before_max_ms

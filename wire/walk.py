@@ -21,7 +21,12 @@ from wire.walk_stretches import read_stretch
 
 _USUAL_SIZE_MIN = 7  # a byte each for length, attributes, two deltas, two lengths and the header count
 _FRONT = b"\0"  # before the records: stands for the last byte, a header count, of one before the first
+_FRONTS_MAX = 4096  # sizes of which `_fronts` is kept
 _COPIED_BYTES_MAX = 64 * 1024  # where copying the records to put that before them costs next to nothing
+
+
+_fronts: dict[int, bytes] = {}
+"""How usual records without key, header and timestamp delta begin, up to their value: it follows from their size."""
 
 
 class Walk:
@@ -100,6 +105,11 @@ def _is_usual_record(records: bytes | memoryview, found: Walk) -> bool:
     size = len(records)
     if size < _USUAL_SIZE_MIN or records[size - 1]:  # the header count
         return False
+    front = _fronts.get(size)
+    if front is not None and records[: len(front)] == front:
+        found.max_delta = 0
+        found.has_null_key = True
+        return True
     length = records[0]
     if length < 128:
         at = 1
@@ -119,13 +129,21 @@ def _is_usual_record(records: bytes | memoryview, found: Walk) -> bool:
     if value_length_at + 1 >= size:
         return False
     value_length = records[value_length_at]
+    value_at = value_length_at + 1
     if value_length < 128:
-        if value_length & 1 or value_length != 2 * (size - 2 - value_length_at):
+        if value_length & 1 or value_length != 2 * (size - 1 - value_at):
             return False
-    elif value_length + (records[value_length_at + 1] << 7) - 128 != 2 * (size - 3 - value_length_at):
-        return False  # a third byte makes it greater than any value that fits a length of two
+    else:
+        value_length += (records[value_at] << 7) - 128
+        value_at += 1
+        if value_length != 2 * (size - 1 - value_at):
+            return False  # a third byte makes it greater than any value that fits a length of two
     found.max_delta = records[at + 1] >> 1
     found.has_null_key = key_length == 1
+    if key_length == 1 and not found.max_delta:
+        if len(_fronts) >= _FRONTS_MAX:
+            _fronts.clear()
+        _fronts[size] = bytes(records[:value_at])
     return True
 
 

@@ -274,6 +274,16 @@ def test_the_same_damage_to_every_record(
             assert fast_walk(bytes(data), count) == plain_walk(bytes(data), count), (at, byte)
 
 
+@pytest.mark.parametrize("size", [0, 5, 56, 57, 62, 63, 64, 65, 8150, 9000])
+def test_every_changed_byte_of_a_record_as_long_as_one_before(size: int) -> None:
+    good = alike(1, size, step_ms=0)
+    for at in [*range(min(12, len(good))), len(good) - 1]:
+        for byte in range(256):
+            data = good[:at] + bytes([byte]) + good[at + 1 :]
+            for batch in (good, data, memoryview(data)):
+                assert fast_walk(batch, 1) == plain_walk(bytes(batch), 1), (at, byte)
+
+
 def crafted(body: bytes, length: bytes | None = None) -> bytes:
     return (varint(len(body)) if length is None else length) + body
 
