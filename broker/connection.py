@@ -29,6 +29,7 @@ from wire.errors import DecodeError, ErrorCode, KafkaError
 from wire.header import REQUEST_PREFIX_SIZE, read_request_header
 
 if TYPE_CHECKING:
+    from broker.ready_answer import ReadyAnswer
     from broker.seams.transport import Transport
     from broker.server import Server
     from wire.schema import Message
@@ -383,6 +384,7 @@ class Connection(Sending):
         self.in_handler = True
         if isinstance(answer, Parked):
             answer.send = partial(self._send_parked, owed)
+            answer.prepare(owed.api)
         try:
             await self._resolve(owed)
         finally:
@@ -415,10 +417,13 @@ class Connection(Sending):
         else:
             owed.api.encode_answer(owed.version, owed.correlation_id, answer, self._out, self._ranges)
 
-    def _send_parked(self, owed: _Reply, answer: Message) -> None:
+    def _send_parked(self, owed: _Reply, answer: Any, ready: ReadyAnswer | None = None) -> None:
         """See `Parked.send`. Nothing is owed or unsent here; ranges of files are left to the task."""
         try:
-            owed.api.encode_answer(owed.version, owed.correlation_id, answer, self._out, self._ranges)
+            if ready is not None:
+                ready.put(owed.correlation_id, answer, self._out)
+            else:
+                owed.api.encode_answer(owed.version, owed.correlation_id, answer, self._out, self._ranges)
         except Exception:
             self._out.clear()
             self._ranges.clear()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker.handlers.produce_again import RepeatedProduces
     from broker.log.partition_log import PartitionLog
     from broker.metadata.image import Topic
+    from broker.ready_answer import ReadyAnswers
     from broker.request import Parked
     from broker.seams.clock import Clock
     from broker.seams.files import FileSystem
@@ -75,6 +76,8 @@ class Node:
         """What an append has just brought an end to: it may be answered at once; else its own task, woken too, does."""
         self.repeated: RepeatedProduces | None = None
         """The Produce requests that came lately, once there was one."""
+        self.ready_answers: ReadyAnswers | None = None
+        """For Fetch requests that wait, once there was one."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, rng)
         self.logs = LogManager(config.data_dir, files, clock, rng, config)
         self.logs.on_bug = self.note_bug

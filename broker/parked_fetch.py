@@ -19,20 +19,23 @@ INLINE_BYTES_MAX = 16 * 1024
 
 if TYPE_CHECKING:
     from broker.handlers.fetch import Fetch
+    from broker.handlers.table import Api
     from broker.log.partition_log import PartitionLog
+    from broker.ready_answer import ReadyAnswer
     from wire.messages.fetch import FetchResponse
 
 
 class ParkedFetch(Parked):
     """Watches the logs of ``fetch``, which has just been read and was not ready."""
 
-    __slots__ = ("_appended", "_event", "_fetch", "_missing", "_response", "_seen", "_sent")
+    __slots__ = ("_appended", "_event", "_fetch", "_missing", "_ready", "_response", "_seen", "_sent")
 
     def __init__(self, fetch: Fetch, max_wait_ms: int) -> None:
         super().__init__(self._wait(max_wait_ms))
         self._fetch = fetch
         self._response: FetchResponse | None = None
         self._sent = False
+        self._ready: ReadyAnswer | None = None
         self._appended: tuple[PartitionLog, int, int, bytes] | None
         """What ended the wait for the only partition, if it was one small batch: its log, which ended then at an
         offset, the batch's base offset, and its bytes."""
@@ -65,16 +68,24 @@ class ParkedFetch(Parked):
             if appended is not None and grown <= INLINE_BYTES_MAX and len(self._fetch.rows) == 1:
                 self._appended = (log, log.log_end_offset, appended[0], bytes(appended[1]))
 
+    def prepare(self, served: Api) -> None:
+        self._ready = self._fetch.ready_answer(served)
+
     def try_send(self) -> None:
         # It may stand among the woken for a wait that is over, and twice: the next wait's end makes it so.
-        if self._response is not None or self.send is None or not self._event.is_set():
+        if self._sent or self._response is not None or self.send is None or not self._event.is_set():
             return
         fetch = self._fetch
         try:
-            if self._read_appended() if self._appended is not None else fetch.read():
+            if not (self._read_appended() if self._appended is not None else fetch.read()):
+                return
+            row = None if self._ready is None else fetch.respond_in_row()
+            if row is not None:
+                self.send(row, self._ready)
+            else:
                 self._response = fetch.respond()
                 self.send(self._response)
-                self._sent = True
+            self._sent = True
         except Exception:
             pass  # the Fetch's own task meets it again, where it is told and logged
 
@@ -97,7 +108,7 @@ class ParkedFetch(Parked):
             with trio.move_on_after(max_wait_ms / 1000):
                 while not fetch.ready:
                     await self._event.wait()
-                    if self._response is None:
+                    if self._response is None and not self._sent:
                         self._unwatch()
                         if not fetch.read():
                             self._watch()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from broker.connection import Connection
+    from broker.handlers.table import Api
     from wire.schema import Message
 
 
@@ -47,13 +48,17 @@ class Parked:
 
     def __init__(self, reply: Coroutine[Any, Any, Message | None]) -> None:
         self.reply = reply
-        self.send: Callable[[Any], None] | None = None
-        """Takes the response: it is encoded, and what can be sent at once is; the connection's task sends the
-        rest. The connection sets it while nothing stands before this answer. To be called once; never waits."""
+        self.send: Callable[..., None] | None = None
+        """Takes the response, or its only row and a `ReadyAnswer` for it: it is encoded, and what can be sent at once
+        is; the connection's task sends the rest. The connection sets it while nothing stands before this answer. To be
+        called once; never waits."""
 
     def close(self) -> None:
         """The peer was lost before ``reply`` was awaited."""
         self.reply.close()
+
+    def prepare(self, served: Api) -> None:
+        """`send` is set now: there is time to make ready what is known of the answer."""
 
     def try_send(self) -> None:
         """Answer now if that is possible. Called for those in `Node.woken`, from any task; raises nothing."""

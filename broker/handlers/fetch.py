@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.fetch_sessions import FetchContext, FetchItem, Key, len_of
+from broker.fetch_sessions import NO_SESSION, FetchContext, FetchItem, Key, len_of
 from broker.log.reads import FileRange
 from broker.parked_fetch import INLINE_BYTES_MAX, ParkedFetch
+from broker.ready_answer import FLEXIBLE_VERSION, ReadyAnswers
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.fetch import (
     AbortedTransaction,
@@ -27,8 +28,10 @@ from wire.messages.fetch import (
 from wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from broker.handlers.table import Api
     from broker.log.partition_log import PartitionLog
     from broker.node import Node
+    from broker.ready_answer import ReadyAnswer
     from broker.request import RequestContext
 
 TOPIC_ID_VERSION = 13
@@ -235,6 +238,50 @@ class Fetch:
             if release is not None:
                 release()
         self.rows = []
+
+    def ready_answer(self, served: Api) -> ReadyAnswer | None:
+        """For the records that the only partition is waited for; None where the answer is another each time."""
+        context = self.context
+        if self.version < FLEXIBLE_VERSION or len(self.rows) != 1 or context.may_create:
+            return None
+        _, item, row = self.rows[0]
+        if row.error_code:
+            return None
+        session = context.session
+        known = self.node.ready_answers
+        if known is None:
+            known = self.node.ready_answers = ReadyAnswers()
+        return known.get(
+            served,
+            self.version,
+            NO_SESSION if session is None else session.session_id,
+            item.topic,
+            item.topic_id,
+            row.partition_index,
+            committed=self.isolation == READ_COMMITTED,
+        )
+
+    def respond_in_row(self) -> PartitionData | None:
+        """The only row, where it says nothing but offsets and records, so that a `ReadyAnswer` holds all else; the
+        session, if there is one, knows then that it is told. Raises KafkaError as `FetchSessions.close_answer`.
+        """
+        if len(self.rows) != 1:
+            return None
+        row = self.rows[0][2]
+        if (
+            type(row.records) is not bytes
+            or not row.records
+            or row.error_code
+            or row.aborted_transactions
+            or row.diverging_epoch is not None
+        ):
+            return None
+        if (
+            self.context.session is not None
+            and not self.node.fetch_sessions.close_answer(self.context, self.rows)[1]
+        ):
+            return None
+        return row
 
     def respond(self) -> FetchResponse:
         try:

@@ -88,7 +88,7 @@ async def test_a_lost_consumer_does_not_hurt_the_producer() -> None:
 def test_where_it_fails_the_fetch_is_answered_by_its_own_task_once(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: list[str] = []
 
-    def fail(self: Connection, owed: object, answer: object) -> None:
+    def fail(self: Connection, owed: object, answer: object, ready: object = None) -> None:
         failed.append("once")
         raise RuntimeError("on purpose")
 

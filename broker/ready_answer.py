@@ -1,0 +1,111 @@
+"""Answers to Fetch requests that wait for one partition, made while they wait.
+
+All but five fields of such an answer is known before the records are there: only the correlation id, three offsets
+and the records follow from the append that ends the wait, and what a consumer asks for next is most often the same.
+So what is known is encoded once, by the encoder that serves all other answers, and the rest is put in its place.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from wire.compiler import put_uvarint
+from wire.messages.fetch import AbortedTransaction, FetchableTopicResponse, FetchResponse, PartitionData
+
+if TYPE_CHECKING:
+    from broker.handlers.table import Api
+
+FLEXIBLE_VERSION = 12
+"""The first version of Fetch in which the records' length is a varint; those before it are encoded as always."""
+
+KEPT_MAX = 16 * 1024
+"""Answers that are kept, at some 300 bytes each; one more, and all are forgotten."""
+
+_OFFSETS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
+"""Stand for high watermark, last stable offset and log start offset, to see where they are."""
+_RECORDS = bytes(range(0xF0, 0x100))
+"""Stand for the records; their length takes one byte."""
+_SIZE_BYTES = 4
+_SHORT = 128
+"""Below this a varint has one byte."""
+
+_offsets = Struct(">qqq")
+_pack_offsets = _offsets.pack_into
+_pack_size_and_correlation_id = Struct(">ii").pack_into
+
+
+class ReadyAnswer:
+    """The answer with records of one partition, but for what is only known with them."""
+
+    __slots__ = ("_head", "_offsets_at", "_tail")
+
+    def __init__(
+        self,
+        served: Api,
+        version: int,
+        session_id: int,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        *,
+        committed: bool,
+    ) -> None:
+        """``committed``: for a reader of committed records, who is told of aborted transactions (of none, here)."""
+        assert version >= FLEXIBLE_VERSION
+        aborted: list[AbortedTransaction] | None = [] if committed else None
+        row = PartitionData(partition, 0, *_OFFSETS, aborted_transactions=aborted, records=_RECORDS)
+        response = FetchResponse(0, 0, session_id, [FetchableTopicResponse(topic, topic_id, [row])])
+        whole = bytearray()
+        served.encode_answer(version, 0, response, whole, [])
+        records_at = whole.find(_RECORDS)
+        self._head = bytes(whole[: records_at - 1])
+        self._tail = bytes(whole[records_at + len(_RECORDS) :])
+        self._offsets_at = whole.find(_offsets.pack(*_OFFSETS))
+
+    def put(self, correlation_id: int, row: PartitionData, out: bytearray) -> None:
+        """Append the whole answer to ``out``; ``row`` has its offsets and, as bytes, its records."""
+        start = len(out)
+        records: Any = row.records
+        size = len(records) + 1
+        out += self._head
+        if size < _SHORT:
+            out.append(size)
+        else:
+            put_uvarint(out, size)
+        out += records
+        out += self._tail
+        _pack_size_and_correlation_id(out, start, len(out) - start - _SIZE_BYTES, correlation_id)
+        _pack_offsets(
+            out, start + self._offsets_at, row.high_watermark, row.last_stable_offset, row.log_start_offset
+        )
+
+
+class ReadyAnswers:
+    """Those of all connections, by what is the same in them."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int, str, bytes, int, bool], ReadyAnswer] = {}
+
+    def get(
+        self,
+        served: Api,
+        version: int,
+        session_id: int,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        *,
+        committed: bool,
+    ) -> ReadyAnswer:
+        key = (version, session_id, topic, topic_id, partition, committed)
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= KEPT_MAX:
+                self._kept.clear()
+            found = self._kept[key] = ReadyAnswer(
+                served, version, session_id, topic, topic_id, partition, committed=committed
+            )
+        return found
