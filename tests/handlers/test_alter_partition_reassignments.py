@@ -1,0 +1,59 @@
+"""AlterPartitionReassignments: partitions that a cluster left on several nodes, or moving, are not moved."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.handlers.support import StandInNode
+from wire.errors import ErrorCode
+from wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from wire.stored.metadata import PartitionChangeRecord
+
+HERE, MOVING, WIDE = 0, 1, 2
+
+
+@pytest.fixture
+def node() -> StandInNode:
+    node = StandInNode()
+    node.ask(CreateTopicsRequest([CreatableTopic("t", 3, 1)]), 7)
+    topic_id = node.metadata.image.topics["t"].topic_id
+    changes = [
+        PartitionChangeRecord(MOVING, topic_id, replicas=[1, 2], adding_replicas=[2], removing_replicas=[1]),
+        PartitionChangeRecord(WIDE, topic_id, replicas=[2, 1]),
+    ]
+    node.metadata.commit(changes)
+    return node
+
+
+def move(node: StandInNode, index: int, replicas: list[int] | None, *, may_change: bool = True) -> int:
+    """The error code of one partition's row; whatever it is, nothing has changed."""
+    before = len(node.records)
+    topic = ReassignableTopic("t", [ReassignablePartition(index, replicas)])
+    answer = node.ask(AlterPartitionReassignmentsRequest(1000, may_change, [topic]), 1)
+    assert (answer.error_code, answer.allow_replication_factor_change) == (0, may_change)
+    assert len(node.records) == before
+    [row] = answer.responses[0].partitions
+    assert (row.error_message is None) == (row.error_code == 0)
+    return int(row.error_code)
+
+
+def test_to_where_it_is(node: StandInNode) -> None:
+    assert move(node, HERE, [1]) == move(node, HERE, [1], may_change=False) == 0
+
+
+def test_nothing_is_moved(node: StandInNode) -> None:
+    for index in (MOVING, WIDE):
+        assert move(node, index, [1]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert move(node, MOVING, None) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    for index in (HERE, WIDE):
+        assert move(node, index, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_as_many_replicas_as_before(node: StandInNode) -> None:
+    assert move(node, WIDE, [1], may_change=False) == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert move(node, MOVING, [1], may_change=False) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
