@@ -131,7 +131,7 @@ class OwnKeys(metaclass=Declared):
     oncelog_open_files_max: int = key(
         INT,
         16384,
-        "Files of the log store held open at once; half of what the process may open, where that is less.",
+        "Files of the log store held open at once; three quarters of what the process may open, where that is less.",
         at_least=1,
         importance=LOW,
         internal=True,

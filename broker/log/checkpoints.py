@@ -66,13 +66,12 @@ class OffsetCheckpoint:
             return
         self._saving = True
         try:
-            await self._files.offload(partial(self._files.replace, self.path, format_offsets(offsets)))
+            await self._files.offload(partial(self._write, offsets))
             if not self._overtaken:
                 self.known = offsets
             while self._overtaken:
                 self._overtaken = False
-                text = format_offsets(self.known)
-                await self._files.offload(partial(self._files.replace, self.path, text))
+                await self._files.offload(partial(self._write, self.known))
         finally:
             self._saving = False
 
@@ -87,8 +86,12 @@ class OffsetCheckpoint:
         if self._saving:
             self._overtaken = True
         else:
-            self._files.replace(self.path, format_offsets(offsets))
+            self._write(offsets)
         self.known = offsets
+
+    def _write(self, offsets: Mapping[Key, int]) -> None:
+        """In a thread, too: ten thousand lines take a while to make. Nobody changes ``offsets``."""
+        self._files.replace(self.path, format_offsets(offsets))
 
 
 class PartitionOffsets:

@@ -29,8 +29,8 @@ class File(Protocol):
         """Where it is now: it follows ``FileSystem.rename`` of the file and of its directory."""
         ...
 
-    def append(self, *chunks: Buffer) -> None:
-        """Write all chunks (of bytes) at the end, or raise OSError and leave the file as it was."""
+    def append(self, data: Buffer) -> None:
+        """Write all of ``data`` (bytes) at the end, or raise OSError and leave the file as it was."""
         ...
 
     def pread(self, size: int, offset: int) -> bytes:

@@ -19,7 +19,10 @@ from broker.seams.files import Buffer, File
 T = TypeVar("T")
 
 OPEN_FILES_DEFAULT = 16384
-"""Descriptors that the log store keeps open, if half of the process's own limit is not less."""
+"""Descriptors that the log store keeps open, if `SHARE_OF_LIMIT` of the process's own limit is not less."""
+
+SHARE_OF_LIMIT = 0.75
+"""Of the descriptors that the process may have, those for the log store at most."""
 
 OFFLOAD_THREADS = 8
 """Blocking calls (fsync, cold reads) that may run at the same time."""
@@ -51,18 +54,15 @@ class OsFile:
         self._used = True
         self._closed = False
 
-    def append(self, *chunks: Buffer) -> None:
-        fd = self._fd if self._fd >= 0 else self._files._reopen(self)
+    def append(self, data: Buffer) -> None:
+        fd = self._fd
+        if fd < 0:
+            fd = self._files._reopen(self)
         self._used = True
         size = self._size
+        wanted = len(data)
         try:
-            if len(chunks) == 1:
-                wanted = len(chunks[0])
-                written = os.pwrite(fd, chunks[0], size)
-            else:
-                wanted = sum(map(len, chunks))
-                written = os.pwritev(fd, chunks, size) if wanted else 0
-            if written != wanted:
+            if os.pwrite(fd, data, size) != wanted:
                 # The kernel takes less than asked only when the disk is full or a size limit is reached.
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
         except OSError as error:
@@ -150,8 +150,8 @@ class OsFile:
 class OsFileSystem:
     """The operating system's files.
 
-    Of the files that are open, at most ``open_files_max`` keep their descriptor (never more than half of
-    RLIMIT_NOFILE, the other half is for connections); the least recently used are closed, and reopened by
+    Of the files that are open, at most ``open_files_max`` keep their descriptor (never more than `SHARE_OF_LIMIT` of
+    RLIMIT_NOFILE, the rest is for connections); the least recently used are closed, and reopened by
     path on the next use. One that is held (``File.acquire``) is never closed, so that many holders may exceed
     the limit.
     """
@@ -162,7 +162,7 @@ class OsFileSystem:
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.open_files_max = open_files_max
         if allowed != resource.RLIM_INFINITY:
-            self.open_files_max = max(1, min(open_files_max, allowed // 2))
+            self.open_files_max = max(1, min(open_files_max, int(allowed * SHARE_OF_LIMIT)))
         # In the order they were opened. What was used since it was last looked at gets a second chance, so
         # that a use costs one flag and not a move in a list.
         self._open: OrderedDict[OsFile, None] = OrderedDict()

@@ -91,7 +91,7 @@ def test_no_part_of_a_snapshot_is_taken_for_one() -> None:
 
 def test_a_snapshot_with_anything_behind_it_is_refused() -> None:
     files = SimFileSystem(random.Random(0))
-    files.open("/b", create=True).append(BOOTSTRAP, b"\0")
+    files.open("/b", create=True).append(BOOTSTRAP + b"\0")
     with pytest.raises(DecodeError):
         snapshots.read(files, "/b")
 

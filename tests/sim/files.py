@@ -43,11 +43,11 @@ class SimFile:
             self._files._step(operation, self.path)
         return self._inode
 
-    def append(self, *chunks: Buffer) -> None:
+    def append(self, data: Buffer) -> None:
         inode = self._use()
         before = len(inode.content)
         try:
-            self._files._write(inode, self.path, b"".join(chunks), before)
+            self._files._write(inode, self.path, bytes(data), before)
         except OSError:
             del inode.content[before:]
             raise
