@@ -407,7 +407,7 @@ def test_batches_of_a_real_cleaner_can_be_recovered() -> None:
     sparse = builder.build(last_offset=9)
     empty = bytearray(BatchBuilder(base_offset=10, leader_epoch=0).build(last_offset=11))
     assert struct.unpack_from(">I", empty, 17)[0] == crc32c(memoryview(empty)[21:])
-    bench.disk.open(bench.path(f"{FIRST}.log")).append(sparse, empty)
+    bench.disk.open(bench.path(f"{FIRST}.log")).append(sparse + empty)
     log = bench.recover()
     assert (log.log_end_offset, bench.recovery.cuts) == (12, [])
     assert read_all(log) == bytes(sparse + empty)
