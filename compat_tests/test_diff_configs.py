@@ -357,3 +357,108 @@ def test_elect_leaders(pair: Pair, name: str, version: int) -> None:
             session.remember(f"{kind}, answer", answer)
 
     pair.compare(scenario)
+
+
+ACL: Fields = {"principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}
+
+
+@pytest.mark.parametrize("version", versions_of("DescribeAcls"))
+def test_acls_without_an_authorizer(pair: Pair, name: str, version: int) -> None:
+    """What MirrorMaker, kafka-acls and user interfaces take for "there are none"."""
+
+    def scenario(session: Session) -> None:
+        for resource, pattern in ((2, 3), (2, 4), (4, 3), (1, 1)):
+            shared = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+            wanted = {"resource_type_filter": resource, "resource_name_filter": None, **shared}
+            wanted["pattern_type_filter"] = pattern
+            session.call("DescribeAcls", version, wanted, f"describe {resource}, {pattern}")
+            session.call("DeleteAcls", version, {"filters": [wanted] * 2}, f"delete {resource}, {pattern}")
+        session.call("DeleteAcls", version, {"filters": []}, "delete nothing")
+        for resource, text in ((2, name), (2, ""), (4, "other")):
+            row = {"resource_type": resource, "resource_name": text, "resource_pattern_type": 3, **ACL}
+            session.call("CreateAcls", version, {"creations": [row, row]}, f"create {resource}, {text}")
+        session.call("CreateAcls", version, {"creations": []}, "create nothing")
+        # What is of an unknown kind closes the connection.
+        for field in ("resource_type", "resource_pattern_type", "operation", "permission_type"):
+            row = {"resource_type": 2, "resource_name": name, "resource_pattern_type": 3, **ACL, field: 0}
+            session.call("CreateAcls", version, {"creations": [row]}, f"create, unknown {field}")
+        for field in ("resource_type_filter", "pattern_type_filter", "operation", "permission_type"):
+            wanted = {
+                "resource_type_filter": 2,
+                "pattern_type_filter": 3,
+                "operation": 3,
+                "permission_type": 3,
+            }
+            wanted |= {"resource_name_filter": "a", "principal_filter": "b", "host_filter": "c", field: 0}
+            session.call("DescribeAcls", version, wanted, f"describe, unknown {field}")
+            session.call("DeleteAcls", version, {"filters": [wanted]}, f"delete, unknown {field}")
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("DescribeClientQuotas"))
+def test_client_quotas_that_nobody_has(pair: Pair, version: int) -> None:
+    def component(kind: str, match_type: int, match: str | None) -> Fields:
+        return {"entity_type": kind, "match_type": match_type, "match": match}
+
+    def scenario(session: Session) -> None:
+        kinds = [component(kind, 1, None) for kind in ("user", "client-id", "ip", "group", "")]
+        wanted: list[list[Fields]] = [[], *([kind] for kind in kinds), kinds[:2], kinds[:3], kinds[1:3]]
+        wanted += [[kinds[0]] * 2, [kinds[3], kinds[4]], [kinds[4], kinds[3]]]
+        wanted += [
+            [component("user", match_type, match)] for match_type in (0, 2, 3, -1) for match in ("a", None)
+        ]
+        for components in wanted:
+            for strict in (False, True):
+                session.call(
+                    "DescribeClientQuotas",
+                    version,
+                    {"components": components, "strict": strict},
+                    f"{components}, {strict}",
+                )
+
+    pair.compare(scenario)
+
+
+def test_users_that_are_not_there(pair: Pair) -> None:
+    def scenario(session: Session) -> None:
+        for users in (None, [], ["a"], ["a", "a"], ["a", "a", "a"], [""]):
+            rows = None if users is None else [{"name": user} for user in users]
+            session.call("DescribeUserScramCredentials", 0, {"users": rows}, str(users))
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("DescribeQuorum"))
+def test_the_quorum(pair: Pair, name: str, version: int) -> None:
+    def asked(*topics: tuple[str, list[int]]) -> Fields:
+        rows = [
+            {"topic_name": topic, "partitions": [{"partition_index": at} for at in found]}
+            for topic, found in topics
+        ]
+        return {"topics": rows}
+
+    def scenario(session: Session) -> None:
+        metadata = "__cluster_metadata"
+        for wanted in (
+            asked(),
+            asked((name, [0])),
+            asked((metadata, [])),
+            asked((metadata, [1])),
+            asked((metadata, [0, 1])),
+            asked((metadata, [0]), (name, [0])),
+        ):
+            session.call("DescribeQuorum", version, wanted, str(wanted))
+        answer = session.quiet("DescribeQuorum", version, asked((metadata, [0])))
+        [partition] = answer["topics"][0]["partitions"]
+        [voter] = partition["current_voters"]
+        session.remember("grows", partition.pop("leader_epoch") > 0 and partition.pop("high_watermark") > 0)
+        session.remember("caught up", voter.pop("log_end_offset") > 0)
+        for key in ("last_fetch_timestamp", "last_caught_up_timestamp"):
+            if key in voter:
+                session.remember(key, voter.pop(key) > 1_700_000_000_000)
+        for row in answer.get("nodes", []):
+            del row["listeners"]  # nobody can reach a controller of ours
+        session.remember("answer", answer)
+
+    pair.compare(scenario)

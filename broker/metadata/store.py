@@ -185,6 +185,16 @@ class MetadataStore:
         self._maybe_snapshot()
         return last_offset
 
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of the log: this start's."""
+        return self._log.epoch
+
+    @property
+    def end_offset(self) -> int:
+        """The log's: that of its next record."""
+        return self._log.end_offset
+
     def subscribe(self, listener: Listener) -> None:
         """Call ``listener(record, topic)`` for every record committed from now on, in order, after the image has the
         whole batch. ``topic`` is the topic that the record made, changed or removed, if it is about one."""

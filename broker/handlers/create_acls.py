@@ -1,0 +1,23 @@
+"""CreateAcls (API key 30): more access control lists: SECURITY_DISABLED, as there is no authorizer.
+
+Kafka: ``AclApis``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.describe_acls import NO_AUTHORIZER, check_kinds
+from wire.errors import ErrorCode
+from wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(node: Node, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+    for row in request.creations:
+        check_kinds(row.resource_type, row.resource_pattern_type, row.operation, row.permission_type)
+    refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    return CreateAclsResponse(results=[refused] * len(request.creations))

@@ -1,0 +1,23 @@
+"""DeleteAcls (API key 31): fewer access control lists: SECURITY_DISABLED, as there is no authorizer.
+
+Kafka: ``AclApis``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.describe_acls import NO_AUTHORIZER, check_kinds
+from wire.errors import ErrorCode
+from wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(node: Node, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+    for row in request.filters:
+        check_kinds(row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type)
+    refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))

@@ -1,0 +1,35 @@
+"""DescribeAcls (API key 29): access control lists: SECURITY_DISABLED, as there is no authorizer.
+
+Clients know that answer from a Kafka without an authorizer, and go on without (MirrorMaker does). Kafka: ``AclApis``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.request import CloseConnection
+from wire.errors import ErrorCode
+from wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+NO_AUTHORIZER = "The broker has no authorizer."
+
+
+UNKNOWN = 0
+"""Of types of resources, patterns and permissions, and of operations: what no client may send."""
+
+
+def handle(node: Node, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+    check_kinds(
+        request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
+    )
+    return DescribeAclsResponse(0, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+
+
+def check_kinds(*kinds: int) -> None:
+    """Raises CloseConnection where one is `UNKNOWN`."""
+    if UNKNOWN in kinds:
+        raise CloseConnection("an access control list of an unknown kind")

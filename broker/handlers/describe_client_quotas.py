@@ -1,0 +1,54 @@
+"""DescribeClientQuotas (API key 48): what clients are limited to, which nobody is.
+
+Filters are checked as Kafka does. Source: ``ClientQuotasImage.describe``; KIP-546.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import ErrorCode, KafkaError
+from wire.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.node import Node
+    from broker.request import RequestContext
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+
+
+def handle(
+    node: Node, request: DescribeClientQuotasRequest, context: RequestContext
+) -> DescribeClientQuotasResponse:
+    try:
+        _check(request.components)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(0, error.code, error.message, None)
+    return DescribeClientQuotasResponse()
+
+
+def _check(components: Sequence[ComponentData]) -> None:
+    """Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+    seen: set[str] = set()
+    for component in components:
+        kind = component.entity_type
+        if not kind:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A type of entity is empty.")
+        if kind in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The filter names the type {kind} twice.")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There are no entities of the type {kind}.")
+        if component.match_type not in (EXACT, DEFAULT, SPECIFIED):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no match type {component.match_type}.")
+        if (component.match is None) == (component.match_type == EXACT):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "An exact match, and no other, has a name to match.")
+        seen.add(kind)
+    if IP in seen and len(seen) > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "An address is no part of another entity.")

@@ -1,0 +1,36 @@
+"""DescribeUserScramCredentials (API key 50): who has a SCRAM password, which nobody has.
+
+A user that is named twice is refused. Source: ``ScramImage.describe``; KIP-554.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.errors import ErrorCode
+from wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.request import RequestContext
+
+
+def handle(
+    node: Node, request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> DescribeUserScramCredentialsResponse:
+    is_repeated: dict[str, bool] = {}
+    for user in request.users or ():
+        is_repeated[user.name] = user.name in is_repeated
+    rows = [
+        DescribeUserScramCredentialsResult(name, ErrorCode.DUPLICATE_RESOURCE, f"{name} is named twice.")
+        if repeated
+        else DescribeUserScramCredentialsResult(
+            name, ErrorCode.RESOURCE_NOT_FOUND, f"There is no user {name}."
+        )
+        for name, repeated in is_repeated.items()
+    ]
+    return DescribeUserScramCredentialsResponse(results=rows)

@@ -1,0 +1,42 @@
+"""DescribeClientQuotas and DescribeUserScramCredentials: nobody has any; requests are checked all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.handlers.support import StandInNode
+from wire.errors import ErrorCode
+from wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+INVALID, UNSUPPORTED = ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(("components", "code"), [
+    ([], 0),
+    ([("user", EXACT, "a"), ("client-id", SPECIFIED, None)], 0),
+    ([("ip", DEFAULT, None)], 0),
+    ([("ip", DEFAULT, None), ("user", SPECIFIED, None)], INVALID),
+    ([("user", EXACT, "a"), ("user", EXACT, "b")], INVALID),
+    ([("user", EXACT, None)], INVALID),
+    ([("user", DEFAULT, "a")], INVALID),
+    ([("user", 3, None)], INVALID),
+    ([("", SPECIFIED, None)], INVALID),
+    ([("group", SPECIFIED, None)], UNSUPPORTED),
+])  # fmt: skip
+def test_nobody_is_limited(components: list[tuple[str, int, str | None]], code: int) -> None:
+    request = DescribeClientQuotasRequest([ComponentData(*component) for component in components])
+    answer = StandInNode().ask(request, 1)
+    assert (answer.error_code, answer.entries) == (code, None if code else [])
+
+
+def test_nobody_has_a_password() -> None:
+    node = StandInNode()
+    for nobody in (None, []):
+        answer = node.ask(DescribeUserScramCredentialsRequest(nobody), 0)
+        assert (answer.error_code, answer.results) == (0, [])
+    users = [UserName(name) for name in ("a", "b", "a")]
+    rows = node.ask(DescribeUserScramCredentialsRequest(users), 0).results
+    missing, twice = ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.DUPLICATE_RESOURCE
+    assert [(row.user, row.error_code) for row in rows] == [("a", twice), ("b", missing)]
