@@ -9,6 +9,7 @@ from broker.config.definitions import ConfigError, Declared, Key, Value, is_secr
 from broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from broker.config.definitions_log import LogKeys
 from broker.config.definitions_node import NetworkKeys, NodeKeys, OwnKeys
+from broker.config.definitions_security import SaslKeys, TlsKeys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,16 @@ MS_PER_HOUR = 3_600_000
 
 
 class BrokerConfig(
-    NodeKeys, NetworkKeys, LogKeys, GroupKeys, TransactionKeys, OwnKeys, metaclass=Declared, record=True
+    NodeKeys,
+    NetworkKeys,
+    LogKeys,
+    GroupKeys,
+    TransactionKeys,
+    SaslKeys,
+    TlsKeys,
+    OwnKeys,
+    metaclass=Declared,
+    record=True,
 ):
     """All keys' values; immutable. Built from the texts that were given, all other keys have their defaults.
 

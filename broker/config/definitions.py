@@ -258,6 +258,12 @@ def between_or(low: int, high: int, also: int) -> Callable[[str, int], None]:
     return check
 
 
+def no_blank_words(name: str, words: tuple[str, ...]) -> None:
+    """A check for a list: none of its words is empty (``ConfigDef.ValidList.anyNonDuplicateValues``)."""
+    if "" in words:
+        raise ConfigError(f"Configuration '{name}' values must not be empty.")
+
+
 def one_of_any_case(words: tuple[str, ...]) -> Callable[[str, str], None]:
     """A check for one of `words`, whatever its case (``ConfigDef.CaseInsensitiveValidString``)."""
 

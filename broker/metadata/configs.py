@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.definitions import UpdateMode
+from broker.config.definitions_security import SaslKeys, TlsKeys
 from broker.config.group_config import GroupConfig
 from broker.config.topic_config import TopicConfig, parse_topic_overrides
 from broker.metadata.image import BROKER, GROUP, TOPIC
@@ -198,9 +199,10 @@ def group_rows(
 
 
 def is_dynamic(key: Key) -> bool:
-    """Whether the broker key can change while the broker runs: Kafka lets it, and here it has an effect then."""
-    dynamic = key.update_mode is not UpdateMode.READ_ONLY
-    return dynamic and key.in_effect and key.name not in READ_AT_START
+    """Whether the broker key can change while the broker runs: Kafka lets it, and it does no less here than there."""
+    if key.update_mode is UpdateMode.READ_ONLY or key.name in READ_AT_START:
+        return False
+    return key.in_effect or key.name in SaslKeys.KEYS or key.name in TlsKeys.KEYS
 
 
 def _row(
