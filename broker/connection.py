@@ -151,17 +151,21 @@ class Connection(Sending):
         buffer = shared
         woken = self._node.woken
         since_yield = 0
+        alone = False  # whether what was read was one small request: then no other follows most often
         while True:
-            count = receive_into(buffer)
+            count = WOULD_BLOCK if alone else receive_into(buffer)
             if count == WOULD_BLOCK:
                 self.idle_since = trio.current_time()
                 await self.transport.wait_readable()
                 since_yield = self._requests = 0
+                alone = False
                 continue
             if count == 0:
                 await self._wait_drained()
                 return
+            before = self._requests
             rest = await self._handle_frames(buffer[:count])
+            alone = not rest and self._requests == before + 1
             if rest:
                 size = await self._finish_frame(rest)
                 since_yield += size
