@@ -133,6 +133,7 @@ class Connection(Sending):
         finally:
             self.release()
             self.transport.close()
+            self._server.forget(self)
 
     def close(self, reason: str) -> None:
         """Close from another task; `serve` ends with that reason in the log."""

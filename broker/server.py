@@ -112,7 +112,7 @@ class Server:
         self._room = trio.Event()
 
     def _admit(self, transport: Transport, listener_name: str) -> None:
-        address = transport.peer.rpartition(":")[0]
+        address = _address_of(transport)
         config = self.node.config
         limit = config.connection_limits.get(address, config.max_connections_per_ip)
         if self._per_address[address] >= limit:
@@ -126,17 +126,16 @@ class Server:
         self._per_address[address] += 1
         connection = Connection(self, transport, listener_name)
         self.connections.add(connection)
-        self.nursery.start_soon(self._serve, connection, address)
+        self.nursery.start_soon(connection.serve)
 
-    async def _serve(self, connection: Connection, address: str) -> None:
-        try:
-            await connection.serve()
-        finally:
-            self.connections.discard(connection)
-            self._per_address[address] -= 1
-            if not self._per_address[address]:
-                del self._per_address[address]
-            self.reconsider_limits()
+    def forget(self, connection: Connection) -> None:
+        """It has been closed: there is room for another one."""
+        address = _address_of(connection.transport)
+        self.connections.discard(connection)
+        self._per_address[address] -= 1
+        if not self._per_address[address]:
+            del self._per_address[address]
+        self.reconsider_limits()
 
     async def _close_idle(self) -> None:
         idle_seconds = self.node.config.connections_max_idle_ms / 1000
@@ -169,3 +168,7 @@ class Server:
     def give_buffer(self, buffer: bytearray) -> None:
         if len(buffer) == POOLED_BUFFER_BYTES and len(self._spare) < POOLED_BUFFERS_MAX:
             self._spare.append(buffer)
+
+
+def _address_of(transport: Transport) -> str:
+    return transport.peer.rpartition(":")[0]
