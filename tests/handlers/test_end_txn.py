@@ -14,6 +14,7 @@ from tests.sim.run import simulated
 from tests.sim.transactional import CLASSIC, V2, CommittedReader, Link, TransactionalProducer, Versions
 from wire.errors import ErrorCode
 from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from wire.messages.write_txn_markers import (
@@ -189,11 +190,13 @@ async def test_a_decision_made_while_the_broker_stops_is_carried_out_by_the_next
         broker.files.is_cold = lambda path: "/t-0/" in path
         broker.files.latency_s = 1
         topic = FetchTopic("t", partitions=[FetchPartition(0, partition_max_bytes=1_000_000)])
-        for _ in range(2):  # after two at once the connection looks at once whether there is more
-            await client.send(FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1_000_000, topics=[topic]), 4)
+        # After two at once the connection looks at once whether there is more.
+        await client.send(ApiVersionsRequest("test", "1"), 3)
+        await client.send(FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1_000_000, topics=[topic]), 4)
         await trio.sleep(0.5)
         await client.send(EndTxnRequest("id", producer.producer_id, producer.epoch, True), 5)
         await broker.stop()
+        assert (await client.receive(ApiVersionsResponse, 3)).error_code == 0
         assert (await client.receive(FetchResponse, 4)).error_code == 0
         broker.files.faults.clear()
         await broker.start()
