@@ -13,8 +13,8 @@ from tests.sim.disk import Fault
 from tests.sim.run import simulated
 from tests.sim.transactional import CLASSIC, V2, CommittedReader, Link, TransactionalProducer, Versions
 from wire.errors import ErrorCode
-from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from wire.messages.write_txn_markers import (
