@@ -123,8 +123,11 @@ def _is_usual_record(records: bytes | memoryview, found: Walk) -> bool:
     key_length = records[at + 3]
     value_length_at = at + 4
     if key_length != 1:
-        if key_length & 129:
+        if key_length & 1:
             return False
+        if key_length >= 128:  # a third byte would make it greater than any key that fits a length of two
+            key_length += (records[value_length_at] << 7) - 128
+            value_length_at += 1
         value_length_at += key_length >> 1
     if value_length_at + 1 >= size:
         return False

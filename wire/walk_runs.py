@@ -52,10 +52,8 @@ def read_run(
         timestamp_at = at + 1
         timestamp_delta, delta_at = read_varlong(data, timestamp_at)
         key_length_at = delta_at + (1 if index < BLOCK else 2 if index < BIG_BLOCK else 3)
-        key_length = data[key_length_at]
-        if key_length & 129 and key_length != 1:
-            return None
-        value_length_at = key_length_at + 1 + (key_length >> 1)
+        key_length, key_at = read_varint(data, key_length_at)
+        value_length_at = key_at + max(key_length, 0)
         value_length, value_at = read_varint(data, value_length_at)
     except (DecodeError, IndexError):
         return None
@@ -65,7 +63,7 @@ def read_run(
     block_end = BLOCK if index < BLOCK else (index | (BIG_BLOCK - 1)) + 1
     size = min(count, block_end) - index
     size = min(size, (limit - position) // stride)
-    same = (*range(position, at), *range(timestamp_at + 1, delta_at), key_length_at)
+    same = (*range(position, at), *range(timestamp_at + 1, delta_at), *range(key_length_at, key_at))
     for column_at in (*same, *range(value_length_at, value_at), *header_lengths):
         column = data[column_at : position + size * stride : stride]
         if column != column[:1] * size:
@@ -80,7 +78,7 @@ def read_run(
         return None
     if index >= BIG_BLOCK and data[delta_at + 2 : end : stride] != bytes((index // BIG_BLOCK,)) * size:
         return None
-    if key_length == 1:
+    if key_length < 0:
         found.has_null_key = True
     _see_times(times, ((timestamp_delta << 1) ^ (timestamp_delta >> 63)) >> 7 << 7, found)
     return size, end

@@ -41,21 +41,23 @@ class _Kind:
         "key_mask",
         "length_sizes",
         "size_floor",
+        "third_mask",
         "timestamp_bits",
         "timestamp_mask",
         "unpack",
     )
 
     def __init__(self, length_bytes: int, timestamp_bytes: int, delta_bytes: int) -> None:
-        # The last byte of the record before, the length, the two deltas, the key length, and two bytes which
-        # are the value length where the key is null. The third byte of an offset delta is read with the key
-        # length: it is the same in a whole block.
+        # The last byte of the record before, the length, the two deltas, the key length (its first byte), and two
+        # bytes which are the value length where the key is null. The third byte of an offset delta is read with
+        # the key length: it is the same in a whole block.
         formats = ("", "B", "H", "H")
         key = "B" if delta_bytes < 3 else "H"
         self.unpack = Struct(
             f"<B{formats[length_bytes]}x{formats[timestamp_bytes]}{formats[delta_bytes]}{key}H"
         ).unpack_from
-        self.key_mask = 129 if delta_bytes < 3 else 0xFFFF  # where it is read with that byte: null keys alone
+        # No bit of the first where a key's length is one byte and stands alone; the second is that third byte's.
+        self.key_mask, self.third_mask = (129, 0) if delta_bytes < 3 else (0xFFFF, 0xFF)
         self.length_sizes, self.size_floor = (_SHORT_SIZES, 0) if length_bytes == 1 else (_SIZES, 65)
         self.timestamp_mask, self.timestamp_bits = (0x80, 0) if timestamp_bytes == 1 else (0x8080, 0x80)
         # Bytes of a record beside key and value: attributes, key length and header count take one each. The
@@ -123,7 +125,8 @@ def _read_alike(
     # next one. With them it never is, and so what is left of it has to be headers.
     exact = _BAD if headers else fixed
     last_byte_mask = 0 if headers else 255
-    key_mask = kind.key_mask
+    key_mask, third_mask = kind.key_mask, kind.third_mask
+    third = null_key & third_mask
     sizes = _SIZES
     keyed = 0
     latest = last_timestamp = -1
@@ -141,10 +144,13 @@ def _read_alike(
                     headers and _fills(data, cursor + fixed, value_size, cursor + size + 1)
                 ):
                     break
-            elif key & key_mask:
-                break
             else:
-                key_size = key >> 1
+                if key & key_mask:
+                    key_size = _long_key_size(data, cursor + fixed - 1)
+                    if key_size < 0 or key & third_mask != third:
+                        break
+                else:
+                    key_size = key >> 1
                 value = _two_bytes(data, cursor + fixed + key_size)[0]
                 value_size = sizes[value]
                 if size - key_size - value_size != exact and not (
@@ -171,6 +177,15 @@ def _read_alike(
     ):  # a length of two bytes where one was expected, or past the end
         pass
     return (delta - deltas.start) // 2, keyed, cursor, latest, negative
+
+
+def _long_key_size(data: bytes, position: int) -> int:
+    """Bytes of the key whose length stands there, and of all of that but its first; negative where it is not usual.
+
+    A negative length counts as that: what is null has another.
+    """
+    length = _two_bytes(data, position)[0]
+    return -1 if length & 1 else _SIZES[length] - 1
 
 
 def _fills(data: bytes, position: int, size: int, end: int) -> bool:

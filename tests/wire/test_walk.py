@@ -88,7 +88,7 @@ def plain_walk(data: bytes, count: int) -> Walk | None:
     return found
 
 
-def fast_walk(data: bytes, count: int) -> Walk | None:
+def fast_walk(data: bytes | memoryview, count: int) -> Walk | None:
     try:
         return walk(memoryview(data), count)
     except DecodeError:
@@ -129,7 +129,7 @@ FIXED = {
     f"{count} of {size} bytes, {name}, every {step_ms} ms": (count, size, key, step_ms)
     for count in (1, 2, 30, 65, 200)
     for size in (0, 57, 61, 62, 100)
-    for name, key in (("no key", None), ("key", b"k" * 16))
+    for name, key in (("no key", None), ("key", b"k" * 16), ("long key", b"k" * 64))
     for step_ms in (0.1, 40)
 }
 
@@ -143,11 +143,33 @@ def test_records_of_one_size(name: str) -> None:
     assert fast_walk(data + b"\0", count) is None
 
 
-@pytest.mark.parametrize("count", [8191, 8192, 8193, 8300, 20_000])
+@pytest.mark.parametrize(
+    ("count", "key"),
+    [*((count, None) for count in (8191, 8192, 8193, 8300, 20_000)), (8300, b"kkk"), (8300, b"k" * 64)],
+)
 @pytest.mark.parametrize("spread", [0, 40])
-def test_offset_deltas_of_three_bytes(count: int, spread: int) -> None:
-    data = alike(count, 3, spread=spread)
+def test_offset_deltas_of_three_bytes(count: int, spread: int, key: bytes | None) -> None:
+    data = alike(count, 3, key, spread=spread)
     assert walk(data, count) == plain_walk(data, count)
+
+
+@pytest.mark.parametrize("length", [0, 1, 62, 63, 64, 65, 127, 128, 8190, 8191, 8192, 9000])
+@pytest.mark.parametrize("count", [1, 2, 40, 100])
+@pytest.mark.parametrize("spread", [0, 9])
+def test_keys_of_any_length(length: int, count: int, spread: int) -> None:
+    data = alike(count, 20, b"k" * length, spread=spread)
+    found = walk(data, count)
+    assert found == plain_walk(data, count)
+    assert not found.has_null_key
+
+
+def test_a_third_byte_of_an_offset_delta_before_a_key() -> None:
+    for key in (b"\x06kkk", varint(64) + b"k" * 64):
+        for wrong in (0, 2, 3):
+            rows = [b"\0\0" + varint(i) + key + varint(i % 50) + bytes(i % 50) + b"\0" for i in range(8300)]
+            rows[8250] = rows[8250].replace(varint(8250), varint(8250)[:2] + bytes([wrong]))
+            data = b"".join(map(crafted, rows))
+            assert fast_walk(data, 8300) == plain_walk(data, 8300)
 
 
 def test_more_records_than_the_gears_know_by_offset_delta() -> None:
@@ -227,7 +249,7 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
     ("count", "size", "spread"),
     [(1, 20, 0), (1, 200, 0), (2, 60, 4), (40, 20, 0), (40, 60, 5), (90, 100, 40)],
 )
-@pytest.mark.parametrize("key", [None, b"kkk"])
+@pytest.mark.parametrize("key", [None, b"kkk", b"k" * 70])
 @pytest.mark.parametrize("headers", [(), HEADERS[:1], HEADERS])
 def test_damaged_records(
     count: int, size: int, spread: int, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
@@ -255,7 +277,7 @@ def test_every_changed_byte_of_a_run_and_of_a_stretch() -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 5), (1, 8150), (40, 5), (40, 66), (100, 66)])
-@pytest.mark.parametrize("key", [None, b"kkk", b"k" * 60])
+@pytest.mark.parametrize("key", [None, b"kkk", b"k" * 60, b"k" * 70])
 @pytest.mark.parametrize("headers", [(), HEADERS])
 def test_the_same_damage_to_every_record(
     count: int, size: int, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
@@ -297,6 +319,15 @@ def test_records_that_only_a_careless_reader_accepts(count: int) -> None:
     for many in (
         # A key length of two bytes, read as one of 64 + 3.
         [crafted(b"\0\0" + varint(i) + bytes([128 + 6]) + bytes(67) + tail) for i in range(count)],
+        # One of three bytes, and one of two that says more than there is.
+        [crafted(b"\0\0" + varint(i) + b"\x86\x80\1" + bytes(8195) + tail) for i in range(count)],
+        [crafted(b"\0\0" + varint(i) + b"\x86\x80" + bytes(67) + tail) for i in range(count)],
+        [crafted(b"\0\0" + varint(i) + b"\xfe\x7f" + bytes(67) + tail) for i in range(count)],
+        # Key lengths that need not have taken two bytes, also those of null and of what is negative beside it.
+        [crafted(b"\0\0" + varint(i) + b"\x86\0" + bytes(3) + tail) for i in range(count)],
+        [crafted(b"\0\0" + varint(i) + b"\x81\0" + tail) for i in range(count)],
+        [crafted(b"\0\0" + varint(i) + b"\x83\1" + tail) for i in range(count)],
+        [crafted(b"\0\0" + varint(i) + b"\x83\1" + bytes(66) + tail) for i in range(count)],
         # The same with a key length that is negative and not null.
         [crafted(b"\0\0" + varint(i) + bytes([3]) + bytes(1) + tail) for i in range(count)],
         # A length of three bytes whose third is taken for the attributes.
@@ -355,16 +386,22 @@ def test_a_null_key_before_a_record_that_reads_two_ways() -> None:
     [
         ("run", alike(500, 100), 500),
         ("run with keys", alike(500, 100, b"key"), 500),
+        ("run with long keys", alike(500, 100, b"key" * 50), 500),
         ("run over 64 ms steps", alike(500, 100, step_ms=0.5), 500),
         ("stretch", alike(500, 100, spread=40), 500),
         ("stretch with keys", alike(500, 100, b"key" * 4, spread=40), 500),
+        ("stretch with long keys", alike(500, 100, b"key" * 50, spread=40), 500),
+        ("stretch with long keys and headers", alike(500, 9, b"key" * 50, spread=40, headers=HEADERS), 500),
         ("stretch of short ones", alike(500, 5, spread=20), 500),
         ("three byte deltas", alike(17_000, 3, spread=20), 17_000),
+        ("three byte deltas, keys", alike(17_000, 3, b"k", spread=20), 17_000),
+        ("three byte deltas, long keys", alike(17_000, 3, b"k" * 70, spread=20), 17_000),
         ("run with headers", alike(500, 100, b"key", headers=HEADERS[:1]), 500),
         ("stretch with headers", alike(500, 100, b"key", spread=40, headers=HEADERS), 500),
         ("stretch with headers, no keys", alike(500, 100, spread=40, headers=HEADERS[:1]), 500),
         ("one", alike(1, 100), 1),
         ("one with a key", alike(1, 100, b"key"), 1),
+        ("one with a long key", alike(1, 100, b"key" * 50), 1),
         ("one short", alike(1, 5), 1),
     ],
 )
