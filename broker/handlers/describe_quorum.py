@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.handlers.parts import in_steps
 from wire.errors import ErrorCode
 from wire.messages import describe_quorum as messages
 from wire.messages.describe_quorum import (
@@ -21,6 +22,9 @@ from wire.messages.describe_quorum import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
+
     from broker.node import Node
     from broker.request import RequestContext
 
@@ -28,19 +32,12 @@ NODES_VERSION = 2
 METADATA_TOPIC = "__cluster_metadata"
 
 
-def handle(node: Node, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    asked = [
-        (topic.topic_name, [row.partition_index for row in topic.partitions]) for topic in request.topics
-    ]
-    if asked != [(METADATA_TOPIC, [0])]:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        rows = [
-            TopicDescription(
-                name, [PartitionDescription(index, unknown, "It has no quorum.") for index in indexes]
-            )
-            for name, indexes in asked
-        ]
-        return DescribeQuorumResponse(topics=rows)
+def handle(
+    node: Node, request: DescribeQuorumRequest, context: RequestContext
+) -> DescribeQuorumResponse | Coroutine[Any, Any, DescribeQuorumResponse]:
+    if not _is_of_metadata(request):
+        answer = DescribeQuorumResponse()
+        return in_steps(_unknown(request, answer.topics), len(request.topics), answer)
     node_id, metadata, now_ms = node.config.node_id, node.metadata, node.clock.now_ms()
     end_offset = metadata.end_offset
     voter = ReplicaState(node_id, log_end_offset=end_offset)
@@ -52,3 +49,20 @@ def handle(node: Node, request: DescribeQuorumRequest, context: RequestContext) 
     if context.api_version >= NODES_VERSION:
         answer.nodes.append(messages.Node(node_id))
     return answer
+
+
+def _is_of_metadata(request: DescribeQuorumRequest) -> bool:
+    if len(request.topics) != 1 or request.topics[0].topic_name != METADATA_TOPIC:
+        return False
+    return [row.partition_index for row in request.topics[0].partitions[:2]] == [0]
+
+
+def _unknown(request: DescribeQuorumRequest, rows: list[TopicDescription]) -> Iterator[None]:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for topic in request.topics:
+        partitions = [
+            PartitionDescription(asked.partition_index, code, "It has no quorum.")
+            for asked in topic.partitions
+        ]
+        rows.append(TopicDescription(topic.topic_name, partitions))
+        yield
