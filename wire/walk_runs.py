@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from wire.walk import Walk
 
 RUN_MIN = 24  # records in a run worth its set-up
+RISING_MAX = 1024  # records tried as a run where timestamps rise: all but their lowest bits are the same in a run
 _RUN_HEADERS_MAX = 8  # headers of a record in one
 
 _EVERY_BYTE = bytes(range(256))
@@ -63,7 +64,10 @@ def read_run(
     block_end = BLOCK if index < BLOCK else (index | (BIG_BLOCK - 1)) + 1
     size = min(count, block_end) - index
     size = min(size, (limit - position) // stride)
-    same = (*range(position, at), *range(timestamp_at + 1, delta_at), *range(key_length_at, key_at))
+    if delta_at > timestamp_at + 1:
+        size = min(size, RISING_MAX)
+    # First what ends most runs, and so makes the other columns shorter: timestamps that rise.
+    same = (*range(timestamp_at + 1, delta_at), *range(position, at), *range(key_length_at, key_at))
     for column_at in (*same, *range(value_length_at, value_at), *header_lengths):
         column = data[column_at : position + size * stride : stride]
         if column != column[:1] * size:
