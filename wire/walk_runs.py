@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wire.walk import Walk
 
 RUN_MIN = 24  # records in a run worth its set-up
-RISING_MAX = 1024  # records tried as a run where timestamps rise: all but their lowest bits are the same in a run
+RISING_MAX = 1024  # records tried where timestamps rise: all but the lowest bits are the same in a run
 _RUN_HEADERS_MAX = 8  # headers of a record in one
 
 _EVERY_BYTE = bytes(range(256))
