@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from broker.coordinators.internal_topics import OFFSETS_TOPIC
 from broker.coordinators.transactions import PATIENCE_S
 from wire.errors import ErrorCode, KafkaError
 
@@ -47,7 +48,7 @@ def enrol(
 ) -> Refusals | None:
     """Why partitions refuse the producer's batches; the others may be written in this step. None: `enrol_later` tells.
 
-    ``base_sequences``: of each partition's batch. A partition that is not here is left out: its append says so.
+    ``base_sequences``: of each partition's batch. A partition that is not here is refused with what is said of it.
     """
     asked, refusals = _must_ask(node, producer, base_sequences, support)
     if not asked:
@@ -96,7 +97,11 @@ def _must_ask(
     for (topic, partition), sequence in base_sequences.items():
         try:
             log = node.cluster.hosted(topic, partition).log
-        except KafkaError:
+        except KafkaError as error:
+            # Not left to the append: every use of a partition that is being recovered takes that further, so it may be
+            # there by then. A group's coordinator answers for its own.
+            if topic != OFFSETS_TOPIC:
+                refusals[topic, partition] = error.code
             continue
         try:
             if log.start_verification(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from broker.log.partition_log import PartitionLog
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
@@ -20,7 +21,7 @@ from tests.sim.transactional import (
     TransactionEndedError,
     Versions,
 )
-from wire.errors import ErrorCode
+from wire.errors import ErrorCode, KafkaError
 from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from wire.messages.produce import ProduceRequest, ProduceResponse
 from wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -67,6 +68,46 @@ async def test_a_write_that_waits_while_its_transaction_ends_opens_none() -> Non
                 pass
             assert reader.position == reader.high_watermark == reader.last_stable_offset
             assert list(reader.values.values()) == ([b"first"] if partition == 0 else [])
+
+
+@simulated
+async def test_a_write_to_a_partition_that_is_recovered_meanwhile_is_refused() -> None:
+    """Its first use finds it being recovered, and recovers the rest: the second, in the same step, finds it there.
+
+    Found by a stock client's own tests while the broker was killed: the partition was written to and no part of the
+    transaction, which ended without a marker there; the next one's batches joined what was left open.
+    """
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        producer = TransactionalProducer(Link(client), "id", V2)
+        await producer.init()
+        await producer.send("t", 0, [b"first"], broker.clock.now_ms())
+        await producer.end(commit=True)
+        client = await broker.restart()
+        producer.link = Link(client)
+        await producer.find("id", 1)
+        logs = broker.node.logs
+        get, recovering = logs.get, [("t", 0)]
+
+        def get_at_second_use(topic: str, partition: int) -> PartitionLog:
+            if (topic, partition) in recovering:
+                recovering.remove((topic, partition))
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return get(topic, partition)
+
+        logs.get = get_at_second_use  # type: ignore[method-assign]
+        request = producer.produce_request("t", 0, [b"second"], broker.clock.now_ms())
+        answer = await client.ask(request, V2.produce, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not recovering
+        await producer.send("t", 0, [b"second"], broker.clock.now_ms())
+        await producer.end(commit=False)
+        reader = CommittedReader("t", 0)
+        while await reader.poll(client):
+            pass
+        assert reader.position == reader.high_watermark == reader.last_stable_offset
+        assert list(reader.values.values()) == [b"first"]
 
 
 @simulated
