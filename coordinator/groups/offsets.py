@@ -58,7 +58,7 @@ GROUP_ID_NOT_FOUND_VERSION = 9
 """Before it a commit with a generation of a group that is not there gets ILLEGAL_GENERATION."""
 
 UNCHECKED_MAX = 1_000
-"""Topics, and partitions of a topic, whose offsets are made into records without a look at whether a batch can hold so
+"""Topics and partitions of a request whose offsets are made into records without a look at whether a batch can hold so
 many."""
 RECORD_BYTES_MIN = 41
 """Of an offset's record beside the names of group and topic: 7 around key and value, 10 of the key, 24 of the value."""
@@ -77,12 +77,9 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Clie
     metadata_max = shard.context.settings().offset_metadata_max_bytes
     records: list[CoordinatorRecord] = []
     topics: list[OffsetCommitResponseTopic] = []
-    if len(request.topics) > UNCHECKED_MAX:
-        _check_room(shard, request.group_id, request.topics, metadata_max)
+    _check_room(shard, request, metadata_max)
     for topic in request.topics:
         rows: list[OffsetCommitResponsePartition] = []
-        if len(topic.partitions) > UNCHECKED_MAX:
-            _check_room(shard, request.group_id, request.topics, metadata_max)
         for row in topic.partitions:
             metadata = row.committed_metadata or ""
             if _is_too_long(metadata, metadata_max):
@@ -101,16 +98,16 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Clie
 
 
 def _check_room(
-    shard: GroupShard,
-    group_id: str,
-    topics: Sequence[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic],
-    metadata_max: int,
+    shard: GroupShard, request: OffsetCommitRequest | TxnOffsetCommitRequest, metadata_max: int
 ) -> None:
     """Raise KafkaError where no batch can hold all those offsets: an absurd request shall not take long."""
+    topics: Sequence[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic] = request.topics
+    if len(topics) + sum([len(topic.partitions) for topic in topics]) <= UNCHECKED_MAX:
+        return
     size = 0
     for topic in topics:
         stored = [not _is_too_long(row.committed_metadata or "", metadata_max) for row in topic.partitions]
-        size += sum(stored) * (RECORD_BYTES_MIN + len(group_id) + len(topic.name))
+        size += sum(stored) * (RECORD_BYTES_MIN + len(request.group_id) + len(topic.name))
     shard.journal.check_room(size)
 
 
@@ -181,16 +178,13 @@ def commit_transactional_offsets(
     metadata_max = shard.context.settings().offset_metadata_max_bytes
     records: list[CoordinatorRecord] = []
     topics: list[TxnOffsetCommitResponseTopic] = []
-    if len(request.topics) > UNCHECKED_MAX:
-        _check_room(shard, request.group_id, request.topics, metadata_max)
+    _check_room(shard, request, metadata_max)
     for topic in request.topics:
         known = shard.context.topics.by_name(topic.name)
         if known is None and check is not any_partition:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         topic_id = ZERO_UUID if known is None else known.topic_id
         rows: list[TxnOffsetCommitResponsePartition] = []
-        if len(topic.partitions) > UNCHECKED_MAX:
-            _check_room(shard, request.group_id, request.topics, metadata_max)
         for row in topic.partitions:
             metadata = row.committed_metadata or ""
             if _is_too_long(metadata, metadata_max):

@@ -118,6 +118,14 @@ def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest
         return append(self, records, *args)
 
     monkeypatch.setattr(ShardLog, "append", counted)
+    looks: list[int] = []
+    check_room = ShardLog.check_room
+
+    def looked(self: ShardLog, size: int) -> None:
+        looks.append(size)
+        check_room(self, size)
+
+    monkeypatch.setattr(ShardLog, "check_room", looked)
 
     @simulated
     async def run() -> None:
@@ -143,5 +151,6 @@ def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest
             long_ones = dict.fromkeys(range(10), (5, "x" * 4097))
             answer = await commit(client, "g", {"a": ten, "b": long_ones, "c": long_ones})
             assert answer == {(topic, at): 0 if topic == "a" else TOO_LARGE for topic in "abc" for at in ten}
+            assert len(looks) == (2 if unchecked_max == 2 else 0)  # once a request, however many topics are large
 
     run()
