@@ -151,6 +151,8 @@ def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest
             long_ones = dict.fromkeys(range(10), (5, "x" * 4097))
             answer = await commit(client, "g", {"a": ten, "b": long_ones, "c": long_ones})
             assert answer == {(topic, at): 0 if topic == "a" else TOO_LARGE for topic in "abc" for at in ten}
-            assert len(looks) == (2 if unchecked_max == 2 else 0)  # once a request, however many topics are large
+            assert len(looks) == (
+                2 if unchecked_max == 2 else 0
+            )  # once a request, however many topics are large
 
     run()
