@@ -8,16 +8,13 @@ So what is known is encoded once, by the encoder that serves all other answers, 
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wire.compiler import put_uvarint
 from wire.messages.fetch import AbortedTransaction, FetchableTopicResponse, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
     from broker.handlers.table import Api
-
-FLEXIBLE_VERSION = 12
-"""The first version of Fetch in which the records' length is a varint; those before it are encoded as always."""
 
 KEPT_MAX = 16 * 1024
 """Answers that are kept, at some 300 bytes each; one more, and all are forgotten."""
@@ -27,12 +24,23 @@ _OFFSETS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
 _RECORDS = bytes(range(0xF0, 0x100))
 """Stand for the records; their length takes one byte."""
 _SIZE_BYTES = 4
-_SHORT = 128
-"""Below this a varint has one byte."""
 
 _offsets = Struct(">qqq")
 _pack_offsets = _offsets.pack_into
 _pack_size_and_correlation_id = Struct(">ii").pack_into
+
+
+class Shape(NamedTuple):
+    """What is the same in the answers of one wait after the other."""
+
+    version: int
+    """A flexible one: the records' length is a varint."""
+    session_id: int
+    topic: str
+    topic_id: bytes
+    partition: int
+    committed: bool
+    """For a reader of committed records, who is told of aborted transactions (of none, here)."""
 
 
 class ReadyAnswer:
@@ -40,24 +48,12 @@ class ReadyAnswer:
 
     __slots__ = ("_head", "_offsets_at", "_tail")
 
-    def __init__(
-        self,
-        served: Api,
-        version: int,
-        session_id: int,
-        topic: str,
-        topic_id: bytes,
-        partition: int,
-        *,
-        committed: bool,
-    ) -> None:
-        """``committed``: for a reader of committed records, who is told of aborted transactions (of none, here)."""
-        assert version >= FLEXIBLE_VERSION
-        aborted: list[AbortedTransaction] | None = [] if committed else None
-        row = PartitionData(partition, 0, *_OFFSETS, aborted_transactions=aborted, records=_RECORDS)
-        response = FetchResponse(0, 0, session_id, [FetchableTopicResponse(topic, topic_id, [row])])
+    def __init__(self, served: Api, shape: Shape) -> None:
+        aborted: list[AbortedTransaction] | None = [] if shape.committed else None
+        row = PartitionData(shape.partition, 0, *_OFFSETS, aborted_transactions=aborted, records=_RECORDS)
+        topic = FetchableTopicResponse(shape.topic, shape.topic_id, [row])
         whole = bytearray()
-        served.encode_answer(version, 0, response, whole, [])
+        served.encode_answer(shape.version, 0, FetchResponse(0, 0, shape.session_id, [topic]), whole, [])
         records_at = whole.find(_RECORDS)
         self._head = bytes(whole[: records_at - 1])
         self._tail = bytes(whole[records_at + len(_RECORDS) :])
@@ -67,12 +63,8 @@ class ReadyAnswer:
         """Append the whole answer to ``out``; ``row`` has its offsets and, as bytes, its records."""
         start = len(out)
         records: Any = row.records
-        size = len(records) + 1
         out += self._head
-        if size < _SHORT:
-            out.append(size)
-        else:
-            put_uvarint(out, size)
+        put_uvarint(out, len(records) + 1)
         out += records
         out += self._tail
         _pack_size_and_correlation_id(out, start, len(out) - start - _SIZE_BYTES, correlation_id)
@@ -82,30 +74,17 @@ class ReadyAnswer:
 
 
 class ReadyAnswers:
-    """Those of all connections, by what is the same in them."""
+    """Those of all connections."""
 
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, int, str, bytes, int, bool], ReadyAnswer] = {}
+        self._kept: dict[Shape, ReadyAnswer] = {}
 
-    def get(
-        self,
-        served: Api,
-        version: int,
-        session_id: int,
-        topic: str,
-        topic_id: bytes,
-        partition: int,
-        *,
-        committed: bool,
-    ) -> ReadyAnswer:
-        key = (version, session_id, topic, topic_id, partition, committed)
-        found = self._kept.get(key)
+    def get(self, served: Api, shape: Shape) -> ReadyAnswer:
+        found = self._kept.get(shape)
         if found is None:
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
-            found = self._kept[key] = ReadyAnswer(
-                served, version, session_id, topic, topic_id, partition, committed=committed
-            )
+            found = self._kept[shape] = ReadyAnswer(served, shape)
         return found

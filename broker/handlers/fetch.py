@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from broker.fetch_sessions import NO_SESSION, FetchContext, FetchItem, Key, len_of
 from broker.log.reads import FileRange
 from broker.parked_fetch import INLINE_BYTES_MAX, ParkedFetch
-from broker.ready_answer import FLEXIBLE_VERSION, ReadyAnswers
+from broker.ready_answer import ReadyAnswers, Shape
 from wire.errors import ErrorCode, KafkaError
 from wire.messages.fetch import (
     AbortedTransaction,
@@ -242,7 +242,7 @@ class Fetch:
     def ready_answer(self, served: Api) -> ReadyAnswer | None:
         """For the records that the only partition is waited for; None where the answer is another each time."""
         context = self.context
-        if self.version < FLEXIBLE_VERSION or len(self.rows) != 1 or context.may_create:
+        if not served.flexible[self.version] or len(self.rows) != 1 or context.may_create:
             return None
         _, item, row = self.rows[0]
         if row.error_code:
@@ -251,15 +251,15 @@ class Fetch:
         known = self.node.ready_answers
         if known is None:
             known = self.node.ready_answers = ReadyAnswers()
-        return known.get(
-            served,
+        shape = Shape(
             self.version,
             NO_SESSION if session is None else session.session_id,
             item.topic,
             item.topic_id,
             row.partition_index,
-            committed=self.isolation == READ_COMMITTED,
+            self.isolation == READ_COMMITTED,
         )
+        return known.get(served, shape)
 
     def respond_in_row(self) -> PartitionData | None:
         """The only row, where it says nothing but offsets and records, so that a `ReadyAnswer` holds all else; the
