@@ -329,7 +329,7 @@ class Connection(Sending):
         try:
             return served.handle(self._node, request, context)
         except KafkaError as error:
-            return refuse(served, context, error)
+            return served.refuse(context.api_version, error)
         except CloseConnection:
             raise
         except Exception:
@@ -344,7 +344,7 @@ class Connection(Sending):
             correlation_id=context.correlation_id,
         )
         self._node.note_bug()
-        return refuse(served, context, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return served.refuse(context.api_version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     async def _handle_after_pending(
         self, served: Api, version: int, correlation_id: int, client_id: str | None, request: Any
@@ -406,9 +406,7 @@ class Connection(Sending):
             try:
                 answer = await answer
             except KafkaError as error:
-                answer = refuse(
-                    owed.api, RequestContext(owed.version, owed.correlation_id, None, self), error
-                )
+                answer = owed.api.refuse(owed.version, error)
             except (CloseConnection, OSError, trio.ClosedResourceError):
                 raise
             except Exception:
@@ -492,19 +490,3 @@ class Connection(Sending):
             await self._drained.wait()
         if self._lost:
             raise trio.ClosedResourceError("the peer was lost before its answers could be sent")
-
-
-def refuse(served: Api, context: RequestContext, error: KafkaError) -> Message:
-    """The answer that says only ``error``. Raises CloseConnection for an API whose answer has no such field."""
-    response: Any = served.response()
-    fields = {
-        field.name
-        for field in served.response.FIELDS
-        if field.versions[0] <= context.api_version <= field.versions[1]
-    }
-    if "error_code" not in fields:
-        raise CloseConnection(f"{served.handler.name} cannot be answered: {error}")
-    response.error_code = error.code
-    if "error_message" in fields:
-        response.error_message = error.message
-    return response  # type: ignore[no-any-return]

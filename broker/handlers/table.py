@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.node import Node
     from broker.request import RequestContext
     from wire.compiler import StepEncoder
+    from wire.errors import KafkaError
     from wire.schema import Message
 
 Handle = Callable[["Node", Any, "RequestContext"], "Message | Coroutine[Any, Any, Message] | None"]
@@ -202,6 +203,19 @@ class Api:
             if slices.is_over():
                 await slices.pause()
         _SIZE.pack_into(out, start, len(out) - start - _SIZE.size)
+
+    def refuse(self, version: int, error: KafkaError) -> Message:
+        """The answer that says only ``error``. Raises CloseConnection where such an answer has no field for it."""
+        response: Any = self.response()
+        fields = {
+            field.name for field in self.response.FIELDS if field.versions[0] <= version <= field.versions[1]
+        }
+        if "error_code" not in fields:
+            raise CloseConnection(f"{self.handler.name} cannot be answered: {error}")
+        response.error_code = error.code
+        if "error_message" in fields:
+            response.error_message = error.message
+        return response  # type: ignore[no-any-return]
 
 
 def _load(name: str) -> Any:
