@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that clients may read but not write (Kafka: ``Topic.INTERNAL_TOPICS``)."""
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 class Endpoint(NamedTuple):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.handlers.parts import in_steps
+from broker.log.manager import CLUSTER_METADATA_TOPIC
 from wire.errors import ErrorCode
 from wire.messages import describe_quorum as messages
 from wire.messages.describe_quorum import (
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from broker.request import RequestContext
 
 NODES_VERSION = 2
-METADATA_TOPIC = "__cluster_metadata"
 
 
 def handle(
@@ -45,14 +45,14 @@ def handle(
     partition = PartitionDescription(
         0, leader_id=node_id, leader_epoch=metadata.epoch, high_watermark=end_offset, current_voters=[voter]
     )
-    answer = DescribeQuorumResponse(topics=[TopicDescription(METADATA_TOPIC, [partition])])
+    answer = DescribeQuorumResponse(topics=[TopicDescription(CLUSTER_METADATA_TOPIC, [partition])])
     if context.api_version >= NODES_VERSION:
         answer.nodes.append(messages.Node(node_id))
     return answer
 
 
 def _is_of_metadata(request: DescribeQuorumRequest) -> bool:
-    if len(request.topics) != 1 or request.topics[0].topic_name != METADATA_TOPIC:
+    if len(request.topics) != 1 or request.topics[0].topic_name != CLUSTER_METADATA_TOPIC:
         return False
     return [row.partition_index for row in request.topics[0].partitions[:2]] == [0]
 

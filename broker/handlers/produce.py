@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from broker.cluster import INTERNAL_TOPICS
 from broker.coordinators import enrolment
+from broker.log.manager import CLUSTER_METADATA_TOPIC
 from broker.request import CloseConnection, Deferred
 from wire.batch import HEADER_SIZE
 from wire.errors import ErrorCode, KafkaError

@@ -12,7 +12,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from broker.cluster import INTERNAL_TOPICS
 from broker.coordinators.enrolment import Producer, enrol
 from broker.handlers.produce import (
     ATTRIBUTES_AT,
@@ -27,6 +27,7 @@ from broker.handlers.produce import (
     producer_of,
     support_of,
 )
+from broker.log.manager import CLUSTER_METADATA_TOPIC
 from wire.batch import HEADER_SIZE
 from wire.compiler import long_uvarint
 from wire.errors import KafkaError
@@ -138,7 +139,7 @@ class RepeatedProduces:
             return False
         hosted = known.hosted
         if hosted is None or not hosted.holds:
-            hosted = self._host(known, version)
+            hosted = self._host(known)
             if hosted is None:
                 return False
         if records[ATTRIBUTES_AT] & TRANSACTIONAL and not self._is_enrolled(known, records):
@@ -167,10 +168,10 @@ class RepeatedProduces:
             )
         return True
 
-    def _host(self, known: _Known, version: int) -> Hosted | None:
+    def _host(self, known: _Known) -> Hosted | None:
         """Ask for the partition; None where it cannot be had, about which the handler of Produce knows more."""
         try:
-            if version >= TOPIC_ID_VERSION and self._cluster.topic_by_id(known.topic_id) is None:
+            if known.version >= TOPIC_ID_VERSION and self._cluster.topic_by_id(known.topic_id) is None:
                 return None
             known.hosted = self._cluster.hosted(known.topic, known.index)
         except KafkaError:

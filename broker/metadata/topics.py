@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.cluster import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from broker.cluster import INTERNAL_TOPICS
+from broker.log.manager import CLUSTER_METADATA_TOPIC
 from broker.metadata.configs import check_topic_overrides, creation_rows
 from broker.metadata.image import TOPIC
 from broker.metadata.placement import check_assignment, partition_record, place
