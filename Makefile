@@ -51,6 +51,7 @@ test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
 lint: $(VENV)/.synced  ## style, types, and the one-way imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@! git grep -nE '^ *(from|import) (wire|coordinator|broker|spark_it\.sink)\b' -- '*.py' || (echo "import it from oncelog" >&2; false)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -72,7 +73,7 @@ bench-spark: $(SPARK)/.synced  ## the same through Spark (ARGS="--rows 5000000 -
 	@$(SPARK)/bin/python -m spark_it.bench $(ARGS)
 
 docs: $(VENV)/.synced  ## remake the API table from the handlers
-	$(BIN)/python -m broker.handlers.document > docs/apis.md
+	$(BIN)/python -m oncelog.broker.handlers.document > docs/apis.md
 
 lock: $(VENV)/.synced  ## remake the lock files from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \

@@ -8,8 +8,8 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from wire.header import encode_response_header, has_tagged_response_header, read_request_header
-from wire.messages import (
+from oncelog.wire.header import encode_response_header, has_tagged_response_header, read_request_header
+from oncelog.wire.messages import (
     add_partitions_to_txn,
     api_versions,
     create_topics,
@@ -22,7 +22,7 @@ from wire.messages import (
     metadata,
     produce,
 )
-from wire.schema import Message
+from oncelog.wire.schema import Message
 
 NODE_ID = 1
 HOST = "127.0.0.1"

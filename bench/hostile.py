@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from broker.handlers.table import HANDLERS
 from compat_tests.definitions import (
     Fields,
     _Writer,
@@ -28,7 +27,8 @@ from compat_tests.definitions import (
 )
 from compat_tests.frames import Connection
 from compat_tests.oncelog_server import Oncelog
-from wire.compiler import REQUEST_ELEMENTS_MAX
+from oncelog.broker.handlers.table import HANDLERS
+from oncelog.wire.compiler import REQUEST_ELEMENTS_MAX
 
 FRAME_BYTES = 4 * 1024 * 1024 - 4096
 TOPIC = "here"

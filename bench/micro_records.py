@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header
-from wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
-from wire.validate import ValidationRules, read_produced, validate
-from wire.walk import walk
+from oncelog.wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header
+from oncelog.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
+from oncelog.wire.validate import ValidationRules, read_produced, validate
+from oncelog.wire.walk import walk
 
 ROUNDS = 15
 ROUND_S = 0.02

@@ -12,17 +12,17 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from broker.logs import get_logger
+from oncelog.broker.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import trio
 
-    from broker.config.broker_config import BrokerConfig
-    from broker.config.listeners import Listener
-    from broker.config.sources import Setting
-    from broker.node import Entrance, Node
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.listeners import Listener
+    from oncelog.broker.config.sources import Setting
+    from oncelog.broker.node import Entrance, Node
 
 HEAP_BLOCK_BYTES = 8 * 1024 * 1024
 """A block of this size is taken and let go once at the start. From then on the C library keeps smaller ones (a
@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from broker.config.definitions import ConfigError
+    from oncelog.broker.config.definitions import ConfigError
 
     scratch = os.path.join(environment.get("TMPDIR") or "/tmp", f"oncelog-{os.urandom(8).hex()}")
     try:
@@ -138,8 +138,8 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def _run(config: BrokerConfig, listeners: list[Listener], *, durable: bool) -> int:
     import trio
 
-    from broker.config.listeners import address_text
-    from broker.log.data_directory import DataDirectoryError
+    from oncelog.broker.config.listeners import address_text
+    from oncelog.broker.log.data_directory import DataDirectoryError
 
     bytes(HEAP_BLOCK_BYTES)
     try:
@@ -161,7 +161,7 @@ async def _serve_until_signal(config: BrokerConfig, listeners: list[Listener], d
     """Run a broker until SIGINT or SIGTERM, then stop it cleanly; a second signal ends the process at once."""
     import trio
 
-    from broker.serve import serve
+    from oncelog.broker.serve import serve
 
     # What comes while the broker stops finds the default handlers again.
     stop = trio.CancelScope()
@@ -180,7 +180,7 @@ async def _cancel_on_signal(scope: trio.CancelScope, task_status: trio.TaskStatu
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         number = await anext(signals)
-    get_logger("broker.cli").info("stopping", signal=signal.Signals(number).name)
+    get_logger(__name__).info("stopping", signal=signal.Signals(number).name)
     scope.cancel()
 
 
@@ -192,7 +192,7 @@ def _single(error: BaseException) -> BaseException:
 
 
 def _say_ready(node: Node, entrances: list[Entrance]) -> None:
-    from broker.config.listeners import address_text
+    from oncelog.broker.config.listeners import address_text
 
     listening, told = entrances[0].listener.address, (entrances[0].host, entrances[0].port)
     fields = {
@@ -202,7 +202,7 @@ def _say_ready(node: Node, entrances: list[Entrance]) -> None:
         "cluster.id": node.cluster.cluster_id,
         "data.dir": os.path.abspath(node.config.data_dir),
     }
-    get_logger("broker.cli").info("ready", **fields)
+    get_logger(__name__).info("ready", **fields)
     try:
         print("oncelog ready", *(f"{name}={value}" for name, value in fields.items()), flush=True)
     except OSError:
@@ -216,9 +216,9 @@ def _complain(what: object, exit_code: int) -> int:
 
 
 def _start_logs(options: argparse.Namespace, environment: Mapping[str, str]) -> None:
-    from broker import logs
-    from broker.seams.clock import SystemClock
-    from broker.seams.stderr import StderrSink
+    from oncelog.broker import logs
+    from oncelog.broker.seams.clock import SystemClock
+    from oncelog.broker.seams.stderr import StderrSink
 
     def chosen(option: str, allowed: tuple[str, ...], default: str) -> str:
         variable = VARIABLE_PREFIX + option.upper()
@@ -235,8 +235,8 @@ def _configuration(
     options: argparse.Namespace, environment: Mapping[str, str], scratch: str
 ) -> tuple[BrokerConfig, list[Listener]]:
     """The configuration of all sources, and its listeners. `scratch`: where data goes with --ephemeral."""
-    from broker.config import sources
-    from broker.config.listeners import resolve_listeners
+    from oncelog.broker.config import sources
+    from oncelog.broker.config.listeners import resolve_listeners
 
     flags = {option: _text(getattr(options, option)) for option in KEY_OF_OPTION}
     variables = {option: environment.get(VARIABLE_PREFIX + option.upper()) for option in KEY_OF_OPTION}
@@ -250,7 +250,7 @@ def _configuration(
         _own_settings(flags, scratch, lambda option: "--" + option.replace("_", "-")),
     )
     listeners, warnings = resolve_listeners(config, _host_name)
-    log = get_logger("broker.cli")
+    log = get_logger(__name__)
     for warning in sources.warnings_of(config) + warnings:
         log.warning(warning)
     return config, listeners
@@ -260,7 +260,7 @@ def _own_settings(
     given: Mapping[str, str | None], scratch: str, origin_of: Callable[[str], str]
 ) -> Iterator[Setting]:
     """Our own options in Kafka's keys."""
-    from broker.config.sources import Setting
+    from oncelog.broker.config.sources import Setting
 
     for option, text in given.items():
         if not text:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.log.manager import LogManager
-    from broker.log.partition_log import PartitionLog
-    from broker.metadata.image import Topic
-    from broker.metadata.store import MetadataStore
-    from wire.schema import Uuid
+    from oncelog.broker.log.manager import LogManager
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.wire.schema import Uuid
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that clients may read but not write (Kafka: ``Topic.INTERNAL_TOPICS``)."""

@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.handlers.table import API_VERSIONS, Api, api, loaded
-from broker.logs import get_logger
-from broker.request import CloseConnection, Deferred, Parked, RequestContext
-from broker.seams.transport import WOULD_BLOCK
-from broker.sending import SEND_SOON_BYTES, Sending
-from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.header import REQUEST_PREFIX_SIZE, read_request_header
+from oncelog.broker.handlers.table import API_VERSIONS, Api, api, loaded
+from oncelog.broker.logs import get_logger
+from oncelog.broker.request import CloseConnection, Deferred, Parked, RequestContext
+from oncelog.broker.seams.transport import WOULD_BLOCK
+from oncelog.broker.sending import SEND_SOON_BYTES, Sending
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.wire.header import REQUEST_PREFIX_SIZE, read_request_header
 
 if TYPE_CHECKING:
-    from broker.ready_answer import ReadyAnswer
-    from broker.seams.transport import Transport
-    from broker.server import Server
-    from wire.schema import Message
+    from oncelog.broker.ready_answer import ReadyAnswer
+    from oncelog.broker.seams.transport import Transport
+    from oncelog.broker.server import Server
+    from oncelog.wire.schema import Message
 
 SHARED_BUFFER_BYTES = 256 * 1024
 """Size of the receive buffer that all connections share."""
@@ -56,7 +56,7 @@ _prefix_at = _PREFIX.unpack_from
 PRODUCE = 0
 """The API key that may be large, and may overtake an answer that is owed."""
 
-log = get_logger("broker.connection")
+log = get_logger(__name__)
 
 
 class _Reply:
@@ -320,7 +320,7 @@ class Connection(Sending):
         """A Produce was decoded: those that begin like it need not be."""
         repeated = self._node.repeated
         if repeated is None:
-            from broker.handlers.produce_again import RepeatedProduces
+            from oncelog.broker.handlers.produce_again import RepeatedProduces
 
             repeated = self._node.repeated = RepeatedProduces(self._node, served)
         repeated.remember(frame, self._produce_lengths, version, request)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from broker.seams.clock import Clock
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from wire.schema import Uuid
+from oncelog.broker.seams.clock import Clock
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from oncelog.wire.schema import Uuid
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1

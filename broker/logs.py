@@ -1,6 +1,6 @@
 """Logging: a text and fields, as lines for people or as JSON, to standard error.
 
-    log = get_logger("broker.connection")
+    log = get_logger(__name__)
     log.warning("connection closed", peer=peer, reason=reason)
 
 Nothing is written until `configure` has said where to. A call never waits for a reader: see
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.seams.clock import Clock
+    from oncelog.broker.seams.clock import Clock
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 LEVELS = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
@@ -127,7 +127,7 @@ def _emit(level: int, name: str, text: str, fields: dict[str, Any], trace: str =
     out.sink.write(line.encode("utf-8", "backslashreplace"))
     lost = out.sink.take_lost()
     if lost:
-        _emit(WARNING, "broker.logs", "log lines were lost, nobody read them", {"lines": lost})
+        _emit(WARNING, __name__, "log lines were lost, nobody read them", {"lines": lost})
 
 
 def _render_human(

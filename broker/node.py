@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from broker.cluster import Cluster, Endpoint
-from broker.config.broker_config import BrokerConfig
-from broker.config.topic_config import TopicConfig
-from broker.coordinators.groups import Groups
-from broker.coordinators.transactions import Transactions
-from broker.fetch_sessions import FetchSessions
-from broker.log.data_directory import DataDirectoryError
-from broker.log.manager import Hosting, LogManager
-from broker.logs import get_logger
-from broker.metadata.configs import dynamic_broker_texts, effective_topic_config
-from broker.metadata.image import BROKER, TOPIC
-from broker.metadata.store import MetadataStore
-from broker.metadata.topics import bump_leader_epoch
-from broker.server import Listener, Server
-from coordinator.producer_ids import ProducerIds
-from wire.errors import DecodeError, KafkaError
-from wire.stored.metadata import (
+from oncelog.broker.cluster import Cluster, Endpoint
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.topic_config import TopicConfig
+from oncelog.broker.coordinators.groups import Groups
+from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.broker.fetch_sessions import FetchSessions
+from oncelog.broker.log.data_directory import DataDirectoryError
+from oncelog.broker.log.manager import Hosting, LogManager
+from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
+from oncelog.broker.metadata.image import BROKER, TOPIC
+from oncelog.broker.metadata.store import MetadataStore
+from oncelog.broker.metadata.topics import bump_leader_epoch
+from oncelog.broker.server import Listener, Server
+from oncelog.coordinator.producer_ids import ProducerIds
+from oncelog.wire.errors import DecodeError, KafkaError
+from oncelog.wire.stored.metadata import (
     BrokerEndpoint,
     ConfigRecord,
     PartitionChangeRecord,
@@ -36,19 +36,19 @@ from wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from broker.handlers.produce_again import RepeatedProduces
-    from broker.log.partition_log import PartitionLog
-    from broker.metadata.image import Topic
-    from broker.ready_answer import ReadyAnswers
-    from broker.request import Parked
-    from broker.seams.clock import Clock
-    from broker.seams.files import FileSystem
-    from wire.schema import Message
+    from oncelog.broker.handlers.produce_again import RepeatedProduces
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.ready_answer import ReadyAnswers
+    from oncelog.broker.request import Parked
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import FileSystem
+    from oncelog.wire.schema import Message
 
 PLAINTEXT = 0
 """The security protocol's number in a broker's registration (Kafka: ``SecurityProtocol``)."""
 
-log = get_logger("broker.node")
+log = get_logger(__name__)
 
 
 class Entrance(NamedTuple):

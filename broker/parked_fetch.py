@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.request import Parked
+from oncelog.broker.request import Parked
 
 INLINE_BYTES_MAX = 16 * 1024
 """Bytes of records up to which an answer holds them itself."""
 
 if TYPE_CHECKING:
-    from broker.handlers.fetch import Fetch
-    from broker.handlers.table import Api
-    from broker.log.partition_log import PartitionLog
-    from broker.ready_answer import ReadyAnswer
-    from wire.messages.fetch import FetchResponse
+    from oncelog.broker.handlers.fetch import Fetch
+    from oncelog.broker.handlers.table import Api
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.ready_answer import ReadyAnswer
+    from oncelog.wire.messages.fetch import FetchResponse
 
 
 class ParkedFetch(Parked):

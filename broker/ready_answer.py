@@ -10,11 +10,16 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wire.compiler import put_uvarint
-from wire.messages.fetch import AbortedTransaction, FetchableTopicResponse, FetchResponse, PartitionData
+from oncelog.wire.compiler import put_uvarint
+from oncelog.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
 
 if TYPE_CHECKING:
-    from broker.handlers.table import Api
+    from oncelog.broker.handlers.table import Api
 
 KEPT_MAX = 16 * 1024
 """Answers that are kept, at some 300 bytes each; one more, and all are forgotten."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from broker.connection import Connection
-    from broker.handlers.table import Api
-    from wire.schema import Message
+    from oncelog.broker.connection import Connection
+    from oncelog.broker.handlers.table import Api
+    from oncelog.wire.schema import Message
 
 
 class RequestContext:

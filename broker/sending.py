@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.request import CloseConnection
-from broker.seams.transport import WOULD_BLOCK
+from oncelog.broker.request import CloseConnection
+from oncelog.broker.seams.transport import WOULD_BLOCK
 
 if TYPE_CHECKING:
-    from broker.log.reads import FileRange
-    from broker.seams.files import FileSystem
-    from broker.seams.transport import Transport
+    from oncelog.broker.log.reads import FileRange
+    from oncelog.broker.seams.files import FileSystem
+    from oncelog.broker.seams.transport import Transport
 
 SEND_SOON_BYTES = 64 * 1024
 """Answers are gathered up to about this size before they are sent."""

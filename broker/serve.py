@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.node import Entrance, Node
-from broker.seams.clock import SystemClock
-from broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem, raise_open_files_limit
-from broker.seams.transport import SocketListener
+from oncelog.broker.node import Entrance, Node
+from oncelog.broker.seams.clock import SystemClock
+from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem, raise_open_files_limit
+from oncelog.broker.seams.transport import SocketListener
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
-    from broker.config.listeners import Listener
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.listeners import Listener
 
 
 async def serve(

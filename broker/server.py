@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from broker.connection import SHARED_BUFFER_BYTES, Connection
-from broker.logs import get_logger
+from oncelog.broker.connection import SHARED_BUFFER_BYTES, Connection
+from oncelog.broker.logs import get_logger
 
 if TYPE_CHECKING:
-    from broker.node import Entrance, Node
-    from broker.seams.transport import Transport
+    from oncelog.broker.node import Entrance, Node
+    from oncelog.broker.seams.transport import Transport
 
 POOLED_BUFFER_BYTES = 1024 * 1024 + 64 * 1024
 """Size of the buffers kept for frames larger than the shared one: a client's largest batch by default fits."""
@@ -23,7 +23,7 @@ POOLED_BUFFERS_MAX = 4
 ACCEPT_RETRY_SECONDS = 0.1
 """Pause after a failed accept (no descriptors left), before it is tried again."""
 
-log = get_logger("broker.server")
+log = get_logger(__name__)
 
 
 class Listener(Protocol):

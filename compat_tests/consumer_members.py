@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from broker.coordinators.shards import partition_of
 from compat_tests.batches import now_ms
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.test_diff_committed_offsets import wait_for_coordinator
+from oncelog.broker.coordinators.shards import partition_of
 
 REBALANCE_MS = 60_000
 PARTITIONS = 50

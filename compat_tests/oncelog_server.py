@@ -43,7 +43,7 @@ class Oncelog(LocalBroker):
 
     def start(self) -> Self:
         """Start and return at the ready line. Raises AssertionError with the broker's output."""
-        command = [sys.executable, "-m", "broker.cli", "serve", "--listen", f"127.0.0.1:{self._port}"]
+        command = [sys.executable, "-m", "oncelog.broker.cli", "serve", "--listen", f"127.0.0.1:{self._port}"]
         command += ["--data-dir", str(self.data_dir), *self._arguments]
         for key, value in self._properties.items():
             command += ["-c", f"{key}={value}"]

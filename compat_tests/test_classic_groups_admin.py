@@ -9,8 +9,8 @@ from compat_tests.definitions import versions_of
 from compat_tests.differential import Pair, Session
 from compat_tests.test_diff_committed_offsets import commit_body
 from compat_tests.test_diff_offset_records import batches_of
-from wire.stored.coordinator import decode_key, decode_value
-from wire.stored.groups import KEY_TYPES, VALUE_TYPES
+from oncelog.wire.stored.coordinator import decode_key, decode_value
+from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ from compat_tests.consumer_members import MEMBER_ID_LENGTH, Member, Topics, desc
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.test_diff_offset_records import batches_of, seen
-from wire.stored.consumer_protocol import ConsumerProtocolAssignment
-from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
-from wire.stored.groups import (
+from oncelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment
+from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from oncelog.wire.stored.groups import (
     KEY_TYPES,
     VALUE_TYPES,
     ConsumerGroupMetadataKey,

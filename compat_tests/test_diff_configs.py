@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from broker.config.definitions import OUR_DEFAULTS
 from compat_tests.batches import batch, now_ms
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
+from oncelog.broker.config.definitions import OUR_DEFAULTS
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

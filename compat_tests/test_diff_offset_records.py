@@ -7,9 +7,9 @@ from compat_tests.batches import Batch, read_batches
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.test_diff_committed_offsets import commit_body, wait_for_coordinator
-from wire.records import Record, iterate_records
-from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
-from wire.stored.groups import KEY_TYPES, VALUE_TYPES
+from oncelog.wire.records import Record, iterate_records
+from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
 
 OFFSETS_TOPIC = "__consumer_offsets"
 PARTITIONS = 50

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wire.schema import Message
+    from oncelog.wire.schema import Message
 
 
 NO_PRODUCER_ID = -1

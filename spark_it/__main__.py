@@ -9,10 +9,10 @@ import sys
 from typing import Any
 
 from compat_tests.real_kafka import RealPartMissing
+from oncelog.spark.errors import SinkError
 from spark_it.pipeline.config import Config
 from spark_it.pipeline.errors import PipelineError
 from spark_it.session import LOCAL, spark_session
-from spark_it.sink.errors import SinkError
 
 # What Spark wraps an error of ours in is pages long.
 OURS = re.compile(r"(?:SinkError|PipelineError): (.*)")
@@ -153,8 +153,8 @@ def _audit(given: Any) -> int:
 
 
 def _abort(given: Any) -> int:
-    from spark_it.sink.control import Settings
-    from spark_it.sink.once import abort_sink
+    from oncelog.spark.control import Settings
+    from oncelog.spark.once import abort_sink
 
     config = Config.read(given.config)
     tasks = abort_sink(Settings(given.sink_id, 1, (), config.librdkafka))

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from bench.measure import cpu_s
 from compat_tests.brokers import TARGETS, Broker, make_broker
-from spark_it.clients import client
+from oncelog.spark import write_once
+from oncelog.spark.clients import client
+from oncelog.spark.control import Settings, make_control_topic
+from oncelog.spark.rows import SinkRow
+from oncelog.spark.task import Batch, TaskWrite
 from spark_it.session import spark_session
-from spark_it.sink import write_once
-from spark_it.sink.control import Settings, make_control_topic
-from spark_it.sink.rows import SinkRow
-from spark_it.sink.task import Batch, TaskWrite
 
 PARTITIONS = 4
 VALUE_BYTES = 92  # and 8 of a key

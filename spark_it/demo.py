@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from compat_tests.brokers import Broker, make_broker
-from spark_it.clients import client
+from oncelog.spark.clients import client
 from spark_it.pipeline.errors import PipelineError
 from spark_it.session import ROOT, spark_java_home
 

@@ -32,7 +32,7 @@ class Process:
         }
         with self._errors.open("wb") as errors:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "broker", *arguments],
+                [sys.executable, "-m", "oncelog", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=errors if stderr is None else stderr,

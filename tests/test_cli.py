@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker import cli
+from oncelog.broker import cli
 from tests.process import DEADLINE_S, Serve, address_of, serve
 
 __all__ = ["serve"]  # a fixture
@@ -119,7 +119,7 @@ def test_nobody_reads_stdout(serve: Serve) -> None:
     process = serve("--ephemeral", "--listen", "127.0.0.1:0", stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert process.popen.stderr is not None
-    assert any("broker.cli: ready" in line for line in process.popen.stderr)
+    assert any("oncelog.broker.cli: ready" in line for line in process.popen.stderr)
     # The line could not be written; the broker goes on until it is told to stop.
     assert process.end(signal.SIGTERM) == 0
 
@@ -247,11 +247,19 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_imports_little() -> None:
     """Help, and a mistake in the command line, should not cost the broker's start."""
-    code = "import sys; sys.argv=['oncelog']; import broker.cli; print(*sys.modules)"
+    code = "import sys; sys.argv=['oncelog']; import oncelog.broker.cli; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
-    assert "broker.cli" in loaded
-    assert not loaded & {"trio", "asyncio", "logging", "json", "importlib.metadata", "broker.node", "wire"}
+    assert "oncelog.broker.cli" in loaded
+    assert not loaded & {
+        "trio",
+        "asyncio",
+        "logging",
+        "json",
+        "importlib.metadata",
+        "oncelog.broker.node",
+        "oncelog.wire",
+    }
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how Linux's C library keeps memory")
@@ -260,7 +268,7 @@ def test_memory_of_a_batch_is_kept_and_not_mapped_anew_each_time() -> None:
         pytest.skip("not the GNU C library")
     program = f"""
 import resource
-from broker import cli
+from oncelog.broker import cli
 async def count_faults(*arguments):
     before = 0
     for turn in range(101):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker import logs
-from broker.seams import stderr
-from broker.seams.stderr import StderrSink
+from oncelog.broker import logs
+from oncelog.broker.seams import stderr
+from oncelog.broker.seams.stderr import StderrSink
 
 STALLED_S = 30
 """After so many seconds a write that should not block is called stuck."""
@@ -118,7 +118,9 @@ def test_silence(sink: Lines) -> None:
 def test_lost_lines_are_owned_up_to(sink: Lines) -> None:
     sink.lost = 3
     log.info("x")
-    assert sink.lines[1].endswith("WARNING broker.logs: log lines were lost, nobody read them lines=3\n")
+    assert sink.lines[1].endswith(
+        "WARNING oncelog.broker.logs: log lines were lost, nobody read them lines=3\n"
+    )
 
 
 @pytest.fixture

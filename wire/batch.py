@@ -26,10 +26,10 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import TYPE_CHECKING
 
-from wire.compression import NONE, compress
-from wire.crc import crc32c
-from wire.errors import DecodeError
-from wire.varint import append_varint
+from oncelog.wire.compression import NONE, compress
+from oncelog.wire.crc import crc32c
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.varint import append_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

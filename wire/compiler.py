@@ -14,11 +14,11 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from wire.errors import DecodeError
+from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
-    from wire.primitives import Buffer, SizedRange
-    from wire.schema import Field, Message, Struct
+    from oncelog.wire.primitives import Buffer, SizedRange
+    from oncelog.wire.schema import Field, Message, Struct
 
 M = TypeVar("M", bound="Message")
 
@@ -137,14 +137,14 @@ def compile_function(name: str, where: str, lines: list[str], names: dict[str, A
 
 
 def compile_decoder(cls: type[M], version: int) -> Decoder[M]:
-    from wire.decode_source import decode_lines
+    from oncelog.wire.decode_source import decode_lines
 
     lines, names = decode_lines(cls, version)
     return compile_function("decode", f"{cls.__module__}.{cls.__name__} v{version}", lines, names)
 
 
 def compile_encoder(cls: type[M], version: int) -> Encoder[M]:
-    from wire.encode_source import encode_lines
+    from oncelog.wire.encode_source import encode_lines
 
     lines, names = encode_lines(cls, version)
     return compile_function("encode", f"{cls.__module__}.{cls.__name__} v{version}", lines, names)
@@ -152,7 +152,7 @@ def compile_encoder(cls: type[M], version: int) -> Encoder[M]:
 
 def compile_step_encoder(cls: type[M], version: int) -> StepEncoder[M]:
     """An encoder for what may be long: each step of its iterator writes some kilobytes (`STEP_BYTES`)."""
-    from wire.encode_source import encode_lines
+    from oncelog.wire.encode_source import encode_lines
 
     lines, names = encode_lines(cls, version, in_steps=True)
     return compile_function("encode", f"{cls.__module__}.{cls.__name__} v{version} in steps", lines, names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wire.errors import DecodeError
+from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from wire.batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchBuilder
-from wire.errors import DecodeError
+from oncelog.wire.batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchBuilder
+from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

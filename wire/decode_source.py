@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, cast
 
-from wire import compiler
-from wire.compiler import (
+from oncelog.wire import compiler
+from oncelog.wire.compiler import (
     COUNTED_KINDS,
     FIXED,
     NEW,
@@ -16,10 +16,10 @@ from wire.compiler import (
     in_range,
     tagged_fields,
 )
-from wire.errors import DecodeError
+from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
-    from wire.schema import Field, Message, Struct
+    from oncelog.wire.schema import Field, Message, Struct
 
 _HELPERS: dict[str, Any] = {
     "new": object.__new__,

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import struct
 
-from wire.compiler import REQUEST_ELEMENTS_MAX, skip_tags
-from wire.errors import DecodeError
-from wire.primitives import Buffer
+from oncelog.wire.compiler import REQUEST_ELEMENTS_MAX, skip_tags
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.primitives import Buffer
 
 API_VERSIONS_KEY = 18
 REQUEST_PREFIX_SIZE = 8

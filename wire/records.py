@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.batch import HEADER_SIZE, BatchHeader, read_header
-from wire.compression import decompress
-from wire.errors import DecodeError
-from wire.varint import read_varint, read_varlong
+from oncelog.wire.batch import HEADER_SIZE, BatchHeader, read_header
+from oncelog.wire.compression import decompress
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.varint import read_varint, read_varlong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
-from wire.compiler import NEW, Decoder, Encoder, compile_decoder, compile_encoder, compile_function
-from wire.primitives import ZERO_UUID as ZERO_UUID
-from wire.primitives import Buffer as Buffer
-from wire.primitives import Records as Records
-from wire.primitives import SizedRange as SizedRange
-from wire.primitives import Uuid as Uuid
-from wire.primitives import uuid_from_text as uuid_from_text
-from wire.primitives import uuid_to_text as uuid_to_text
+from oncelog.wire.compiler import NEW, Decoder, Encoder, compile_decoder, compile_encoder, compile_function
+from oncelog.wire.primitives import ZERO_UUID as ZERO_UUID
+from oncelog.wire.primitives import Buffer as Buffer
+from oncelog.wire.primitives import Records as Records
+from oncelog.wire.primitives import SizedRange as SizedRange
+from oncelog.wire.primitives import Uuid as Uuid
+from oncelog.wire.primitives import uuid_from_text as uuid_from_text
+from oncelog.wire.primitives import uuid_to_text as uuid_to_text
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.batch import (
+from oncelog.wire.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER_SIZE,
@@ -36,10 +36,10 @@ from wire.batch import (
     read_header,
     restamp_timestamps,
 )
-from wire.compression import NONE, ZSTD, TooLarge, compress
-from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.records import iterate_records, records_of, scan, wrap_int64
-from wire.walk import Walk, walk
+from oncelog.wire.compression import NONE, ZSTD, TooLarge, compress
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.wire.records import iterate_records, records_of, scan, wrap_int64
+from oncelog.wire.walk import Walk, walk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

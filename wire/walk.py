@@ -14,10 +14,10 @@ check every record's length, timestamp delta, offset delta, key and value length
 
 from __future__ import annotations
 
-from wire.errors import DecodeError
-from wire.records import scan
-from wire.walk_runs import BIG_BLOCK, BLOCK, RUN_MIN, read_run
-from wire.walk_stretches import read_stretch
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.records import scan
+from oncelog.wire.walk_runs import BIG_BLOCK, BLOCK, RUN_MIN, read_run
+from oncelog.wire.walk_stretches import read_stretch
 
 _USUAL_SIZE_MIN = 7  # a byte each for length, attributes, two deltas, two lengths and the header count
 _FRONT = b"\0"  # before the records: stands for the last byte, a header count, of one before the first

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.errors import DecodeError
-from wire.varint import read_varint, read_varlong
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.varint import read_varint, read_varlong
 
 if TYPE_CHECKING:
-    from wire.walk import Walk
+    from oncelog.wire.walk import Walk
 
 RUN_MIN = 24  # records in a run worth its set-up
 RISING_MAX = 1024  # records tried where timestamps rise: all but the lowest bits are the same in a run

@@ -6,12 +6,12 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import TYPE_CHECKING
 
-from wire.errors import DecodeError
-from wire.records import skip_headers
-from wire.walk_runs import BIG_BLOCK, BLOCK, DELTA_MAX
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.records import skip_headers
+from oncelog.wire.walk_runs import BIG_BLOCK, BLOCK, DELTA_MAX
 
 if TYPE_CHECKING:
-    from wire.walk import Walk
+    from oncelog.wire.walk import Walk
 
 _BAD = -(1 << 20)  # in a table of sizes: not a size, whatever is added to it
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from broker.config.definitions import ConfigError, Declared, Key, Value, is_secret
-from broker.config.definitions_coordinators import GroupKeys, TransactionKeys
-from broker.config.definitions_log import LogKeys
-from broker.config.definitions_node import NetworkKeys, NodeKeys, OwnKeys
-from broker.config.definitions_security import SaslKeys, TlsKeys
+from oncelog.broker.config.definitions import ConfigError, Declared, Key, Value, is_secret
+from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
+from oncelog.broker.config.definitions_log import LogKeys
+from oncelog.broker.config.definitions_node import NetworkKeys, NodeKeys, OwnKeys
+from oncelog.broker.config.definitions_security import SaslKeys, TlsKeys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.config.topic_config import TopicConfig
+    from oncelog.broker.config.topic_config import TopicConfig
 
 MS_PER_MINUTE = 60_000
 MS_PER_HOUR = 3_600_000
@@ -95,7 +95,7 @@ class BrokerConfig(
     def topic_defaults(self) -> TopicConfig:
         """What a topic without overrides has; made once."""
         if self._topic_defaults is None:
-            from broker.config.topic_config import TopicConfig
+            from oncelog.broker.config.topic_config import TopicConfig
 
             object.__setattr__(self, "_topic_defaults", TopicConfig.defaults_of(self))
         assert self._topic_defaults is not None
@@ -126,7 +126,7 @@ class BrokerConfig(
 
 
 def _is_known(name: str) -> bool:
-    from broker.config.definitions_known import is_known
+    from oncelog.broker.config.definitions_known import is_known
 
     return is_known(name)
 

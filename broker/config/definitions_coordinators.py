@@ -6,7 +6,7 @@ the same, for DescribeConfigs."""
 
 from __future__ import annotations
 
-from broker.config.definitions import (
+from oncelog.broker.config.definitions import (
     BOOLEAN,
     CLUSTER_WIDE,
     HIGH,
@@ -21,7 +21,7 @@ from broker.config.definitions import (
     key,
     one_of_any_case,
 )
-from broker.config.definitions_log import INT_MAX
+from oncelog.broker.config.definitions_log import INT_MAX
 
 MIGRATION_POLICIES = ("disabled", "downgrade", "upgrade", "bidirectional")
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from broker.config.definitions import (
+from oncelog.broker.config.definitions import (
     BOOLEAN,
     CLUSTER_WIDE,
     DOUBLE,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from broker.config.definitions import (
+from oncelog.broker.config.definitions import (
     BOOLEAN,
     CLUSTER_WIDE,
     HIGH,
@@ -16,7 +16,7 @@ from broker.config.definitions import (
     Declared,
     key,
 )
-from broker.config.definitions_log import INT_MAX
+from oncelog.broker.config.definitions_log import INT_MAX
 
 PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 

@@ -7,7 +7,7 @@ either; they are checked, kept and shown, because administrators and tests set t
 
 from __future__ import annotations
 
-from broker.config.definitions import (
+from oncelog.broker.config.definitions import (
     DOUBLE,
     LIST,
     LONG,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import BOOLEAN, INT, STRING, ConfigError, Declared, Value, key
-from wire.errors import ErrorCode, KafkaError
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import BOOLEAN, INT, STRING, ConfigError, Declared, Value, key
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.config.definitions import Key
+    from oncelog.broker.config.definitions import Key
 
 _BY_DURATION = "by_duration:"
 _ISO_DURATION = r"\+?P(?=[^T]|T.)(?:\+?\d+D)?(?:T(?=.)(?:\+?\d+H)?(?:\+?\d+M)?(?:\+?\d+(?:[.,]\d{0,9})?S)?)?"

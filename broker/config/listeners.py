@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.config.definitions import ConfigError
+from oncelog.broker.config.definitions import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.broker_config import BrokerConfig
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SERVED_PROTOCOLS = ("PLAINTEXT",)

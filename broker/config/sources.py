@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import ConfigError
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

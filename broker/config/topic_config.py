@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from broker.config.broker_config import MS_PER_HOUR, MS_PER_MINUTE, BrokerConfig
-from broker.config.definitions import (
+from oncelog.broker.config.broker_config import MS_PER_HOUR, MS_PER_MINUTE, BrokerConfig
+from oncelog.broker.config.definitions import (
     BOOLEAN,
     DOUBLE,
     INT,
@@ -23,8 +23,8 @@ from broker.config.definitions import (
     between_or,
     key,
 )
-from broker.config.definitions_log import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES
-from wire.errors import ErrorCode, KafkaError
+from oncelog.broker.config.definitions_log import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

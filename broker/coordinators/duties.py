@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.log.slices import Slices, in_slices
-from broker.logs import get_logger
-from coordinator.deadlines import Deadlines
-from wire.errors import KafkaError
+from oncelog.broker.log.slices import Slices, in_slices
+from oncelog.broker.logs import get_logger
+from oncelog.coordinator.deadlines import Deadlines
+from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from broker.node import Node
+    from oncelog.broker.node import Node
 
 RETRY_BACKOFF_MS = 500
 """Milliseconds after which a deadline whose records could not be written is tried again (``CoordinatorTimer``)."""
 
-_log = get_logger("broker.coordinators.duties")
+_log = get_logger(__name__)
 
 
 class Duties:

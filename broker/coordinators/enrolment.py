@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from broker.coordinators.internal_topics import OFFSETS_TOPIC
-from broker.coordinators.transactions import PATIENCE_S
-from wire.errors import ErrorCode, KafkaError
+from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
+from oncelog.broker.coordinators.transactions import PATIENCE_S
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.node import Node
+    from oncelog.broker.node import Node
 
 
 class Support(IntEnum):
@@ -115,8 +115,8 @@ def _must_ask(
 
 def _ask(node: Node, producer: Producer, partitions: list[Partition], support: Support) -> Refusals:
     """Ask the coordinator, or add the partitions; why it refuses those that it does."""
-    from coordinator.transactions.partitions import add_partitions, verify_partitions
-    from coordinator.transactions.state import TRANSACTIONS_V2
+    from oncelog.coordinator.transactions.partitions import add_partitions, verify_partitions
+    from oncelog.coordinator.transactions.state import TRANSACTIONS_V2
 
     try:
         shard = node.transactions.shard(producer.transactional_id)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.internal_topics import OFFSETS_TOPIC
-from broker.coordinators.shards import M, Shards
-from broker.logs import get_logger
-from broker.metadata.image import GROUP
-from coordinator.groups.errors import as_told
-from wire.errors import ErrorCode, KafkaError
-from wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
+from oncelog.broker.coordinators.shards import M, Shards
+from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.image import GROUP
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from types import ModuleType
     from typing import Any
 
-    from broker.coordinators.shard_log import ShardLog
-    from broker.metadata.image import Topic
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.groups.context import Client, GroupContext
-    from coordinator.groups.context import Topic as _AnyTopic
-    from coordinator.groups.shard import GroupShard
-    from coordinator.later import Later
-    from wire.schema import Message, Uuid
+    from oncelog.broker.coordinators.shard_log import ShardLog
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.groups.context import Client, GroupContext
+    from oncelog.coordinator.groups.context import Topic as _AnyTopic
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.later import Later
+    from oncelog.wire.schema import Message, Uuid
 
-_log = get_logger("broker.coordinators.groups")
+_log = get_logger(__name__)
 
 LONGEST_INTERVAL_MS = 365 * 24 * 3600 * 1000
 """Kafka's "never" is 2**63-1 milliseconds, which no timer takes."""
@@ -39,7 +39,7 @@ _EXPIRY = "expiry of offsets"
 
 def client_of(context: RequestContext) -> Client:
     """Who asks, as groups want to know it."""
-    from coordinator.groups.context import Client
+    from oncelog.coordinator.groups.context import Client
 
     host = context.connection.transport.peer.rpartition(":")[0]
     return Client(context.client_id or "", f"/{java_address(host)}", context.api_version)
@@ -101,7 +101,7 @@ class Groups(Shards["GroupShard"]):
     @property
     def context(self) -> GroupContext:
         if self._context is None:
-            from coordinator.groups.context import GroupContext
+            from oncelog.coordinator.groups.context import GroupContext
 
             self._context = GroupContext(
                 now_ms=self.node.clock.now_ms,
@@ -145,13 +145,13 @@ class Groups(Shards["GroupShard"]):
     # -- what a shard is
 
     def make(self, partition: int, journal: ShardLog) -> GroupShard:
-        from coordinator.groups.shard import GroupShard
+        from oncelog.coordinator.groups.shard import GroupShard
 
         return GroupShard(partition, journal, self.context)
 
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
-        from coordinator.groups.replay import REPLAYS
-        from wire.stored.groups import KEY_TYPES, VALUE_TYPES
+        from oncelog.coordinator.groups.replay import REPLAYS
+        from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
 
         return {kind: key for kind, key in KEY_TYPES.items() if key in REPLAYS}, VALUE_TYPES
 
@@ -267,6 +267,6 @@ class Groups(Shards["GroupShard"]):
 
 
 def _expiry() -> ModuleType:
-    from coordinator.groups import offset_expiry
+    from oncelog.coordinator.groups import offset_expiry
 
     return offset_expiry

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.logs import get_logger
-from wire.errors import ErrorCode, KafkaError
+from oncelog.broker.logs import get_logger
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
-    from broker.metadata.image import Topic
-    from broker.node import Node
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.node import Node
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SERVED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 """The internal topics that have a coordinator here."""
 
-_log = get_logger("broker.coordinators.internal_topics")
+_log = get_logger(__name__)
 
 
 class InternalTopic(NamedTuple):
@@ -66,8 +66,8 @@ def ensure(node: Node, name: str) -> Topic:
     topics = node.metadata.image.topics
     if name in topics:
         return topics[name]
-    from broker.metadata.topics import create
-    from wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+    from oncelog.broker.metadata.topics import create
+    from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
     wanted = described(name, node.config, len(node.metadata.image.brokers))
     rows = [CreatableTopicConfig(key, value) for key, value in wanted.configs.items()]

@@ -8,33 +8,39 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from broker.log.producer_state import Origin
-from broker.log.reads import FileRange
-from broker.logs import get_logger
-from coordinator.journal import NO_PRODUCER_ID
-from wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header
-from wire.compression import NONE
-from wire.control import ABORT_MARKER, COMMIT_MARKER, end_transaction_marker, read_control_type
-from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.records import iterate_records
-from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value, is_known_version
+from oncelog.broker.log.producer_state import Origin
+from oncelog.broker.log.reads import FileRange
+from oncelog.broker.logs import get_logger
+from oncelog.coordinator.journal import NO_PRODUCER_ID
+from oncelog.wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header
+from oncelog.wire.compression import NONE
+from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER, end_transaction_marker, read_control_type
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.wire.records import iterate_records
+from oncelog.wire.stored.coordinator import (
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+    is_known_version,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from broker.cluster import Cluster, Hosted
-    from broker.log.partition_log import PartitionLog
-    from broker.seams.clock import Clock
-    from coordinator.journal import CoordinatorRecord
-    from wire.batch import BatchHeader
-    from wire.schema import Message
+    from oncelog.broker.cluster import Cluster, Hosted
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.wire.batch import BatchHeader
+    from oncelog.wire.schema import Message
 
 READ_BYTES = 64 * 1024
 """Bytes of log that a load reads at once; more where one batch has more."""
 
 _ANY_SIZE = float("inf")
 
-_log = get_logger("broker.coordinators.shard_log")
+_log = get_logger(__name__)
 
 
 class ShardLog:

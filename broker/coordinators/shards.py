@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import trio
 
-from broker.coordinators.duties import RETRY_BACKOFF_MS, Duties
-from broker.coordinators.internal_topics import described, partition_of
-from broker.coordinators.shard_log import LogReplay, Replayable, ShardLog
-from broker.log.slices import Slices
-from broker.logs import get_logger
-from coordinator.groups.errors import as_told
-from coordinator.later import Later
-from wire.batch import NO_SEQUENCE
-from wire.compression import NONE
-from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.stored.metadata import RemoveTopicRecord
+from oncelog.broker.coordinators.duties import RETRY_BACKOFF_MS, Duties
+from oncelog.broker.coordinators.internal_topics import described, partition_of
+from oncelog.broker.coordinators.shard_log import LogReplay, Replayable, ShardLog
+from oncelog.broker.log.slices import Slices
+from oncelog.broker.logs import get_logger
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.later import Later
+from oncelog.wire.batch import NO_SEQUENCE
+from oncelog.wire.compression import NONE
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.wire.stored.metadata import RemoveTopicRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 
-    from broker.log.partition_log import PartitionLog
-    from broker.log.reads import FileRange
-    from broker.metadata.image import Topic
-    from broker.node import Node
-    from wire.schema import Message
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.log.reads import FileRange
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.node import Node
+    from oncelog.wire.schema import Message
 
 LOAD_AT_ONCE_BYTES = 32 * 1024
 """A shard whose log has no more than this is loaded by the request that asks for it: a few hundred records, about
@@ -42,7 +42,7 @@ KNOWN_KEYS_MAX = 10_000
 KNOWN_KEY_CHARS_MAX = 255
 """Characters of such a key: what nobody would call a group must not fill the memory."""
 
-_log = get_logger("broker.coordinators.shards")
+_log = get_logger(__name__)
 
 
 class Shard(Replayable, Protocol):

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import trio
 
-from broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.coordinators.shards import Shards
-from broker.log.producer_state import Origin
-from broker.logs import get_logger
-from broker.metadata.image import TRANSACTION_VERSION
-from wire.control import end_transaction_marker
-from wire.errors import ErrorCode, KafkaError
+from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from oncelog.broker.coordinators.shards import Shards
+from oncelog.broker.log.producer_state import Origin
+from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.image import TRANSACTION_VERSION
+from oncelog.wire.control import end_transaction_marker
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
-    from broker.coordinators.shard_log import ShardLog
-    from broker.log.partition_log import PartitionLog
-    from broker.node import Node
-    from coordinator.transactions.shard import TransactionContext, TransactionShard
-    from coordinator.transactions.state import PendingEnd
-    from wire.schema import Message
+    from oncelog.broker.coordinators.shard_log import ShardLog
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.node import Node
+    from oncelog.coordinator.transactions.shard import TransactionContext, TransactionShard
+    from oncelog.coordinator.transactions.state import PendingEnd
+    from oncelog.wire.schema import Message
 
     M = TypeVar("M", bound=Message)
 else:
@@ -38,7 +38,7 @@ else:
 PATIENCE_S = 0.1
 """Seconds that a request waits for the end of its id's last transaction before it is told CONCURRENT_TRANSACTIONS."""
 
-_log = get_logger("broker.coordinators.transactions")
+_log = get_logger(__name__)
 
 # The modules of transactions are imported with the first shard: a node that serves none shall not wait for them.
 
@@ -67,7 +67,7 @@ class Transactions(Shards["TransactionShard"]):
     @property
     def context(self) -> TransactionContext:
         if self._context is None:
-            from coordinator.transactions.shard import TransactionContext
+            from oncelog.coordinator.transactions.shard import TransactionContext
 
             self._context = TransactionContext(
                 now_ms=self.node.clock.now_ms,
@@ -90,12 +90,12 @@ class Transactions(Shards["TransactionShard"]):
     # -- what a shard is
 
     def make(self, partition: int, journal: ShardLog) -> TransactionShard:
-        from coordinator.transactions.shard import TransactionShard
+        from oncelog.coordinator.transactions.shard import TransactionShard
 
         return TransactionShard(partition, journal.hosted().leader_epoch, journal, self.context)
 
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
-        from wire.stored.transactions import KEY_TYPES, VALUE_TYPES
+        from oncelog.wire.stored.transactions import KEY_TYPES, VALUE_TYPES
 
         return KEY_TYPES, VALUE_TYPES
 
@@ -204,7 +204,7 @@ class Transactions(Shards["TransactionShard"]):
         return True
 
     async def _finish(self, shard: TransactionShard, pending: PendingEnd) -> None:
-        from coordinator.transactions import markers
+        from oncelog.coordinator.transactions import markers
 
         while markers.is_current(shard, pending):
             try:
@@ -223,7 +223,7 @@ class Transactions(Shards["TransactionShard"]):
         self._tell_ended(pending)
 
     async def _write_durable_markers(self, shard: TransactionShard, pending: PendingEnd) -> None:
-        from coordinator.transactions import markers
+        from oncelog.coordinator.transactions import markers
 
         if not markers.is_current(shard, pending):
             return
@@ -240,7 +240,7 @@ class Transactions(Shards["TransactionShard"]):
         self._settle(pending, row.topic, row.partition, code)
 
     def _complete(self, shard: TransactionShard, pending: PendingEnd) -> None:
-        from coordinator.transactions import markers
+        from oncelog.coordinator.transactions import markers
 
         markers.complete(shard, pending)
         self._tell_ended(pending)
@@ -300,7 +300,7 @@ class Transactions(Shards["TransactionShard"]):
         return hosted.log, result.last_offset + 1
 
     def _settle(self, pending: PendingEnd, topic: str, partition: int, code: ErrorCode) -> None:
-        from coordinator.transactions import markers
+        from oncelog.coordinator.transactions import markers
 
         known = self.node.cluster.topic(topic)
         exists = known is not None and partition < len(known.partitions)

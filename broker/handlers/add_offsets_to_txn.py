@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinators.internal_topics import OFFSETS_TOPIC
-from coordinator.transactions.errors import fenced_as
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
+from oncelog.coordinator.transactions.errors import fenced_as
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.transactions.shard import TransactionShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.transactions.shard import TransactionShard
 
 FENCED_VERSION = 2
 
@@ -25,7 +25,7 @@ FENCED_VERSION = 2
 def handle(
     node: Node, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
-    from coordinator.transactions.partitions import CLASSIC, add_partitions
+    from oncelog.coordinator.transactions.partitions import CLASSIC, add_partitions
 
     partition = (OFFSETS_TOPIC, node.groups.partition_for(request.group_id))
 

@@ -12,10 +12,10 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.log.slices import Slices
-from coordinator.transactions.errors import fenced_as
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.add_partitions_to_txn import (
+from oncelog.broker.log.slices import Slices
+from oncelog.coordinator.transactions.errors import fenced_as
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -25,9 +25,9 @@ from wire.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.transactions.shard import TransactionShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.transactions.shard import TransactionShard
 
 FENCED_VERSION = 2
 BATCHED_VERSION = 4
@@ -89,8 +89,8 @@ def _step(
     api_version: int,
     shard: TransactionShard,
 ) -> AddPartitionsToTxnResponse:
-    from coordinator.transactions.partitions import CLASSIC, add_partitions, verify_partitions
-    from coordinator.transactions.state import TRANSACTIONS_V2
+    from oncelog.coordinator.transactions.partitions import CLASSIC, add_partitions, verify_partitions
+    from oncelog.coordinator.transactions.state import TRANSACTIONS_V2
 
     name = transaction.transactional_id
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.parts import in_steps
-from broker.metadata.config_changes import SET, Change, Resource, alter
-from wire.messages.alter_configs import (
+from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.metadata.config_changes import SET, Change, Resource, alter
+from oncelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(

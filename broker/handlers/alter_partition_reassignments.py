@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.parts import in_steps
-from broker.metadata.placement import check_assignment
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.alter_partition_reassignments import (
+from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.metadata.placement import check_assignment
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from broker.metadata.image import MetadataImage, Partition
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.metadata.image import MetadataImage, Partition
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(

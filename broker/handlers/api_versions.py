@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.table import API_VERSIONS, HANDLERS
-from broker.metadata.features import finalized_features, supported_features
-from wire.errors import ErrorCode
-from wire.messages.api_versions import (
+from oncelog.broker.handlers.table import API_VERSIONS, HANDLERS
+from oncelog.broker.metadata.features import finalized_features, supported_features
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -21,8 +21,8 @@ from wire.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 SOFTWARE_NAME_VERSION = 3
 ZERO_MIN_FEATURES_VERSION = 4

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.authorized_operations import GROUP_OPERATIONS
-from broker.metadata.features import is_consumer_protocol_enabled
-from coordinator.groups.errors import as_told
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.consumer_group_describe import (
+from oncelog.broker.authorized_operations import GROUP_OPERATIONS
+from oncelog.broker.metadata.features import is_consumer_protocol_enabled
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.groups.shard import GroupShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
@@ -35,7 +35,7 @@ def handle(
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
     if not is_consumer_protocol_enabled(node.metadata.image, node.config):
         return _refused(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
-    from coordinator.groups.consumer.describe import describe
+    from oncelog.coordinator.groups.consumer.describe import describe
 
     rows = []
     shards: dict[int, GroupShard] = {}

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups import client_of
-from broker.metadata.features import is_consumer_protocol_enabled
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.consumer_group_heartbeat import (
+from oncelog.broker.coordinators.groups import client_of
+from oncelog.broker.metadata.features import is_consumer_protocol_enabled
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(
@@ -32,7 +32,7 @@ def handle(
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     if not is_consumer_protocol_enabled(node.metadata.image, node.config):
         return _refused(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
-    from coordinator.groups.consumer.heartbeat import check, heartbeat
+    from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat
 
     client = client_of(context)
     try:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.describe_acls import NO_AUTHORIZER, check_kinds
-from wire.errors import ErrorCode
-from wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from oncelog.broker.handlers.describe_acls import NO_AUTHORIZER, check_kinds
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(node: Node, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:

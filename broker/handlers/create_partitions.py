@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata import topics
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.create_partitions import (
+from oncelog.broker.metadata import topics
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
-    from wire.schema import Message
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.wire.schema import Message
 
 
 def handle(node: Node, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata import topics
-from wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from oncelog.broker.metadata import topics
+from oncelog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(node: Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:

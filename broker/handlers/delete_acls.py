@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.describe_acls import NO_AUTHORIZER, check_kinds
-from wire.errors import ErrorCode
-from wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from oncelog.broker.handlers.describe_acls import NO_AUTHORIZER, check_kinds
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(node: Node, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:

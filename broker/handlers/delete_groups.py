@@ -8,23 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.errors import as_told
-from wire.errors import KafkaError
-from wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.groups.shard import GroupShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
     node: Node, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
-    from coordinator.groups.admin import delete_groups
+    from oncelog.coordinator.groups.admin import delete_groups
 
     rows: dict[str, DeletableGroupResult] = {}
     by_partition: dict[int, tuple[GroupShard, list[str]]] = {}

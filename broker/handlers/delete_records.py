@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster import INTERNAL_TOPICS
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.delete_records import (
+from oncelog.broker.cluster import INTERNAL_TOPICS
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -15,8 +15,8 @@ from wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 UNKNOWN_LOW_WATERMARK = -1
 TO_HIGH_WATERMARK = -1

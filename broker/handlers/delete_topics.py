@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.parts import in_steps
-from broker.metadata import topics
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.delete_topics import (
+from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.metadata import topics
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 DELETION_DISABLED_VERSION = 3
 """The first version with TOPIC_DELETION_DISABLED."""

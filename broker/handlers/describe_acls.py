@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.request import CloseConnection
-from wire.errors import ErrorCode
-from wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from oncelog.broker.request import CloseConnection
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 NO_AUTHORIZER = "The broker has no authorizer."
 

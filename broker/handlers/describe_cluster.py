@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from wire.errors import ErrorCode
-from wire.messages.describe_cluster import (
+from oncelog.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types (KIP-919)."""

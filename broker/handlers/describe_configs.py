@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.parts import in_steps
-from broker.metadata import configs
-from broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from broker.metadata.topics import check_name
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.describe_configs import (
+from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.metadata import configs
+from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from oncelog.broker.metadata.topics import check_name
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 _NOT_SERVED = {BROKER_LOGGER: "BROKER_LOGGER", CLIENT_METRICS: "CLIENT_METRICS"}
 _MALFORMED = (

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from broker.coordinators.groups import client_of
-from coordinator.groups.errors import as_told
-from wire.errors import KafkaError
-from wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from oncelog.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from oncelog.broker.coordinators.groups import client_of
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.groups.shard import GroupShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
     node: Node, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
-    from coordinator.groups.admin import describe_groups
+    from oncelog.coordinator.groups.admin import describe_groups
 
     client = client_of(context)
     rows: list[DescribedGroup] = []

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.describe_producers import (
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
@@ -17,8 +17,8 @@ from wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(
@@ -36,7 +36,7 @@ def handle(
 
 
 def _partition(node: Node, topic: str, partition: int) -> PartitionResponse:
-    from broker.metadata.topics import check_name
+    from oncelog.broker.metadata.topics import check_name
 
     try:
         check_name(topic)

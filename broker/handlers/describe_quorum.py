@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.parts import in_steps
-from broker.log.manager import CLUSTER_METADATA_TOPIC
-from wire.errors import ErrorCode
-from wire.messages import describe_quorum as messages
-from wire.messages.describe_quorum import (
+from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.log.manager import CLUSTER_METADATA_TOPIC
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages import describe_quorum as messages
+from oncelog.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     PartitionDescription,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 NODES_VERSION = 2
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.authorized_operations import TOPIC_OPERATIONS
-from broker.cluster import INTERNAL_TOPICS
-from broker.metadata.topics import check_name
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.describe_topic_partitions import (
+from oncelog.broker.authorized_operations import TOPIC_OPERATIONS
+from oncelog.broker.cluster import INTERNAL_TOPICS
+from oncelog.broker.metadata.topics import check_name
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from wire.schema import ZERO_UUID
+from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Topic
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.describe_transactions import (
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,
 )
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.transactions.shard import TransactionShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.transactions.shard import TransactionShard
 
 
 def handle(
@@ -36,7 +36,7 @@ def handle(
 
 
 def _row(node: Node, transactional_id: str, shards: list[TransactionShard]) -> TransactionState:
-    from coordinator.transactions.admin import describe_transaction
+    from oncelog.coordinator.transactions.admin import describe_transaction
 
     if not transactional_id:
         return TransactionState(ErrorCode.INVALID_REQUEST, transactional_id)

@@ -1,8 +1,8 @@
-"""The API table of the docs, derived from `HANDLERS`: ``python -m broker.handlers.document > docs/apis.md``."""
+"""The API table of the docs, derived from `HANDLERS`: ``python -m oncelog.broker.handlers.document > docs/apis.md``."""
 
 from __future__ import annotations
 
-from broker.handlers.table import HANDLERS, Api, Handler
+from oncelog.broker.handlers.table import HANDLERS, Api, Handler
 
 HEAD = """\
 # APIs

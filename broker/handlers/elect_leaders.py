@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.parts import in_steps
-from broker.metadata.image import NO_LEADER
-from wire.errors import ErrorCode
-from wire.messages.elect_leaders import (
+from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.metadata.image import NO_LEADER
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
     from typing import Any
 
-    from broker.metadata.image import MetadataImage
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.metadata.image import MetadataImage
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from coordinator.transactions.errors import fenced_as
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.coordinator.transactions.errors import fenced_as
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.transactions.shard import TransactionShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.transactions.shard import TransactionShard
 
 FENCED_VERSION = 2
 TRANSACTIONS_V2_VERSION = 5
@@ -27,9 +27,9 @@ TRANSACTIONS_V2_VERSION = 5
 def handle(
     node: Node, request: EndTxnRequest, context: RequestContext
 ) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
-    from coordinator.transactions.end import end_transaction
-    from coordinator.transactions.partitions import CLASSIC
-    from coordinator.transactions.state import TRANSACTIONS_V2
+    from oncelog.coordinator.transactions.end import end_transaction
+    from oncelog.coordinator.transactions.partitions import CLASSIC
+    from oncelog.coordinator.transactions.state import TRANSACTIONS_V2
 
     def step(shard: TransactionShard) -> EndTxnResponse:
         ended = end_transaction(

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.fetch_sessions import NO_SESSION, FetchContext, FetchItem, Key, len_of
-from broker.log.reads import FileRange
-from broker.parked_fetch import INLINE_BYTES_MAX, ParkedFetch
-from broker.ready_answer import ReadyAnswers, Shape
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.fetch import (
+from oncelog.broker.fetch_sessions import NO_SESSION, FetchContext, FetchItem, Key, len_of
+from oncelog.broker.log.reads import FileRange
+from oncelog.broker.parked_fetch import INLINE_BYTES_MAX, ParkedFetch
+from oncelog.broker.ready_answer import ReadyAnswers, Shape
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -25,14 +25,14 @@ from wire.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from wire.schema import ZERO_UUID
+from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.handlers.table import Api
-    from broker.log.partition_log import PartitionLog
-    from broker.node import Node
-    from broker.ready_answer import ReadyAnswer
-    from broker.request import RequestContext
+    from oncelog.broker.handlers.table import Api
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.node import Node
+    from oncelog.broker.ready_answer import ReadyAnswer
+    from oncelog.broker.request import RequestContext
 
 TOPIC_ID_VERSION = 13
 STORAGE_ERROR_VERSION = 6

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ensure
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ensure
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 if TYPE_CHECKING:
-    from broker.cluster import Endpoint
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.cluster import Endpoint
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_VERSION = 6

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups import client_of
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.broker.coordinators.groups import client_of
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(
     node: Node, request: HeartbeatRequest, context: RequestContext
 ) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
-    from coordinator.groups.classic.heartbeat import heartbeat
+    from oncelog.coordinator.groups.classic.heartbeat import heartbeat
 
     client = client_of(context)
     return node.groups.ask(request.group_id, lambda shard: heartbeat(shard, request, client), _refused)

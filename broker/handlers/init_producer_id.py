@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from coordinator.transactions.errors import fenced_as
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.coordinator.transactions.errors import fenced_as
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.transactions.shard import TransactionShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.transactions.shard import TransactionShard
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -42,7 +42,7 @@ def handle(
 def _transactional(
     node: Node, request: InitProducerIdRequest, transactional_id: str, context: RequestContext
 ) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
-    from coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
+    from oncelog.coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
 
     if not transactional_id:
         return _error(ErrorCode.INVALID_REQUEST)

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups import client_of
-from wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from oncelog.broker.coordinators.groups import client_of
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(
     node: Node, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
-    from coordinator.groups.classic.answers import as_versioned, join_error
-    from coordinator.groups.classic.join import check, join
+    from oncelog.coordinator.groups.classic.answers import as_versioned, join_error
+    from oncelog.coordinator.groups.classic.join import check, join
 
     version = context.api_version
     code = check(request, node.config)

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups import client_of
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from oncelog.broker.coordinators.groups import client_of
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.groups.shard import GroupShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
     node: Node, request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
-    from coordinator.groups.classic.leave import SEVERAL_MEMBERS_VERSION, leave
+    from oncelog.coordinator.groups.classic.leave import SEVERAL_MEMBERS_VERSION, leave
 
     client = client_of(context)
     several = context.api_version >= SEVERAL_MEMBERS_VERSION

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.errors import as_told
-from wire.errors import KafkaError
-from wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(
     node: Node, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse | Coroutine[Any, Any, ListGroupsResponse]:
-    from coordinator.groups.admin import list_groups
+    from oncelog.coordinator.groups.admin import list_groups
 
     try:
         shards = node.groups.shards()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.parts import in_steps
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.list_offsets import (
+from oncelog.broker.handlers.parts import in_steps
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -22,9 +22,9 @@ from wire.messages.list_offsets import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from broker.log.partition_log import PartitionLog
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 LATEST = -1
 EARLIEST = -2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.messages.list_partition_reassignments import (
+from oncelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
@@ -12,9 +12,9 @@ from wire.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Topic
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(

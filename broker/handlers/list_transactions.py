@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from wire.errors import KafkaError
-from wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 
 def handle(
     node: Node, request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse | Coroutine[Any, Any, ListTransactionsResponse]:
-    from coordinator.transactions.admin import list_transactions
+    from oncelog.coordinator.transactions.admin import list_transactions
 
     def refused(error: KafkaError) -> ListTransactionsResponse:
         return ListTransactionsResponse(0, error.code)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups import client_of
-from broker.handlers.parts import ROWS_AT_ONCE, after_steps
-from broker.handlers.topic_rows import merged
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.offset_commit import (
+from oncelog.broker.coordinators.groups import client_of
+from oncelog.broker.handlers.parts import ROWS_AT_ONCE, after_steps
+from oncelog.broker.handlers.topic_rows import merged
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.groups.shard import GroupShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.groups.shard import GroupShard
 
 TOPIC_ID_VERSION = 10
 
@@ -70,7 +70,7 @@ def _commit(
     there: list[OffsetCommitRequestTopic],
     unknown: list[OffsetCommitResponseTopic],
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-    from coordinator.groups.offsets import commit_offsets
+    from oncelog.coordinator.groups.offsets import commit_offsets
 
     topic_of = attrgetter("topic_id" if context.api_version >= TOPIC_ID_VERSION else "name")
     if not there:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.handlers.topic_rows import merged
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.offset_delete import (
+from oncelog.broker.handlers.topic_rows import merged
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.groups.shard import GroupShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
     node: Node, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
-    from coordinator.groups.offsets import delete_offsets
+    from oncelog.coordinator.groups.offsets import delete_offsets
 
     unknown: list[OffsetDeleteResponseTopic] = []
     there: list[OffsetDeleteRequestTopic] = []

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.parts import after_steps
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.offset_fetch import (
+from oncelog.broker.handlers.parts import after_steps
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -23,15 +23,15 @@ from wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from wire.schema import ZERO_UUID
+from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.groups.shard import GroupShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.groups.shard import GroupShard
 
 ERROR_OF_ALL_VERSION = 2
 SEVERAL_GROUPS_VERSION = 8
@@ -105,7 +105,7 @@ def _row(
     node: Node, lookup: _Lookup, shards: list[GroupShard], *, require_stable: bool, version: int
 ) -> OffsetFetchResponseGroup:
     """One group's answer; the shard that it rests on is added to ``shards``."""
-    from coordinator.groups.offsets import fetch_offsets
+    from oncelog.coordinator.groups.offsets import fetch_offsets
 
     asked = lookup.asked
     try:

@@ -12,16 +12,16 @@ from __future__ import annotations
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from broker.log.slices import Slices, in_slices
+from oncelog.broker.log.slices import Slices, in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 
-    from broker.handlers.table import Handle
-    from broker.node import Node
-    from broker.request import RequestContext
-    from wire.messages.offset_fetch import OffsetFetchRequestGroup
-    from wire.schema import Message
+    from oncelog.broker.handlers.table import Handle
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
+    from oncelog.wire.schema import Message
 
     M = TypeVar("M", bound=Message)
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.cluster import INTERNAL_TOPICS
-from broker.coordinators import enrolment
-from broker.log.manager import CLUSTER_METADATA_TOPIC
-from broker.request import CloseConnection, Deferred
-from wire.batch import HEADER_SIZE
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.produce import (
+from oncelog.broker.cluster import INTERNAL_TOPICS
+from oncelog.broker.coordinators import enrolment
+from oncelog.broker.log.manager import CLUSTER_METADATA_TOPIC
+from oncelog.broker.request import CloseConnection, Deferred
+from oncelog.wire.batch import HEADER_SIZE
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -30,14 +30,14 @@ from wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from wire.schema import Message
-from wire.validate import InvalidRecords
+from oncelog.wire.schema import Message
+from oncelog.wire.validate import InvalidRecords
 
 if TYPE_CHECKING:
-    from broker.coordinators.enrolment import Refusals
-    from broker.log.partition_log import PartitionLog
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.coordinators.enrolment import Refusals
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 TOPIC_ID_VERSION = 13
 ADMIN_CLIENT_ID = "__admin_client"

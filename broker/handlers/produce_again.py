@@ -12,9 +12,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from broker.cluster import INTERNAL_TOPICS
-from broker.coordinators.enrolment import Producer, enrol
-from broker.handlers.produce import (
+from oncelog.broker.cluster import INTERNAL_TOPICS
+from oncelog.broker.coordinators.enrolment import Producer, enrol
+from oncelog.broker.handlers.produce import (
     ATTRIBUTES_AT,
     MAGIC,
     MAGIC_AT,
@@ -27,18 +27,18 @@ from broker.handlers.produce import (
     producer_of,
     support_of,
 )
-from broker.log.manager import CLUSTER_METADATA_TOPIC
-from wire.batch import HEADER_SIZE
-from wire.compiler import long_uvarint
-from wire.errors import KafkaError
-from wire.header import REQUEST_PREFIX_SIZE
-from wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from oncelog.broker.log.manager import CLUSTER_METADATA_TOPIC
+from oncelog.wire.batch import HEADER_SIZE
+from oncelog.wire.compiler import long_uvarint
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.header import REQUEST_PREFIX_SIZE
+from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
 if TYPE_CHECKING:
-    from broker.cluster import Hosted
-    from broker.handlers.table import Api
-    from broker.node import Node
-    from wire.messages.produce import ProduceRequest
+    from oncelog.broker.cluster import Hosted
+    from oncelog.broker.handlers.table import Api
+    from oncelog.broker.node import Node
+    from oncelog.wire.messages.produce import ProduceRequest
 
 KNOWN_MAX = 16 * 1024
 """Beginnings of requests that are kept, at some 600 bytes each; one more, and all are forgotten."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups import client_of
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from oncelog.broker.coordinators.groups import client_of
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 PROTOCOL_VERSION = 5
 
@@ -25,7 +25,7 @@ PROTOCOL_VERSION = 5
 def handle(
     node: Node, request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
-    from coordinator.groups.classic.sync import sync
+    from oncelog.coordinator.groups.classic.sync import sync
 
     if context.api_version >= PROTOCOL_VERSION and (
         request.protocol_type is None or request.protocol_name is None

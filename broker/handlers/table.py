@@ -12,18 +12,18 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.handlers.parts import LONG_ANSWERS, PARTS, in_parts
-from broker.log.slices import Slices
-from broker.request import CloseConnection
-from wire.compiler import compile_step_encoder
-from wire.header import has_tagged_response_header
+from oncelog.broker.handlers.parts import LONG_ANSWERS, PARTS, in_parts
+from oncelog.broker.log.slices import Slices
+from oncelog.broker.request import CloseConnection
+from oncelog.wire.compiler import compile_step_encoder
+from oncelog.wire.header import has_tagged_response_header
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
-    from wire.compiler import StepEncoder
-    from wire.errors import KafkaError
-    from wire.schema import Message
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.wire.compiler import StepEncoder
+    from oncelog.wire.errors import KafkaError
+    from oncelog.wire.schema import Message
 
 Handle = Callable[["Node", Any, "RequestContext"], "Message | Coroutine[Any, Any, Message] | None"]
 
@@ -129,8 +129,8 @@ class Api:
     )
 
     def __init__(self, handler: Handler) -> None:
-        messages = _load(f"wire.messages.{handler.name}")
-        module = _load(f"broker.handlers.{handler.name}")
+        messages = _load(f"oncelog.wire.messages.{handler.name}")
+        module = _load(f"oncelog.broker.handlers.{handler.name}")
         stem = "".join(word.capitalize() for word in handler.name.split("_"))
         self.handler = handler
         self.min_version = handler.min_version

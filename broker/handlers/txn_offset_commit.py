@@ -11,14 +11,14 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.coordinators import enrolment
-from broker.coordinators.groups import client_of
-from broker.coordinators.internal_topics import OFFSETS_TOPIC
-from broker.handlers.parts import after_steps
-from broker.handlers.topic_rows import merged
-from coordinator.groups.errors import as_told
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.txn_offset_commit import (
+from oncelog.broker.coordinators import enrolment
+from oncelog.broker.coordinators.groups import client_of
+from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
+from oncelog.broker.handlers.parts import after_steps
+from oncelog.broker.handlers.topic_rows import merged
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from broker.node import Node
-    from broker.request import RequestContext
-    from coordinator.groups.shard import GroupShard
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.coordinator.groups.shard import GroupShard
 
     Answer = TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]
 
@@ -114,7 +114,7 @@ class _Commit:
         return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
 
     def _step(self, shard: GroupShard) -> TxnOffsetCommitResponse:
-        from coordinator.groups.offsets import commit_transactional_offsets
+        from oncelog.coordinator.groups.offsets import commit_transactional_offsets
 
         answer = commit_transactional_offsets(shard, self.request, client_of(self.context))
         answer.topics = merged(self.unknown + answer.topics, attrgetter("name"))

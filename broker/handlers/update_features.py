@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata import features
-from wire.errors import KafkaError
-from wire.messages.update_features import (
+from oncelog.broker.metadata import features
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 NO_RESULTS_VERSION = 2
 

@@ -10,12 +10,12 @@ from collections.abc import Coroutine
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinators.internal_topics import OFFSETS_TOPIC
-from broker.handlers.parts import in_steps
-from broker.log.producer_state import Origin
-from wire.control import end_transaction_marker
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.write_txn_markers import (
+from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
+from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.log.producer_state import Origin
+from oncelog.wire.control import end_transaction_marker
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -27,9 +27,9 @@ from wire.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.log.partition_log import PartitionLog
-    from broker.node import Node
-    from broker.request import RequestContext
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
 
 Unflushed = tuple["PartitionLog", int, WritableTxnMarkerPartitionResult]
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.log.retention import delete_old_segments
-from broker.log.slices import in_slices
-from broker.logs import get_logger
-from wire.errors import KafkaError
+from oncelog.broker.log.retention import delete_old_segments
+from oncelog.broker.log.slices import in_slices
+from oncelog.broker.logs import get_logger
+from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from broker.log.manager import LogManager
+    from oncelog.broker.log.manager import LogManager
 
 RESTART_DELAY_S = 1.0
 """Seconds after which a task that failed by an error of ours goes on."""
@@ -29,7 +29,7 @@ LONGEST_SLEEP_S = 365 * 24 * 3600
 JITTER = 0.01
 """Share of an interval by which a timer may be late, so that not all fire at once."""
 
-_log = get_logger("broker.log.background")
+_log = get_logger(__name__)
 
 
 async def run_background(manager: LogManager, task_status: trio.TaskStatus[None]) -> None:
@@ -93,7 +93,9 @@ async def _every(
 async def _compact(manager: LogManager) -> None:
     while not any(log.config.compact for log in manager.logs.values()):
         await trio.sleep(manager.config.log_cleaner_backoff_ms / 1000)
-    from broker.log.cleaner import Cleaner  # what most brokers never need should not delay their start
+    from oncelog.broker.log.cleaner import (
+        Cleaner,  # what most brokers never need should not delay their start
+    )
 
     await Cleaner(manager).run()
 

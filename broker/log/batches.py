@@ -5,14 +5,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
-from wire.crc import crc32c
-from wire.errors import DecodeError
+from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
+from oncelog.wire.crc import crc32c
+from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.seams.files import File
+    from oncelog.broker.seams.files import File
 
 HEADER_WINDOW_BYTES = 16 * 1024
 """Read at once while batches are small; the header alone where the last batch was larger."""

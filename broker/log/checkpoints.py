@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.logs import get_logger
+from oncelog.broker.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from broker.log.partition_log import PartitionLog
-    from broker.seams.files import FileSystem
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.seams.files import FileSystem
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -27,7 +27,7 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 _VERSION = "0"
 
-_log = get_logger("broker.log.checkpoints")
+_log = get_logger(__name__)
 
 
 class MalformedCheckpointError(Exception):

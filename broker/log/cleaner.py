@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.log.cleaner_choice import Dirt, group, segments_from
-from broker.log.cleaner_filter import (
+from oncelog.broker.log.cleaner_choice import Dirt, group, segments_from
+from oncelog.broker.log.cleaner_filter import (
     RECORDS_BETWEEN_LOOKS,
     BatchFilter,
     LastRecord,
     control_type_of,
 )
-from broker.log.cleaner_keys import KeyMap, identity
-from broker.log.cleaner_reader import BatchReader
-from broker.log.cleaner_transactions import CleanedTransactions
-from broker.log.segment import CLEANED_SUFFIX, Segment
-from broker.log.segmented_log import SHORTAGES
-from broker.log.slices import Slices
-from broker.logs import get_logger
-from wire.errors import DecodeError
-from wire.records import records_of, scan
+from oncelog.broker.log.cleaner_keys import KeyMap, identity
+from oncelog.broker.log.cleaner_reader import BatchReader
+from oncelog.broker.log.cleaner_transactions import CleanedTransactions
+from oncelog.broker.log.segment import CLEANED_SUFFIX, Segment
+from oncelog.broker.log.segmented_log import SHORTAGES
+from oncelog.broker.log.slices import Slices
+from oncelog.broker.logs import get_logger
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.records import records_of, scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.log.manager import LogManager
-    from broker.log.partition_log import PartitionLog
-    from broker.seams.files import FileSystem
-    from wire.batch import BatchHeader
+    from oncelog.broker.log.manager import LogManager
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.seams.files import FileSystem
+    from oncelog.wire.batch import BatchHeader
 
-_log = get_logger("broker.log.cleaner")
+_log = get_logger(__name__)
 
 
 class CleaningAborted(Exception):  # noqa: N818  # not an error: there is nothing to do any more

@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from broker.log.indexes import RELATIVE_OFFSET_MAX
+from oncelog.broker.log.indexes import RELATIVE_OFFSET_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.log.partition_log import PartitionLog
-    from broker.log.segment import Segment
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.log.segment import Segment
 
 OFFSET_INDEX_ENTRY_BYTES = 8
 TIME_INDEX_ENTRY_BYTES = 12

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log.cleaner_keys import NOT_FOUND, identity
-from wire.batch import (
+from oncelog.broker.log.cleaner_keys import NOT_FOUND, identity
+from oncelog.wire.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -20,19 +20,19 @@ from wire.batch import (
     BatchHeader,
     assemble,
 )
-from wire.compression import compress
-from wire.control import read_control_type
-from wire.errors import DecodeError
-from wire.records import Layout, records_of, scan, wrap_int64
-from wire.varint import append_varint, read_varint, read_varlong
+from oncelog.wire.compression import compress
+from oncelog.wire.control import read_control_type
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.records import Layout, records_of, scan, wrap_int64
+from oncelog.wire.varint import append_varint, read_varint, read_varlong
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from broker.log.cleaner_keys import KeyMap
-    from broker.log.cleaner_transactions import CleanedTransactions
-    from broker.log.slices import Slices
-    from broker.seams.files import Buffer
+    from oncelog.broker.log.cleaner_keys import KeyMap
+    from oncelog.broker.log.cleaner_transactions import CleanedTransactions
+    from oncelog.broker.log.slices import Slices
+    from oncelog.broker.seams.files import Buffer
 
 RECORDS_BETWEEN_LOOKS = 128
 """Records after which the clock is looked at, to see whether the slice is over."""

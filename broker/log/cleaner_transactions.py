@@ -9,13 +9,13 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from wire.control import ABORT_MARKER, COMMIT_MARKER
+from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.log.indexes import AbortedTransaction, TransactionIndex
-    from wire.batch import BatchHeader
+    from oncelog.broker.log.indexes import AbortedTransaction, TransactionIndex
+    from oncelog.wire.batch import BatchHeader
 
 
 class _Aborted:

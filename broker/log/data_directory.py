@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.schema import uuid_from_text, uuid_to_text
+from oncelog.wire.schema import uuid_from_text, uuid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
-    from broker.seams.files import FileSystem, Lock
-    from wire.schema import Uuid
+    from oncelog.broker.seams.files import FileSystem, Lock
+    from oncelog.wire.schema import Uuid
 
 LOCK_FILE = ".lock"
 META_PROPERTIES = "meta.properties"

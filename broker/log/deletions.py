@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.logs import get_logger
+from oncelog.broker.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.seams.files import FileSystem
+    from oncelog.broker.seams.files import FileSystem
 
-_log = get_logger("broker.log.deletions")
+_log = get_logger(__name__)
 
 
 class Deletions:

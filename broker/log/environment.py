@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from broker.log.partition_log import PartitionLog
-    from broker.seams.clock import Clock
-    from broker.seams.files import FileSystem
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import FileSystem
 
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
 """``producer.id.expiration.ms``: how long a producer that writes nothing is remembered."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.log.segment import Segment
-    from broker.seams.files import File, FileSystem
+    from oncelog.broker.log.segment import Segment
+    from oncelog.broker.seams.files import File, FileSystem
 
 
 class FlushWork:

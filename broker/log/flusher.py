@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.logs import get_logger
-from wire.errors import KafkaError
+from oncelog.broker.logs import get_logger
+from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from broker.log.partition_log import PartitionLog
-    from broker.seams.files import FileSystem
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.seams.files import FileSystem
 
 FLUSH_BYTES = 512 << 20
 """Unflushed bytes of one partition at which the background flushes it."""
@@ -28,7 +28,7 @@ FLUSH_INTERVAL_MS = 60_000
 NEVER_DUE = 1 << 62
 """A number of unflushed bytes that is not reached: the log is due already."""
 
-_log = get_logger("broker.log.flusher")
+_log = get_logger(__name__)
 
 
 class Flusher:

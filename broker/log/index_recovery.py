@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.errors import DecodeError
+from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
-    from broker.log.segment import Segment
+    from oncelog.broker.log.segment import Segment
 
 
 def keep_indexes_below(segment: Segment, offset: int) -> int:

@@ -14,12 +14,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from wire.errors import DecodeError
+from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.seams.files import File, FileSystem
+    from oncelog.broker.seams.files import File, FileSystem
 
 INDEX_TAIL_BYTES = 4096
 """Entries of one index that wait in memory for the next write, in bytes."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.log.leader_epochs import LeaderEpochs
-    from broker.log.producer_snapshot import ProducerSnapshots
-    from broker.log.producer_state import ProducerState
-    from broker.log.segment import Segment
+    from oncelog.broker.log.leader_epochs import LeaderEpochs
+    from oncelog.broker.log.producer_snapshot import ProducerSnapshots
+    from oncelog.broker.log.producer_state import ProducerState
+    from oncelog.broker.log.segment import Segment
 
 
 class Loaded:

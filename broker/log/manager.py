@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from broker.log.checkpoints import Key, PartitionOffsets
-from broker.log.data_directory import (
+from oncelog.broker.log.checkpoints import Key, PartitionOffsets
+from oncelog.broker.log.data_directory import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
@@ -19,27 +19,27 @@ from broker.log.data_directory import (
     partition_of,
     set_aside_name,
 )
-from broker.log.deletions import Deletions
-from broker.log.environment import LogEnvironment
-from broker.log.flusher import Flusher
-from broker.log.opening import create_partition, open_partition
-from broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
-from broker.log.recovery import PartitionRecovery
-from broker.log.recovery_queue import RecoveryQueue
-from broker.log.segmented_log import is_shortage
-from broker.logs import get_logger
-from wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.broker.log.deletions import Deletions
+from oncelog.broker.log.environment import LogEnvironment
+from oncelog.broker.log.flusher import Flusher
+from oncelog.broker.log.opening import create_partition, open_partition
+from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
+from oncelog.broker.log.recovery import PartitionRecovery
+from oncelog.broker.log.recovery_queue import RecoveryQueue
+from oncelog.broker.log.segmented_log import is_shortage
+from oncelog.broker.logs import get_logger
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
-    from broker.config.broker_config import BrokerConfig
-    from broker.config.topic_config import TopicConfig
-    from broker.log.partition_log import PartitionLog
-    from broker.seams.clock import Clock
-    from broker.seams.files import FileSystem
-    from wire.schema import Uuid
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.topic_config import TopicConfig
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import FileSystem
+    from oncelog.wire.schema import Uuid
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 """Its log is in the same directory, but it is not ours (``broker/metadata/log.py``)."""
@@ -50,7 +50,7 @@ UNREADABLE = (OSError, DecodeError)
 SETTLED_AT_ONCE = 16
 """Partitions that a stop brings to the disk at a time: enough for all threads, and few descriptors are held by them."""
 
-_log = get_logger("broker.log.manager")
+_log = get_logger(__name__)
 
 
 class Hosting(NamedTuple):
@@ -152,7 +152,7 @@ class LogManager:
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Recovery, flushes, checkpoints, deletions, retention and compaction, until cancelled."""
-        from broker.log.background import run_background
+        from oncelog.broker.log.background import run_background
 
         try:
             await run_background(self, task_status)

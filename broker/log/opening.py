@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log.index_recovery import rebuild_indexes
-from broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
-from broker.log.loaded import Loaded
-from broker.log.partition_directory import PartitionDirectory
-from broker.log.partition_log import PartitionLog
-from broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
-from broker.log.producer_snapshot import ProducerSnapshots
-from broker.log.producer_state import ProducerState
-from broker.log.recovery import PartitionRecovery
-from broker.log.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay_producers
-from broker.log.segment import Segment, open_segment
-from broker.logs import get_logger
-from wire.errors import DecodeError
-from wire.schema import ZERO_UUID
+from oncelog.broker.log.index_recovery import rebuild_indexes
+from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from oncelog.broker.log.loaded import Loaded
+from oncelog.broker.log.partition_directory import PartitionDirectory
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
+from oncelog.broker.log.producer_snapshot import ProducerSnapshots
+from oncelog.broker.log.producer_state import ProducerState
+from oncelog.broker.log.recovery import PartitionRecovery
+from oncelog.broker.log.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay_producers
+from oncelog.broker.log.segment import Segment, open_segment
+from oncelog.broker.logs import get_logger
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.config.topic_config import TopicConfig
-    from broker.log.environment import LogEnvironment
+    from oncelog.broker.config.topic_config import TopicConfig
+    from oncelog.broker.log.environment import LogEnvironment
 
-_log = get_logger("broker.log.opening")
+_log = get_logger(__name__)
 
 
 def create_partition(

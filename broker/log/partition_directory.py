@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log.batches import iterate_headers
-from broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
-from broker.log.producer_snapshot import SNAPSHOT_SUFFIX
-from broker.log.segment import (
+from oncelog.broker.log.batches import iterate_headers
+from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
+from oncelog.broker.log.producer_snapshot import SNAPSHOT_SUFFIX
+from oncelog.broker.log.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -21,12 +21,12 @@ from broker.log.segment import (
     offset_name,
     offset_of_name,
 )
-from broker.logs import get_logger
+from oncelog.broker.logs import get_logger
 
 if TYPE_CHECKING:
-    from broker.seams.files import FileSystem
+    from oncelog.broker.seams.files import FileSystem
 
-_log = get_logger("broker.log.recovery")
+_log = get_logger(__name__)
 
 TMP_SUFFIX = ".tmp"
 """What ``FileSystem.replace`` leaves when it does not come to its end."""

@@ -13,29 +13,29 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from broker.log.batches import batch_size
-from broker.log.indexes import AbortedTransaction
-from broker.log.producer_state import NO_SEQUENCE, Origin
-from broker.log.reads import FileRange, LogRead, TimestampOffset, first_at_or_after, latest_timestamp
-from broker.log.replay import read_marker, restore_earlier_batches
-from broker.log.results import AppendResult
-from broker.log.segment import Segment
-from broker.log.segmented_log import SegmentedLog
-from broker.log.validation import ZSTD_PRODUCE_VERSION, rules_of
-from broker.logs import get_logger
-from wire.batch import CONTROL_BIT, LOG_OVERHEAD, stamp
-from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.validate import read_produced, validate, validate_built
+from oncelog.broker.log.batches import batch_size
+from oncelog.broker.log.indexes import AbortedTransaction
+from oncelog.broker.log.producer_state import NO_SEQUENCE, Origin
+from oncelog.broker.log.reads import FileRange, LogRead, TimestampOffset, first_at_or_after, latest_timestamp
+from oncelog.broker.log.replay import read_marker, restore_earlier_batches
+from oncelog.broker.log.results import AppendResult
+from oncelog.broker.log.segment import Segment
+from oncelog.broker.log.segmented_log import SegmentedLog
+from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, rules_of
+from oncelog.broker.logs import get_logger
+from oncelog.wire.batch import CONTROL_BIT, LOG_OVERHEAD, stamp
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.wire.validate import read_produced, validate, validate_built
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.config.topic_config import TopicConfig
-    from broker.log.environment import LogEnvironment
-    from broker.log.loaded import Loaded
-    from broker.log.producer_state import BatchMetadata
-    from wire.batch import BatchHeader
-    from wire.validate import ValidationRules
+    from oncelog.broker.config.topic_config import TopicConfig
+    from oncelog.broker.log.environment import LogEnvironment
+    from oncelog.broker.log.loaded import Loaded
+    from oncelog.broker.log.producer_state import BatchMetadata
+    from oncelog.wire.batch import BatchHeader
+    from oncelog.wire.validate import ValidationRules
 
 __all__ = [
     "AbortedTransaction",
@@ -47,7 +47,7 @@ __all__ = [
     "TimestampOffset",
 ]
 
-_log = get_logger("broker.log.partition_log")
+_log = get_logger(__name__)
 
 PRODUCE_VERSION_LATEST = 13
 """What an append that no Produce request made counts as."""

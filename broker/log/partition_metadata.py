@@ -5,10 +5,10 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING
 
-from wire.errors import DecodeError
+from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
-    from broker.seams.files import FileSystem
+    from oncelog.broker.seams.files import FileSystem
 
 PARTITION_METADATA = "partition.metadata"
 

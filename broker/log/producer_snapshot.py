@@ -12,13 +12,13 @@ from bisect import insort
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from wire.crc import crc32c
-from wire.errors import DecodeError
+from oncelog.wire.crc import crc32c
+from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.seams.files import File, FileSystem
+    from oncelog.broker.seams.files import File, FileSystem
 
 SNAPSHOT_SUFFIX = ".snapshot"
 

@@ -12,14 +12,14 @@ from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log.producer_snapshot import SnapshotEntry
-from broker.log.verification import Verification
-from wire.errors import ErrorCode, KafkaError
+from oncelog.broker.log.producer_snapshot import SnapshotEntry
+from oncelog.broker.log.verification import Verification
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from wire.batch import BatchHeader
+    from oncelog.wire.batch import BatchHeader
 
 BATCHES_RETAINED = 5
 """Batches remembered for each producer: as many requests as an idempotent producer may have in flight."""

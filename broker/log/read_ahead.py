@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log.batches import CHECK_WINDOW_BYTES
-from broker.log.reads import FileRange
+from oncelog.broker.log.batches import CHECK_WINDOW_BYTES
+from oncelog.broker.log.reads import FileRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.seams.files import File, FileSystem
+    from oncelog.broker.seams.files import File, FileSystem
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 """Bytes that a thread reads at once."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from wire.records import iterate_records
+from oncelog.wire.records import iterate_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from broker.log.segment import Segment
-    from broker.seams.files import File
-    from wire.batch import BatchHeader
-    from wire.records import Record
+    from oncelog.broker.log.segment import Segment
+    from oncelog.broker.seams.files import File
+    from oncelog.wire.batch import BatchHeader
+    from oncelog.wire.records import Record
 
 READ_POSITIONS_MAX = 64
 """Read ends that a log remembers the file position of, so that those who read on need no search."""

@@ -10,31 +10,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log.batches import BatchReader
-from broker.log.index_recovery import keep_indexes_below
-from broker.log.indexes import RELATIVE_OFFSET_MAX
-from broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
-from broker.log.loaded import Loaded
-from broker.log.partition_directory import PartitionDirectory
-from broker.log.partition_log import PartitionLog
-from broker.log.producer_snapshot import ProducerSnapshots
-from broker.log.producer_state import ProducerState
-from broker.log.read_ahead import Cold, ReadAhead
-from broker.log.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay, replay_producers
-from broker.log.segment import DELETED_SUFFIX, Segment, open_segment
-from broker.logs import get_logger
-from wire.errors import DecodeError
-from wire.schema import ZERO_UUID
+from oncelog.broker.log.batches import BatchReader
+from oncelog.broker.log.index_recovery import keep_indexes_below
+from oncelog.broker.log.indexes import RELATIVE_OFFSET_MAX
+from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from oncelog.broker.log.loaded import Loaded
+from oncelog.broker.log.partition_directory import PartitionDirectory
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.log.producer_snapshot import ProducerSnapshots
+from oncelog.broker.log.producer_state import ProducerState
+from oncelog.broker.log.read_ahead import Cold, ReadAhead
+from oncelog.broker.log.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay, replay_producers
+from oncelog.broker.log.segment import DELETED_SUFFIX, Segment, open_segment
+from oncelog.broker.logs import get_logger
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from broker.config.topic_config import TopicConfig
-    from broker.log.environment import LogEnvironment
-    from broker.log.read_ahead import Progress
-    from wire.batch import BatchHeader
+    from oncelog.broker.config.topic_config import TopicConfig
+    from oncelog.broker.log.environment import LogEnvironment
+    from oncelog.broker.log.read_ahead import Progress
+    from oncelog.wire.batch import BatchHeader
 
-_log = get_logger("broker.log.recovery")
+_log = get_logger(__name__)
 
 
 class Cut(NamedTuple):

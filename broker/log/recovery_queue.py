@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.log.recovery import PartitionRecovery
-from broker.log.segmented_log import is_shortage
-from broker.log.slices import SLICE_S, in_slices
-from broker.logs import get_logger
+from oncelog.broker.log.recovery import PartitionRecovery
+from oncelog.broker.log.segmented_log import is_shortage
+from oncelog.broker.log.slices import SLICE_S, in_slices
+from oncelog.broker.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.seams.files import FileSystem
+    from oncelog.broker.seams.files import FileSystem
 
 Key = tuple[str, int]
 
@@ -34,7 +34,7 @@ STEP_BYTES_MAX = 1024 * 1024
 SHORTAGE_RETRY_S = 1.0
 """Seconds after which recovery goes on when there was no descriptor, memory or room for it."""
 
-_log = get_logger("broker.log.recovery")
+_log = get_logger(__name__)
 
 
 class RecoveryQueue:

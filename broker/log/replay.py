@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log.batches import iterate_headers
-from broker.log.indexes import AbortedTransaction
-from broker.log.producer_snapshot import CorruptSnapshot
-from broker.log.producer_state import BATCHES_RETAINED, BatchMetadata
-from broker.log.read_ahead import ReadAhead
-from broker.logs import get_logger
-from wire.batch import CONTROL_BIT
-from wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type, read_coordinator_epoch
-from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.records import iterate_records
+from oncelog.broker.log.batches import iterate_headers
+from oncelog.broker.log.indexes import AbortedTransaction
+from oncelog.broker.log.producer_snapshot import CorruptSnapshot
+from oncelog.broker.log.producer_state import BATCHES_RETAINED, BatchMetadata
+from oncelog.broker.log.read_ahead import ReadAhead
+from oncelog.broker.logs import get_logger
+from oncelog.wire.batch import CONTROL_BIT
+from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type, read_coordinator_epoch
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.wire.records import iterate_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from broker.log.environment import LogEnvironment
-    from broker.log.producer_snapshot import ProducerSnapshots
-    from broker.log.producer_state import ProducerEntry, ProducerState
-    from broker.log.read_ahead import Progress
-    from broker.log.segment import Segment
-    from wire.batch import BatchHeader
+    from oncelog.broker.log.environment import LogEnvironment
+    from oncelog.broker.log.producer_snapshot import ProducerSnapshots
+    from oncelog.broker.log.producer_state import ProducerEntry, ProducerState
+    from oncelog.broker.log.read_ahead import Progress
+    from oncelog.broker.log.segment import Segment
+    from oncelog.wire.batch import BatchHeader
 
-_log = get_logger("broker.log.recovery")
+_log = get_logger(__name__)
 
 RECOVERY_STEP_BYTES = 1024 * 1024
 """Bytes of log that a step of a recovery takes: about a millisecond."""

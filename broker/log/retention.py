@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.log.partition_log import PartitionLog
-    from broker.log.segment import Segment
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.log.segment import Segment
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int) -> int:

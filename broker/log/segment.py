@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log.batches import find_offset, iterate_headers
-from broker.log.indexes import (
+from oncelog.broker.log.batches import find_offset, iterate_headers
+from oncelog.broker.log.indexes import (
     INDEX_TAIL_BYTES,
     RELATIVE_OFFSET_MAX,
     OffsetIndex,
     TimeIndex,
     TransactionIndex,
 )
-from wire.errors import DecodeError
+from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.config.topic_config import TopicConfig
-    from broker.log.environment import LogEnvironment
-    from broker.seams.files import Buffer, File, FileSystem
-    from wire.batch import BatchHeader
+    from oncelog.broker.config.topic_config import TopicConfig
+    from oncelog.broker.log.environment import LogEnvironment
+    from oncelog.broker.seams.files import Buffer, File, FileSystem
+    from oncelog.wire.batch import BatchHeader
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

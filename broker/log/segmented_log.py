@@ -8,24 +8,24 @@ from __future__ import annotations
 from errno import EDQUOT, EMFILE, ENFILE, ENOMEM, ENOSPC
 from typing import TYPE_CHECKING
 
-from broker.log.environment import WaiterSet
-from broker.log.flush_work import FlushWork
-from broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT
-from broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
-from broker.log.reads import READ_POSITIONS_MAX
-from broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment, open_segment
-from broker.logs import get_logger
-from wire.errors import ErrorCode, KafkaError
+from oncelog.broker.log.environment import WaiterSet
+from oncelog.broker.log.flush_work import FlushWork
+from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT
+from oncelog.broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
+from oncelog.broker.log.reads import READ_POSITIONS_MAX
+from oncelog.broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment, open_segment
+from oncelog.broker.logs import get_logger
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.config.topic_config import TopicConfig
-    from broker.log.environment import LogEnvironment
-    from broker.log.loaded import Loaded
-    from broker.seams.files import File
+    from oncelog.broker.config.topic_config import TopicConfig
+    from oncelog.broker.log.environment import LogEnvironment
+    from oncelog.broker.log.loaded import Loaded
+    from oncelog.broker.seams.files import File
 
-_log = get_logger("broker.log.partition_log")
+_log = get_logger(__name__)
 
 SNAPSHOT_INTERVAL_BYTES = 16 * 1024 * 1024
 """A flush takes a snapshot of the producer state when so much was appended since the last one: it bounds what

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from wire.compression import CODECS
-from wire.validate import ValidationRules
+from oncelog.wire.compression import CODECS
+from oncelog.wire.validate import ValidationRules
 
 if TYPE_CHECKING:
-    from broker.config.topic_config import TopicConfig
+    from oncelog.broker.config.topic_config import TopicConfig
 
 ZSTD_PRODUCE_VERSION = 7
 """The first version of Produce that may bring zstd."""

@@ -9,23 +9,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import LIST, ConfigError, UpdateMode
-from broker.config.group_config import GroupConfig, parse_group_overrides
-from broker.config.topic_config import TopicConfig, parse_topic_overrides
-from broker.metadata.configs import VALUE_CHARS_MAX, dynamic_texts, is_dynamic, parse_node_id, value_too_long
-from broker.metadata.features import MIN_INSYNC_REPLICAS
-from broker.metadata.image import BROKER, GROUP, TOPIC
-from broker.metadata.topics import check_name, check_record_count
-from wire.errors import ErrorCode, KafkaError
-from wire.stored.metadata import ClearElrRecord, ConfigRecord
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import LIST, ConfigError, UpdateMode
+from oncelog.broker.config.group_config import GroupConfig, parse_group_overrides
+from oncelog.broker.config.topic_config import TopicConfig, parse_topic_overrides
+from oncelog.broker.metadata.configs import (
+    VALUE_CHARS_MAX,
+    dynamic_texts,
+    is_dynamic,
+    parse_node_id,
+    value_too_long,
+)
+from oncelog.broker.metadata.features import MIN_INSYNC_REPLICAS
+from oncelog.broker.metadata.image import BROKER, GROUP, TOPIC
+from oncelog.broker.metadata.topics import check_name, check_record_count
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.stored.metadata import ClearElrRecord, ConfigRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from broker.config.definitions import Key
-    from broker.node import Node
-    from wire.schema import Message
+    from oncelog.broker.config.definitions import Key
+    from oncelog.broker.node import Node
+    from oncelog.wire.schema import Message
 
 R = TypeVar("R")
 

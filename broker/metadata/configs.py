@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import UpdateMode
-from broker.config.definitions_security import SaslKeys, TlsKeys
-from broker.config.group_config import GroupConfig
-from broker.config.topic_config import TopicConfig, parse_topic_overrides
-from broker.metadata.image import BROKER, GROUP, TOPIC
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.create_topics import CreatableTopicConfigs
-from wire.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import UpdateMode
+from oncelog.broker.config.definitions_security import SaslKeys, TlsKeys
+from oncelog.broker.config.group_config import GroupConfig
+from oncelog.broker.config.topic_config import TopicConfig, parse_topic_overrides
+from oncelog.broker.metadata.image import BROKER, GROUP, TOPIC
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.create_topics import CreatableTopicConfigs
+from oncelog.wire.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.config.definitions import Key
-    from broker.metadata.image import MetadataImage
-    from broker.node import Node
+    from oncelog.broker.config.definitions import Key
+    from oncelog.broker.metadata.image import MetadataImage
+    from oncelog.broker.node import Node
 
 # Where a value comes from (``DescribeConfigsResponse.ConfigSource``).
 DYNAMIC_TOPIC_CONFIG = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.image import (
+from oncelog.broker.metadata.image import (
     BROKER,
     ELR_VERSION,
     GROUP_VERSION,
@@ -16,8 +16,8 @@ from broker.metadata.image import (
     TRANSACTION_VERSION,
     MetadataImage,
 )
-from wire.errors import ErrorCode, KafkaError
-from wire.stored.metadata import (
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.stored.metadata import (
     BeginTransactionRecord,
     BrokerFeature,
     ConfigRecord,
@@ -26,8 +26,8 @@ from wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
-    from wire.schema import Message
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.wire.schema import Message
 
 METADATA_VERSION_4_3_IV0 = 30
 MIN_INSYNC_REPLICAS = "min.insync.replicas"

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.batch import BatchBuilder, crc_matches, read_header
-from wire.errors import DecodeError
-from wire.records import iterate_records
-from wire.stored.metadata import RECORD_TYPES
+from oncelog.wire.batch import BatchBuilder, crc_matches, read_header
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.records import iterate_records
+from oncelog.wire.stored.metadata import RECORD_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from wire.batch import BatchHeader
-    from wire.schema import Message
+    from oncelog.wire.batch import BatchHeader
+    from oncelog.wire.schema import Message
 
 FRAME_VERSION = 1
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.errors import DecodeError
-from wire.schema import ZERO_UUID
-from wire.stored.metadata import (
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.schema import ZERO_UUID
+from oncelog.wire.stored.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from wire.schema import Message, Uuid
+    from oncelog.wire.schema import Message, Uuid
 
 # Resource types of a ConfigRecord (``org.apache.kafka.common.config.ConfigResource.Type``).
 TOPIC = 2

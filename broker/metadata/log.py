@@ -17,21 +17,21 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata import snapshots
-from broker.metadata.frames import Batches, batch
-from broker.metadata.image import MetadataImage
-from wire.control import LEADER_CHANGE, control_batch
-from wire.errors import DecodeError
-from wire.stored.control import LeaderChangeMessage, Voter
-from wire.stored.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from oncelog.broker.metadata import snapshots
+from oncelog.broker.metadata.frames import Batches, batch
+from oncelog.broker.metadata.image import MetadataImage
+from oncelog.wire.control import LEADER_CHANGE, control_batch
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.stored.control import LeaderChangeMessage, Voter
+from oncelog.wire.stored.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.metadata.snapshots import SnapshotId
-    from broker.seams.clock import Clock
-    from broker.seams.files import File, FileSystem
-    from wire.schema import Message
+    from oncelog.broker.metadata.snapshots import SnapshotId
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import File, FileSystem
+    from oncelog.wire.schema import Message
 
 DIRECTORY = "__cluster_metadata-0"
 SEGMENT_SUFFIX = ".log"

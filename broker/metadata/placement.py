@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.image import NO_LEADER
-from wire.errors import ErrorCode, KafkaError
-from wire.stored.metadata import PartitionChangeRecord, PartitionRecord
+from oncelog.broker.metadata.image import NO_LEADER
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.stored.metadata import PartitionChangeRecord, PartitionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.metadata.image import MetadataImage
-    from wire.schema import Message, Uuid
+    from oncelog.broker.metadata.image import MetadataImage
+    from oncelog.wire.schema import Message, Uuid
 
 
 def check_assignment(image: MetadataImage, brokers: list[int], index: int, expected: int | None) -> None:

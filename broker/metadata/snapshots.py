@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.frames import Batches, batch
-from wire.control import (
+from oncelog.broker.metadata.frames import Batches, batch
+from oncelog.wire.control import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     SNAPSHOT_FOOTER,
@@ -23,16 +23,16 @@ from wire.control import (
     control_batch,
     read_control_type,
 )
-from wire.errors import DecodeError
-from wire.records import iterate_records
-from wire.stored.control import SnapshotFooterRecord, SnapshotHeaderRecord
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.records import iterate_records
+from oncelog.wire.stored.control import SnapshotFooterRecord, SnapshotHeaderRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from broker.seams.files import FileSystem
-    from wire.batch import BatchHeader
-    from wire.schema import Message
+    from oncelog.broker.seams.files import FileSystem
+    from oncelog.wire.batch import BatchHeader
+    from oncelog.wire.schema import Message
 
     Quorum = dict[int, bytes]
 

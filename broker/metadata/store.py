@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.logs import get_logger
-from broker.metadata import features, snapshots
-from broker.metadata.image import METADATA_VERSION, MetadataImage
-from broker.metadata.log import MetadataLog
-from broker.metadata.placement import regain_leaders
-from coordinator.producer_ids import next_block
-from wire.errors import ErrorCode, KafkaError
-from wire.schema import ZERO_UUID, Uuid
-from wire.stored.metadata import (
+from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata import features, snapshots
+from oncelog.broker.metadata.image import METADATA_VERSION, MetadataImage
+from oncelog.broker.metadata.log import MetadataLog
+from oncelog.broker.metadata.placement import regain_leaders
+from oncelog.coordinator.producer_ids import next_block
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.schema import ZERO_UUID, Uuid
+from oncelog.wire.stored.metadata import (
     AbortTransactionRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Sequence
 
-    from broker.config.broker_config import BrokerConfig
-    from broker.metadata.image import Topic
-    from broker.metadata.log import Loaded
-    from broker.seams.clock import Clock
-    from broker.seams.files import FileSystem
-    from wire.schema import Message
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.metadata.log import Loaded
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import FileSystem
+    from oncelog.wire.schema import Message
 
     Listener = Callable[[Message, Topic | None], None]
 
@@ -45,7 +45,7 @@ START_TAIL_BYTES_MAX = 1 << 20
 _RESERVED_UUIDS = frozenset({ZERO_UUID, bytes(15) + b"\x01"})
 _UNFENCED = -1
 
-log = get_logger("broker.metadata")
+log = get_logger(__name__)
 
 
 class MetadataStore:

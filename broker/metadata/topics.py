@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.cluster import INTERNAL_TOPICS
-from broker.log.manager import CLUSTER_METADATA_TOPIC
-from broker.metadata.configs import check_topic_overrides, creation_rows
-from broker.metadata.image import TOPIC
-from broker.metadata.placement import check_assignment, partition_record, place
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.create_topics import CreatableTopic, CreatableTopicResult
-from wire.messages.delete_topics import DeletableTopicResult
-from wire.schema import ZERO_UUID
-from wire.stored.metadata import (
+from oncelog.broker.cluster import INTERNAL_TOPICS
+from oncelog.broker.log.manager import CLUSTER_METADATA_TOPIC
+from oncelog.broker.metadata.configs import check_topic_overrides, creation_rows
+from oncelog.broker.metadata.image import TOPIC
+from oncelog.broker.metadata.placement import check_assignment, partition_record, place
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicResult
+from oncelog.wire.messages.delete_topics import DeletableTopicResult
+from oncelog.wire.schema import ZERO_UUID
+from oncelog.wire.stored.metadata import (
     ConfigRecord,
     PartitionChangeRecord,
     RemoveTopicRecord,
@@ -27,11 +27,11 @@ from wire.stored.metadata import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from broker.metadata.image import MetadataImage, Topic
-    from broker.node import Node
-    from wire.messages.create_partitions import CreatePartitionsTopic
-    from wire.messages.delete_topics import DeleteTopicState
-    from wire.schema import Message, Uuid
+    from oncelog.broker.metadata.image import MetadataImage, Topic
+    from oncelog.broker.node import Node
+    from oncelog.wire.messages.create_partitions import CreatePartitionsTopic
+    from oncelog.wire.messages.delete_topics import DeleteTopicState
+    from oncelog.wire.schema import Message, Uuid
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def auto_create(node: Node, names: Sequence[str]) -> dict[str, KafkaError | None
 
 
 def _make_internal(node: Node, name: str) -> KafkaError | None:
-    from broker.coordinators.internal_topics import SERVED, ensure
+    from oncelog.broker.coordinators.internal_topics import SERVED, ensure
 
     if name not in SERVED:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # there is no coordinator for it

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import trio
 
-from broker.seams.files import Buffer, File
+from oncelog.broker.seams.files import Buffer, File
 
 T = TypeVar("T")
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups import offsets
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.states import State
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.delete_groups import DeletableGroupResult
-from wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from wire.messages.list_groups import ListedGroup
+from oncelog.coordinator.groups import offsets
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.states import State
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.delete_groups import DeletableGroupResult
+from oncelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from oncelog.wire.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from coordinator.groups.classic.member import Member
-    from coordinator.groups.context import Client
-    from coordinator.groups.shard import GroupShard
-    from coordinator.journal import CoordinatorRecord
-    from wire.messages.list_groups import ListGroupsRequest
+    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.context import Client
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.wire.messages.list_groups import ListGroupsRequest
 
 NOT_FOUND_VERSION = 6
 """From this version on DescribeGroups says that a group is not there; before, that it is dead (KIP-1043)."""

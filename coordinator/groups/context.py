@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping, Sequence
 
-    from coordinator.deadlines import Deadlines
-    from wire.schema import Uuid
+    from oncelog.coordinator.deadlines import Deadlines
+    from oncelog.wire.schema import Uuid
 
 
 class Topic(Protocol):

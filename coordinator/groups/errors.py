@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 _TOLD = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

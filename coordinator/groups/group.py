@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from coordinator.groups.shard import GroupShard
-    from coordinator.journal import CoordinatorRecord
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.wire.schema import Uuid
 
 CLASSIC, CONSUMER = "classic", "consumer"
 

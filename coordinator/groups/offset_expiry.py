@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.offsets import NO_EXPIRY, tombstone
-from wire.schema import ZERO_UUID
+from oncelog.coordinator.groups.offsets import NO_EXPIRY, tombstone
+from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from coordinator.groups.group import Group
-    from coordinator.groups.offset_store import CommittedOffset, Offsets
-    from coordinator.groups.shard import GroupShard
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.group import Group
+    from oncelog.coordinator.groups.offset_store import CommittedOffset, Offsets
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.schema import Uuid
 
 TOMBSTONES_AT_ONCE_MAX = 1_000
 """Records of one batch, and offsets that are looked at in one step: what belongs to a group of many offsets needs no

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.journal import NO_PRODUCER_ID
-from wire.stored.groups import LegacyOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.journal import NO_PRODUCER_ID
+from oncelog.wire.stored.groups import LegacyOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from coordinator.groups.shard import GroupShard
-    from wire.schema import Uuid
-    from wire.stored.groups import LegacyOffsetCommitKey
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.schema import Uuid
+    from oncelog.wire.stored.groups import LegacyOffsetCommitKey
 
 
 class CommittedOffset(NamedTuple):

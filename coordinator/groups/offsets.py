@@ -8,45 +8,45 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.timers import on_offset_commit
-from coordinator.groups.group import any_partition
-from coordinator.journal import CoordinatorRecord
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.offset_commit import (
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.timers import on_offset_commit
+from oncelog.coordinator.groups.group import any_partition
+from oncelog.coordinator.journal import CoordinatorRecord
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from wire.messages.offset_delete import (
+from oncelog.wire.messages.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from wire.messages.offset_fetch import (
+from oncelog.wire.messages.offset_fetch import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from wire.messages.txn_offset_commit import (
+from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from wire.schema import ZERO_UUID
-from wire.stored.groups import OffsetCommitKey, OffsetCommitValue
+from oncelog.wire.schema import ZERO_UUID
+from oncelog.wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from coordinator.groups.context import Client
-    from coordinator.groups.offset_store import Stored
-    from coordinator.groups.shard import GroupShard
-    from wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
-    from wire.messages.offset_delete import OffsetDeleteRequest
-    from wire.messages.offset_fetch import OffsetFetchRequestGroup
-    from wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.context import Client
+    from oncelog.coordinator.groups.offset_store import Stored
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+    from oncelog.wire.messages.offset_delete import OffsetDeleteRequest
+    from oncelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
+    from oncelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
+    from oncelog.wire.schema import Uuid
 
     CheckPartition = Callable[[str, Uuid, int], None]
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.offset_store import OffsetStore
-from coordinator.groups.replay import REPLAYS
-from coordinator.journal import NO_PRODUCER_ID
-from wire.errors import ErrorCode, KafkaError
+from oncelog.coordinator.groups.offset_store import OffsetStore
+from oncelog.coordinator.groups.replay import REPLAYS
+from oncelog.coordinator.journal import NO_PRODUCER_ID
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coordinator.groups.context import GroupContext
-    from coordinator.groups.group import Group
-    from coordinator.journal import CoordinatorRecord, Journal
-    from wire.schema import Message
+    from oncelog.coordinator.groups.context import GroupContext
+    from oncelog.coordinator.groups.group import Group
+    from oncelog.coordinator.journal import CoordinatorRecord, Journal
+    from oncelog.wire.schema import Message
 
 
 class GroupShard:

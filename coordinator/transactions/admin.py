@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.transactions.state import STATES_BY_LABEL
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.describe_transactions import TopicData
-from wire.messages.describe_transactions import TransactionState as DescribedTransaction
-from wire.messages.list_transactions import (
+from oncelog.coordinator.transactions.state import STATES_BY_LABEL
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.describe_transactions import TopicData
+from oncelog.wire.messages.describe_transactions import TransactionState as DescribedTransaction
+from oncelog.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
@@ -20,7 +20,7 @@ from wire.messages.list_transactions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from coordinator.transactions.shard import TransactionShard
+    from oncelog.coordinator.transactions.shard import TransactionShard
 
 
 def list_transactions(

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.transactions.state import (
+from oncelog.coordinator.transactions.state import (
     NO_PRODUCER_ID,
     PREPARED,
     PRODUCER_EPOCH_MAX,
@@ -31,10 +31,10 @@ from coordinator.transactions.state import (
     TransactionMetadata,
     TransactionState,
 )
-from wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from coordinator.transactions.shard import TransactionShard
+    from oncelog.coordinator.transactions.shard import TransactionShard
 
 _PREPARE = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
 _COMPLETE = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}

@@ -12,14 +12,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coordinator.transactions.end import fence
-from coordinator.transactions.state import ENDED, TIMEOUT_NEVER_MS, TransactionState
-from wire.errors import KafkaError
+from oncelog.coordinator.transactions.end import fence
+from oncelog.coordinator.transactions.state import ENDED, TIMEOUT_NEVER_MS, TransactionState
+from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from coordinator.transactions.shard import TransactionShard
+    from oncelog.coordinator.transactions.shard import TransactionShard
 
 EXPIRED_BATCH = 100
 """Tombstones written in one batch."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.transactions.end import fence
-from coordinator.transactions.state import (
+from oncelog.coordinator.transactions.end import fence
+from oncelog.coordinator.transactions.state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -17,11 +17,11 @@ from coordinator.transactions.state import (
     TransactionState,
     is_epoch_exhausted,
 )
-from wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from coordinator.transactions.shard import TransactionShard
-    from coordinator.transactions.state import Transaction
+    from oncelog.coordinator.transactions.shard import TransactionShard
+    from oncelog.coordinator.transactions.state import Transaction
 
 
 class ProducerIdAndEpoch(NamedTuple):

@@ -11,12 +11,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from coordinator.transactions.end import complete
-from wire.errors import ErrorCode
+from oncelog.coordinator.transactions.end import complete
+from oncelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.transactions.shard import TransactionShard
-    from coordinator.transactions.state import PendingEnd
+    from oncelog.coordinator.transactions.shard import TransactionShard
+    from oncelog.coordinator.transactions.state import PendingEnd
 
 __all__ = ["RETRY_MS_MAX", "RETRY_MS_MIN", "Outcome", "complete", "is_current", "retry_delay_ms", "settle"]
 

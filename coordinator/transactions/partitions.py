@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.transactions.state import (
+from oncelog.coordinator.transactions.state import (
     ENDED,
     PREPARED,
     STORED_FLEXIBLE,
@@ -16,13 +16,13 @@ from coordinator.transactions.state import (
     TransactionState,
     merged,
 )
-from wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from coordinator.transactions.shard import TransactionShard
-    from coordinator.transactions.state import Transaction
+    from oncelog.coordinator.transactions.shard import TransactionShard
+    from oncelog.coordinator.transactions.state import Transaction
 
 CLASSIC = 0
 """The client's transaction version where it enrols partitions itself."""

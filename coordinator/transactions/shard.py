@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
-from coordinator.transactions import expiry
-from coordinator.transactions.errors import as_told
-from coordinator.transactions.state import (
+from oncelog.coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
+from oncelog.coordinator.transactions import expiry
+from oncelog.coordinator.transactions.errors import as_told
+from oncelog.coordinator.transactions.state import (
     ENDED,
     LEGAL_PREVIOUS,
     PREPARED,
@@ -22,15 +22,15 @@ from coordinator.transactions.state import (
     TransactionState,
     from_value,
 )
-from wire.errors import ErrorCode, KafkaError
-from wire.stored.transactions import TransactionLogKey, TransactionLogValue
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.stored.transactions import TransactionLogKey, TransactionLogValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from coordinator.deadlines import Deadlines
-    from coordinator.journal import Journal
-    from wire.schema import Message
+    from oncelog.coordinator.deadlines import Deadlines
+    from oncelog.coordinator.journal import Journal
+    from oncelog.wire.schema import Message
 
 
 class TransactionSettings(Protocol):

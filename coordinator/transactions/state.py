@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from wire.stored.transactions import PartitionsSchema, TransactionLogValue
+from oncelog.wire.stored.transactions import PartitionsSchema, TransactionLogValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

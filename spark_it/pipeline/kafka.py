@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 
-from spark_it.clients import client
+from oncelog.spark.clients import client
 from spark_it.pipeline.errors import PipelineError
 from spark_it.pipeline.ranges import Place, Range, Ranges
 

@@ -1,12 +1,12 @@
-"""publish: results into a topic, each exactly once, through the sink of `spark_it.sink`."""
+"""publish: results into a topic, each exactly once, through the sink of `oncelog.spark`."""
 
 import pathlib
 from typing import Any
 
+from oncelog.spark import SinkError, write_once
+from oncelog.spark.once import successor
 from spark_it.pipeline.config import Config
 from spark_it.pipeline.process import EVENT, check_state, own_state, results
-from spark_it.sink import SinkError, write_once
-from spark_it.sink.once import successor
 
 
 def publish(spark: Any, config: Config, *, once: bool) -> Any:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Self
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from spark_it.clients import client
-from spark_it.sink.errors import SinkError
+from oncelog.spark.clients import client
+from oncelog.spark.errors import SinkError
 
 CONTROL_TOPIC = "oncelog-sinks"
 DEADLINE_S = 60.0

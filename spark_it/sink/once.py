@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from spark_it.sink.control import (
+from oncelog.spark.control import (
     CONTROL_TOPIC,
     TRANSACTION_TIMEOUT_MS,
     Settings,
@@ -21,8 +21,8 @@ from spark_it.sink.control import (
     make_control_topic,
     read_claim,
 )
-from spark_it.sink.errors import SinkError
-from spark_it.sink.rows import BUCKET, COLUMNS, ORDER
+from oncelog.spark.errors import SinkError
+from oncelog.spark.rows import BUCKET, COLUMNS, ORDER
 
 TYPES = {
     "key": ("binary", "string"),
@@ -116,7 +116,7 @@ def reach(settings: Settings, topic: str | None) -> None:
 def _writer(frame: Any, settings: Settings, topic: str | None, order: Sequence[str], data_source: Any) -> Any:
     from pyspark.sql.functions import col, hash, lit, pmod
 
-    from spark_it.sink.source import FORMAT, OncelogSource
+    from oncelog.spark.source import FORMAT, OncelogSource
 
     source = data_source or OncelogSource
     frame.sparkSession.dataSource.register(source)

@@ -7,10 +7,10 @@ from pyspark import TaskContext
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 
-from spark_it.sink.control import Settings
-from spark_it.sink.errors import SinkError
-from spark_it.sink.rows import BUCKET, ORDER, SinkRow
-from spark_it.sink.task import Batch, TaskWrite
+from oncelog.spark.control import Settings
+from oncelog.spark.errors import SinkError
+from oncelog.spark.rows import BUCKET, ORDER, SinkRow
+from oncelog.spark.task import Batch, TaskWrite
 
 FORMAT = "oncelog"
 BATCH_PROPERTY = "streaming.sql.batchId"

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from spark_it.clients import client
-from spark_it.sink.control import (
+from oncelog.spark.clients import client
+from oncelog.spark.control import (
     DEADLINE_S,
     Settings,
     claim_sink,
@@ -23,8 +23,8 @@ from spark_it.sink.control import (
     read_control,
     transactional_producer,
 )
-from spark_it.sink.errors import SinkError
-from spark_it.sink.rows import Digest, SinkRow
+from oncelog.spark.errors import SinkError
+from oncelog.spark.rows import Digest, SinkRow
 
 
 class Batch(NamedTuple):

@@ -7,8 +7,8 @@ import os
 import pathlib
 from typing import Any
 
-from spark_it.sink.source import ARROW_WRITER, ArrowWriter, OncelogSource, RowWriter
-from spark_it.sink.task import Batch
+from oncelog.spark.source import ARROW_WRITER, ArrowWriter, OncelogSource, RowWriter
+from oncelog.spark.task import Batch
 
 
 class DyingSource(OncelogSource):

@@ -10,9 +10,9 @@ import pathlib
 import sys
 from typing import Any
 
+from oncelog.spark import write_once
+from oncelog.spark.source import ARROW_WRITER
 from spark_it.session import spark_session
-from spark_it.sink import write_once
-from spark_it.sink.source import ARROW_WRITER
 from spark_it.tests.drivers import CHEAP, CHEAP_JAVA, JAVA_OPTIONS
 from spark_it.tests.dying import DyingSource
 from spark_it.tests.queries import Query, kafka_stream

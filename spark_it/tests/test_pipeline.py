@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from oncelog.spark import SinkError, control
+from oncelog.spark.control import Settings
+from oncelog.spark.once import reach
 from spark_it.__main__ import main
 from spark_it.demo import CONFIG, TIMEOUT_S
 from spark_it.pipeline import kafka
@@ -17,9 +20,6 @@ from spark_it.pipeline.errors import PipelineError
 from spark_it.pipeline.process import OWNER
 from spark_it.pipeline.progress import Progress, bar, by_topic, lag_plot
 from spark_it.session import ROOT
-from spark_it.sink import SinkError, control
-from spark_it.sink.control import Settings
-from spark_it.sink.once import reach
 from spark_it.tests.drivers import JAVA_OPTIONS, java_options
 from spark_it.tests.topics import Topics
 

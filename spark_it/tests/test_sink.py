@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from spark_it.sink import SinkError, write_once
-from spark_it.sink.control import Settings
-from spark_it.sink.source import RowWriter
+from oncelog.spark import SinkError, write_once
+from oncelog.spark.control import Settings
+from oncelog.spark.source import RowWriter
 from spark_it.tests.dying import DyingSource, plan_deaths
 from spark_it.tests.queries import kafka_stream
 from spark_it.tests.topics import Record, Topics, numbered

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from spark_it.sink.control import Settings, claim_sink, make_control_topic, read_claim, read_control
-from spark_it.sink.errors import SinkError
-from spark_it.sink.once import abort_sink
-from spark_it.sink.rows import Digest, SinkRow
-from spark_it.sink.task import Batch, TaskWrite, Written
+from oncelog.spark.control import Settings, claim_sink, make_control_topic, read_claim, read_control
+from oncelog.spark.errors import SinkError
+from oncelog.spark.once import abort_sink
+from oncelog.spark.rows import Digest, SinkRow
+from oncelog.spark.task import Batch, TaskWrite, Written
 from spark_it.tests.topics import Topics, until
 
 STEPS = ("initialised", "checked", "begun", "produced", "recorded", "offset sent", "committed")

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions  # type: ignore[attr-defined]
 
 from compat_tests.differential import Session
-from spark_it.clients import client
+from oncelog.spark.clients import client
 
 DEADLINE_S = 60.0
 Headers = tuple[tuple[str, bytes | None], ...]

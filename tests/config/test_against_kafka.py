@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import OUR_DEFAULTS, Key, UpdateMode
-from broker.config.definitions_known import is_known
-from broker.config.topic_config import TopicConfig
 from conftest import KafkaTool
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import OUR_DEFAULTS, Key, UpdateMode
+from oncelog.broker.config.definitions_known import is_known
+from oncelog.broker.config.topic_config import TopicConfig
 
 pytestmark = pytest.mark.slow
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import OUR_DEFAULTS, ConfigError
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import OUR_DEFAULTS, ConfigError
 
 
 def test_defaults() -> None:

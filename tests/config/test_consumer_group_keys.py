@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import ConfigError
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import ConfigError
 
 PREFIX = "group.consumer."
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import DOUBLE, ConfigError, Declared, Key, key
-from broker.config.definitions_known import OF_OLDER_KAFKA, WITHOUT_EFFECT, is_known
-from broker.config.topic_config import TopicConfig
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import DOUBLE, ConfigError, Declared, Key, key
+from oncelog.broker.config.definitions_known import OF_OLDER_KAFKA, WITHOUT_EFFECT, is_known
+from oncelog.broker.config.topic_config import TopicConfig
 
 PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "BOOLEAN": (bool,),

@@ -5,9 +5,9 @@ import pathlib
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import OUR_DEFAULTS
-from broker.config.topic_config import TopicConfig
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import OUR_DEFAULTS
+from oncelog.broker.config.topic_config import TopicConfig
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 

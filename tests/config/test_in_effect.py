@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.topic_config import TopicConfig
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.topic_config import TopicConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = ROOT / "broker" / "config"

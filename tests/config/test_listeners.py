@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import ConfigError
-from broker.config.listeners import Endpoint, Listener, parse_endpoint, resolve_listeners
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.listeners import Endpoint, Listener, parse_endpoint, resolve_listeners
 
 
 def resolved(**texts: str) -> list[str]:

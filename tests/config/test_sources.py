@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.config import sources
-from broker.config.definitions import ConfigError
-from broker.config.sources import Setting
+from oncelog.broker.config import sources
+from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.sources import Setting
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.topic_config import TopicConfig, parse_topic_overrides
-from wire.errors import ErrorCode, KafkaError
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.topic_config import TopicConfig, parse_topic_overrides
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from coordinator.deadlines import NEVER, OLD_ENTRIES_MAX, Deadlines
+from oncelog.coordinator.deadlines import NEVER, OLD_ENTRIES_MAX, Deadlines
 
 
 class Timeline:

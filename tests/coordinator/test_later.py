@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.later import Later
+from oncelog.coordinator.later import Later
 
 
 def test_told_at_once_or_when_it_comes() -> None:

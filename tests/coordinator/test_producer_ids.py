@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds, next_block
-from wire.errors import ErrorCode, KafkaError
+from oncelog.coordinator.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds, next_block
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 
 class Disk:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.log.partition_log import PartitionLog
-from coordinator.journal import CoordinatorRecord
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.coordinator.journal import CoordinatorRecord
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 from tests.sim.broker import SimBroker
 from tests.sim.client import SimClient
-from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 
 OFFSETS_TOPIC = "__consumer_offsets"
 ONE_PARTITION = {"offsets.topic.num.partitions": "1"}

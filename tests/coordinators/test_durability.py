@@ -10,10 +10,19 @@ import pytest
 import trio
 import trio.testing
 
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.shard import GroupShard
-from coordinator.journal import CoordinatorRecord
-from coordinator.later import Later
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.shard import GroupShard
+from oncelog.coordinator.journal import CoordinatorRecord
+from oncelog.coordinator.later import Later
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from oncelog.wire.messages.heartbeat import HeartbeatResponse
+from oncelog.wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, find, log_of
 from tests.handlers.members import coordinated
 from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
@@ -21,15 +30,6 @@ from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.disk import Fault
 from tests.sim.run import simulated
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
-from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from wire.messages.heartbeat import HeartbeatResponse
-from wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 EVERY_MESSAGE = {"log.flush.interval.messages": "1"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.definitions import ConfigError
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import ConfigError
 from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, find, log_of
 from tests.handlers.offsets import commit, fetch_offsets
 from tests.sim.ask import create_topic, read_all

@@ -8,8 +8,11 @@ import pytest
 import trio
 import trio.testing
 
-from broker.coordinators.shards import LOAD_AT_ONCE_BYTES
-from broker.log.producer_state import Origin
+from oncelog.broker.coordinators.shards import LOAD_AT_ONCE_BYTES
+from oncelog.broker.log.producer_state import Origin
+from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, log_of
 from tests.handlers.members import coordinated
 from tests.handlers.offsets import commit, fetch_offsets
@@ -17,9 +20,6 @@ from tests.sim.ask import create_topic, fetch
 from tests.sim.broker import SimBroker
 from tests.sim.disk import Fault
 from tests.sim.run import simulated
-from wire.batch import BatchBuilder
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR

@@ -6,12 +6,12 @@ import ipaddress
 
 import pytest
 
-from broker.coordinators.groups import java_address
-from broker.coordinators.internal_topics import java_hash, partition_of
-from broker.coordinators.shards import KNOWN_KEY_CHARS_MAX
+from oncelog.broker.coordinators.groups import java_address
+from oncelog.broker.coordinators.internal_topics import java_hash, partition_of
+from oncelog.broker.coordinators.shards import KNOWN_KEY_CHARS_MAX
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 # Hashes that are well known, as a Java program prints them.
 HASHES = {

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import trio
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from oncelog.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from oncelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill
 from tests.handlers.members import SimMember, coordinated, describe
 from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 COUNT = 2_000

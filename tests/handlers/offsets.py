@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.sim.client import SimClient
-from wire.messages.offset_commit import (
+from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from wire.messages.offset_delete import (
+from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from wire.messages.offset_fetch import (
+from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from tests.sim.client import SimClient
 
 Rows = dict[tuple[str, int], Any]
 

@@ -7,14 +7,14 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from broker.cluster import Endpoint
-from broker.config.broker_config import BrokerConfig
-from broker.metadata.configs import dynamic_broker_texts
-from broker.metadata.image import BROKER
-from broker.metadata.store import MetadataStore
+from oncelog.broker.cluster import Endpoint
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.metadata.configs import dynamic_broker_texts
+from oncelog.broker.metadata.image import BROKER
+from oncelog.broker.metadata.store import MetadataStore
+from oncelog.wire.schema import Message
+from oncelog.wire.stored.metadata import BrokerEndpoint, ConfigRecord
 from tests.sim.files import SimFileSystem
-from wire.schema import Message
-from wire.stored.metadata import BrokerEndpoint, ConfigRecord
 
 DATA_DIR = "/data"
 DIRECTORY_ID = bytes(range(16))
@@ -72,7 +72,7 @@ class StandInNode:
     def ask(self, request: Message, version: int) -> Any:
         """What the API's handler answers, both ways through the wire format of that version."""
         messages = type(request).__module__
-        handler = import_module(messages.replace("wire.messages", "broker.handlers"))
+        handler = import_module(messages.replace("oncelog.wire.messages", "oncelog.broker.handlers"))
         connection = SimpleNamespace(listener_name=LISTENER)
         context = SimpleNamespace(api_version=version, connection=connection)
         seen = type(request).decode(request.encode(version), version)

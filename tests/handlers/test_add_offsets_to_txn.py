@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
 from tests.sim.transactional import Link, TransactionalProducer
-from wire.errors import ErrorCode
-from wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
 @pytest.mark.parametrize("version", range(5))

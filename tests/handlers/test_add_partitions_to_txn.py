@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from tests.sim.transactional import Link, TransactionalProducer
-from wire.errors import ErrorCode
-from wire.messages.add_partitions_to_txn import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from tests.sim.transactional import Link, TransactionalProducer
 
 
 def rows(topics: list[Any]) -> dict[tuple[str, int], int]:

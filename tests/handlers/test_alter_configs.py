@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.handlers.support import StandInNode
-from wire.errors import ErrorCode
-from wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 TOPIC, BROKER = 2, 4
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.handlers.support import StandInNode
-from wire.errors import ErrorCode
-from wire.messages.alter_partition_reassignments import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from wire.stored.metadata import PartitionChangeRecord
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.stored.metadata import PartitionChangeRecord
+from tests.handlers.support import StandInNode
 
 HERE, MOVING, WIDE = 0, 1, 2
 

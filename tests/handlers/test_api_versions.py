@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers.table import HANDLERS, Api, Handler
+from oncelog.broker.handlers.table import HANDLERS, Api, Handler
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 @simulated

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from tests.handlers.members import SimMember, coordinated
-from tests.handlers.test_consumer_group_heartbeat import SimConsumer, described
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.consumer_group_describe import (
+from oncelog.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -17,6 +12,11 @@ from wire.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+from tests.handlers.members import SimMember, coordinated
+from tests.handlers.test_consumer_group_heartbeat import SimConsumer, described
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
 
 
 @simulated

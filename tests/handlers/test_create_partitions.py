@@ -6,16 +6,16 @@ import errno
 
 import pytest
 
-from tests.handlers.support import StandInNode
-from tests.sim.disk import Fault
-from wire.errors import ErrorCode
-from wire.messages.create_partitions import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.handlers.support import StandInNode
+from tests.sim.disk import Fault
 
 
 def wanted(name: str, count: int, assignments: list[list[int]] | None = None) -> CreatePartitionsTopic:

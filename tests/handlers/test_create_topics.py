@@ -7,18 +7,18 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.metadata.image import TOPIC
-from broker.metadata.topics import auto_create
-from tests.handlers.support import DIRECTORY_ID, StandInNode
-from tests.sim.disk import Fault
-from wire.errors import ErrorCode
-from wire.messages.create_topics import (
+from oncelog.broker.metadata.image import TOPIC
+from oncelog.broker.metadata.topics import auto_create
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
 )
+from tests.handlers.support import DIRECTORY_ID, StandInNode
+from tests.sim.disk import Fault
 
 ZERO = bytes(16)
 BAD_CHARS = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"

@@ -6,14 +6,14 @@ import errno
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tests.handlers.members import SimMember, coordinated, describe
 from tests.handlers.offsets import commit, fetch_offsets
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.disk import Fault
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from compat_tests.batches import batch
-from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.delete_records import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce
+from tests.sim.broker import SimBroker
+from tests.sim.client import SimClient
+from tests.sim.run import simulated
 
 
 async def delete(client: SimClient, topic: str, offset: int, partition: int = 0) -> Any:

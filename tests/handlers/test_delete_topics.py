@@ -6,13 +6,13 @@ import errno
 
 import pytest
 
-from broker.metadata.image import TOPIC
+from oncelog.broker.metadata.image import TOPIC
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from oncelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
+from oncelog.wire.stored.metadata import RemoveTopicRecord
 from tests.handlers.support import StandInNode
 from tests.sim.disk import Fault
-from wire.errors import ErrorCode
-from wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
-from wire.stored.metadata import RemoveTopicRecord
 
 ZERO = bytes(16)
 UNKNOWN = "This server does not host this topic-partition."

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.request import CloseConnection
+from oncelog.broker.request import CloseConnection
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from oncelog.wire.messages.describe_acls import DescribeAclsRequest
+from oncelog.wire.schema import Message
 from tests.handlers.support import StandInNode
-from wire.errors import ErrorCode
-from wire.messages.create_acls import AclCreation, CreateAclsRequest
-from wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from wire.messages.describe_acls import DescribeAclsRequest
-from wire.schema import Message
 
 ANY, UNKNOWN = 1, 0
 DISABLED = ErrorCode.SECURITY_DISABLED

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from oncelog.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
 from tests.handlers.support import StandInNode
-from wire.errors import ErrorCode
-from wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 INVALID, UNSUPPORTED = ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION

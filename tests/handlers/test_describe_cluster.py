@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 
 @simulated

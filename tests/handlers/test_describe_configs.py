@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.topic_config import TopicConfig
-from broker.handlers import describe_configs
-from tests.handlers.support import StandInNode
-from wire.errors import ErrorCode
-from wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from wire.messages.describe_configs import (
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.topic_config import TopicConfig
+from oncelog.broker.handlers import describe_configs
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
 )
-from wire.stored.metadata import ConfigRecord
+from oncelog.wire.stored.metadata import ConfigRecord
+from tests.handlers.support import StandInNode
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 OWN, DYNAMIC, DYNAMIC_DEFAULT, STATIC, DEFAULT = 1, 2, 3, 4, 5

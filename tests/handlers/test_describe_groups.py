@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from oncelog.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tests.handlers.members import DESCRIBE, SimMember, coordinated
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
 
 @pytest.mark.parametrize("version", range(DESCRIBE + 1))

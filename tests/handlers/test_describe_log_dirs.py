@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.sim.ask import create_topic, produce
-from tests.sim.broker import DATA_DIR, SimBroker
-from tests.sim.run import simulated
-from wire.messages.describe_log_dirs import (
+from oncelog.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from tests.sim.ask import create_topic, produce
+from tests.sim.broker import DATA_DIR, SimBroker
+from tests.sim.run import simulated
 
 
 @simulated

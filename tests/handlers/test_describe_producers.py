@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
-from tests.sim.transactional import CLASSIC, CommittedReader, Link, TransactionalProducer
-from wire.errors import ErrorCode
-from wire.messages.describe_producers import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     TopicRequest,
 )
-from wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from wire.messages.write_txn_markers import (
+from oncelog.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.client import SimClient
+from tests.sim.run import simulated
+from tests.sim.transactional import CLASSIC, CommittedReader, Link, TransactionalProducer
 
 
 async def producers(client: SimClient, topic: str, partition: int = 0) -> PartitionResponse:

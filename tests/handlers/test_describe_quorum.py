@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from tests.handlers.support import StandInNode
-from wire.errors import ErrorCode
-from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 
 METADATA = "__cluster_metadata"
 

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from oncelog.wire.stored.metadata import PartitionChangeRecord
 from tests.handlers.support import StandInNode
-from wire.errors import ErrorCode
-from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
-from wire.stored.metadata import PartitionChangeRecord
 
 ALL_TOPIC_OPERATIONS = 3576
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
 from tests.sim.transactional import Link, TransactionalProducer
-from wire.errors import ErrorCode
-from wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 
 
 @simulated

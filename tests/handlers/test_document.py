@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.handlers.document import table
-from broker.handlers.table import HANDLERS, Api
+from oncelog.broker.handlers.document import table
+from oncelog.broker.handlers.table import HANDLERS, Api
 
 APIS_PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from oncelog.wire.stored.metadata import PartitionChangeRecord
 from tests.handlers.support import StandInNode
-from wire.errors import ErrorCode
-from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from wire.stored.metadata import PartitionChangeRecord
 
 PREFERRED, UNCLEAN = 0, 1
 

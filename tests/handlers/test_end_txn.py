@@ -7,22 +7,22 @@ import errno
 import pytest
 import trio
 
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.disk import Fault
-from tests.sim.run import simulated
-from tests.sim.transactional import CLASSIC, V2, CommittedReader, Link, TransactionalProducer, Versions
-from wire.errors import ErrorCode
-from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from wire.messages.write_txn_markers import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.disk import Fault
+from tests.sim.run import simulated
+from tests.sim.transactional import CLASSIC, V2, CommittedReader, Link, TransactionalProducer, Versions
 
 
 async def begun(broker: SimBroker, versions: Versions = V2, partitions: int = 2) -> TransactionalProducer:

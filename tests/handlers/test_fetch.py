@@ -9,12 +9,18 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, read_batches, record
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
 from tests.sim.ask import create_topic, fetch, fetch_request, produce, read_all
 from tests.sim.broker import SimBroker
 from tests.sim.client import SimClient
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 
 
 @simulated
@@ -85,7 +91,7 @@ async def test_a_long_poll_wakes_for_min_bytes_or_at_its_deadline() -> None:
 
 @simulated
 async def test_a_long_poll_on_a_deleted_topic_ends_with_an_error() -> None:
-    from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
     async with SimBroker() as broker:
         client, admin = broker.connect(), broker.connect()
@@ -195,7 +201,7 @@ async def test_the_session_cache_has_a_limit() -> None:
 
 @simulated
 async def test_all_sessions_together_have_a_limit_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.fetch_sessions.SESSION_PARTITIONS_MAX", 4)
+    monkeypatch.setattr("oncelog.broker.fetch_sessions.SESSION_PARTITIONS_MAX", 4)
     async with SimBroker() as broker:
         client = broker.connect()
         for name in "abcde":

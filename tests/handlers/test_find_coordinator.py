@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.group_config import GroupConfig
+from oncelog.broker.config.group_config import GroupConfig
+from oncelog.wire.errors import ErrorCode
 from tests.handlers.support import StandInNode
 from tests.handlers.test_describe_configs import DEFAULT, DYNAMIC_DEFAULT, GROUP, STATIC, describe
 from tests.handlers.test_incremental_alter_configs import (
@@ -17,7 +18,6 @@ from tests.handlers.test_incremental_alter_configs import (
     settings,
 )
 from tests.handlers.test_list_config_resources import listed
-from wire.errors import ErrorCode
 
 OWN_GROUP = 8
 SESSION, HEARTBEAT, INTERVAL = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import trio
 
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.handlers.members import HEARTBEAT, SESSION_MS, SimMember, coordinated, describe
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 @simulated

@@ -6,16 +6,16 @@ import errno
 
 import pytest
 
-from tests.handlers.support import StandInNode
-from tests.sim.disk import Fault
-from wire.errors import ErrorCode
-from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from wire.messages.incremental_alter_configs import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from wire.stored.metadata import ClearElrRecord, ConfigRecord, FeatureLevelRecord
+from oncelog.wire.stored.metadata import ClearElrRecord, ConfigRecord, FeatureLevelRecord
+from tests.handlers.support import StandInNode
+from tests.sim.disk import Fault
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)

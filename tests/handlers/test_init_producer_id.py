@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
@@ -16,8 +18,6 @@ from tests.sim.transactional import (
     TransactionEndedError,
     Versions,
 )
-from wire.errors import ErrorCode
-from wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 @simulated

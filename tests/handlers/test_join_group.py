@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
+from oncelog.wire.errors import ErrorCode
 from tests.handlers.members import JOIN, SimMember, coordinated, describe
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
 
 
 @simulated

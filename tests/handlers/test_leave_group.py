@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from tests.handlers.members import LEAVE, SimMember, coordinated, describe
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 
 @pytest.mark.parametrize("version", range(LEAVE + 1))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tests.handlers.support import StandInNode
-from wire.errors import ErrorCode
-from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from wire.messages.list_config_resources import ListConfigResourcesRequest
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.handlers.members import SimMember, coordinated
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 @pytest.mark.parametrize("version", range(6))

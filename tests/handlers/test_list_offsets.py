@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from compat_tests.batches import batch, record
-from tests.sim.ask import EARLIEST, LATEST, create_topic, list_offset, produce
-from tests.sim.broker import EPOCH_MS, SimBroker
-from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.list_offsets import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tests.sim.ask import EARLIEST, LATEST, create_topic, list_offset, produce
+from tests.sim.broker import EPOCH_MS, SimBroker
+from tests.sim.run import simulated
 
 TIMES = [EPOCH_MS + delta for delta in (100, 300, 200, 300, 400)]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.handlers.support import StandInNode
-from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from wire.messages.list_partition_reassignments import (
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from wire.stored.metadata import PartitionChangeRecord
+from oncelog.wire.stored.metadata import PartitionChangeRecord
+from tests.handlers.support import StandInNode
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
 from tests.sim.transactional import Link, TransactionalProducer
-from wire.errors import ErrorCode
-from wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
 @simulated

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.client import SimClient
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
 async def ask(client: SimClient, names: list[str] | None, version: int = 12, *, create: bool = False) -> Any:

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.shard_log import ShardLog
-from coordinator.groups import offsets as stored_offsets
-from tests.handlers.offsets import commit, commit_request, fetch_offsets
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from wire.messages.incremental_alter_configs import (
+from oncelog.broker.coordinators.shard_log import ShardLog
+from oncelog.coordinator.groups import offsets as stored_offsets
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from wire.messages.offset_commit import OffsetCommitResponse
+from oncelog.wire.messages.offset_commit import OffsetCommitResponse
+from tests.handlers.offsets import commit, commit_request, fetch_offsets
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

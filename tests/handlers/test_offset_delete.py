@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 import trio.testing
 
-from tests.handlers.offsets import commit, fetch_offsets
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from wire.messages.offset_fetch import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from tests.handlers.offsets import commit, fetch_offsets
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.client import SimClient
+from tests.sim.run import simulated
 
 UNKNOWN_ID = b"\1" * 16
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from compat_tests.batches import batch
-from tests.sim.ask import create_topic, produce
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.offset_for_leader_epoch import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.sim.ask import create_topic, produce
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
 
 
 @simulated

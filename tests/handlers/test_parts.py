@@ -8,74 +8,74 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import offset_fetch, parts
-from broker.handlers.parts import PARTS, ROWS_AT_ONCE, ROWS_OF_PART, Parts
-from broker.handlers.table import HANDLERS
-from broker.log import slices
-from broker.metadata.config_changes import SET, Change, Resource, alter
-from broker.metadata.topics import delete
-from tests.handlers.members import coordinated
-from tests.handlers.support import StandInNode
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.add_partitions_to_txn import (
+from oncelog.broker.handlers import offset_fetch, parts
+from oncelog.broker.handlers.parts import PARTS, ROWS_AT_ONCE, ROWS_OF_PART, Parts
+from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.log import slices
+from oncelog.broker.metadata.config_changes import SET, Change, Resource, alter
+from oncelog.broker.metadata.topics import delete
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTransaction,
 )
-from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from wire.messages.delete_topics import (
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from wire.messages.describe_configs import (
+from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from wire.messages.incremental_alter_configs import (
+from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from wire.messages.list_offsets import (
+from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from wire.messages.offset_commit import (
+from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from wire.messages.offset_fetch import (
+from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from wire.messages.txn_offset_commit import (
+from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from wire.messages.write_txn_markers import (
+from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from wire.schema import Field, Message, Struct
+from oncelog.wire.schema import Field, Message, Struct
+from tests.handlers.members import coordinated
+from tests.handlers.support import StandInNode
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
 
 ROWS = ROWS_AT_ONCE + 2 * ROWS_OF_PART + 3
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
@@ -85,7 +85,7 @@ LATEST = -1
 def messages(api_key: int) -> tuple[type[Message], type[Message], int]:
     """The request's class, the answer's, and the highest version."""
     handler = HANDLERS[api_key]
-    module = import_module(f"wire.messages.{handler.name}")
+    module = import_module(f"oncelog.wire.messages.{handler.name}")
     stem = "".join(word.capitalize() for word in handler.name.split("_"))
     return getattr(module, stem + "Request"), getattr(module, stem + "Response"), handler.max_version
 

@@ -9,13 +9,18 @@ import trio
 import trio.testing
 
 from compat_tests.batches import TRANSACTIONAL, batch, record
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tests.sim.ask import create_topic, fetch, produce, produce_request, read_all
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError
 from tests.sim.files import Fault
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 
 @simulated
@@ -149,7 +154,7 @@ async def test_a_failed_fsync_is_told_and_takes_the_log_offline() -> None:
 @pytest.mark.parametrize("flush", ["1", "1000"])
 def test_partitions_that_take_long_together(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others have their turn between two partitions; the answer is the same, and that of the next request follows."""
-    monkeypatch.setattr("broker.handlers.produce.TURN_S", -1)
+    monkeypatch.setattr("oncelog.broker.handlers.produce.TURN_S", -1)
 
     @simulated
     async def run() -> None:

@@ -10,18 +10,23 @@ import pytest
 import trio
 import trio.testing
 
-from broker.handlers import produce as produce_handler
-from broker.handlers import produce_again
-from broker.handlers.produce_again import FRONT_BYTES_MAX, RepeatedProduces
-from broker.handlers.table import api
 from compat_tests.batches import TRANSACTIONAL, batch, record
+from oncelog.broker.handlers import produce as produce_handler
+from oncelog.broker.handlers import produce_again
+from oncelog.broker.handlers.produce_again import FRONT_BYTES_MAX, RepeatedProduces
+from oncelog.broker.handlers.table import api
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from oncelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tests.sim.ask import create_topic, fetch, produce, produce_request, read_all
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError, SimClient
 from tests.sim.run import deterministic, simulated
 from tests.sim.transactional import CLASSIC, V2, Link, TransactionalProducer, Versions
-from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 SEEDS = range(8)
 REQUESTS = 150

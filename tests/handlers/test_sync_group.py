@@ -8,12 +8,12 @@ from typing import Literal
 import pytest
 import trio
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.handlers.members import SYNC, SimMember, coordinated, describe
 from tests.sim.broker import SimBroker
 from tests.sim.disk import Fault
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 @simulated

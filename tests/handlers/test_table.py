@@ -7,17 +7,13 @@ from itertools import pairwise
 import pytest
 import trio
 
-from broker.handlers import table
-from broker.handlers.parts import ROWS_AT_ONCE
-from broker.log import slices
-from broker.request import CloseConnection
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError
-from tests.sim.run import deterministic, simulated
-from wire.encode_source import STEP_BYTES
-from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from wire.messages.describe_configs import (
+from oncelog.broker.handlers import table
+from oncelog.broker.handlers.parts import ROWS_AT_ONCE
+from oncelog.broker.log import slices
+from oncelog.broker.request import CloseConnection
+from oncelog.wire.encode_source import STEP_BYTES
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -25,6 +21,10 @@ from wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.client import ConnectionEndedError
+from tests.sim.run import deterministic, simulated
 
 DESCRIBE_CONFIGS = 32
 TOPIC = 2

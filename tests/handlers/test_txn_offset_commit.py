@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
@@ -17,13 +24,6 @@ from tests.sim.transactional import (
     TransactionalProducer,
     Versions,
     committed_offset,
-)
-from wire.errors import ErrorCode
-from wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
 )
 
 

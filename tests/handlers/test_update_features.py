@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata.features import finalized_features, supported_features
-from broker.metadata.image import BROKER
+from oncelog.broker.metadata.features import finalized_features, supported_features
+from oncelog.broker.metadata.image import BROKER
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from oncelog.wire.stored.metadata import ConfigRecord, FeatureLevelRecord
 from tests.handlers.support import StandInNode
-from wire.errors import ErrorCode
-from wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from wire.stored.metadata import ConfigRecord, FeatureLevelRecord
 
 ELR = "eligible.leader.replicas.version"
 TXN = "transaction.version"

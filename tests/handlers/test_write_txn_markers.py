@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from tests.sim.transactional import CLASSIC, GROUP, Link, TransactionalProducer, committed_offset
-from wire.errors import ErrorCode
-from wire.messages.write_txn_markers import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.sim.ask import create_topic
+from tests.sim.broker import SimBroker
+from tests.sim.run import simulated
+from tests.sim.transactional import CLASSIC, GROUP, Link, TransactionalProducer, committed_offset
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.log.cleaner import Cleaner
-from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
+from oncelog.broker.log.cleaner import Cleaner
+from oncelog.broker.log.manager import LogManager
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.wire.batch import BatchBuilder
 from tests.log.rig import START_MS, Rig
-from wire.batch import BatchBuilder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own

@@ -10,13 +10,13 @@ from typing import TypeVar
 import trio
 import trio.testing
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.topic_config import TopicConfig
-from broker.log.manager import Hosting, LogManager
-from broker.log.partition_log import PartitionLog
-from broker.seams.files import FileSystem
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.topic_config import TopicConfig
+from oncelog.broker.log.manager import Hosting, LogManager
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.seams.files import FileSystem
+from oncelog.wire.batch import BatchBuilder
 from tests.sim.files import SimFileSystem
-from wire.batch import BatchBuilder
 
 DATA = "/data"
 START_MS = 1_700_000_000_000

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.config.topic_config import TopicConfig
-from broker.log.environment import LogEnvironment
-from broker.log.opening import create_partition, open_partition
-from broker.log.partition_log import FileRange, LogRead, PartitionLog
-from broker.log.recovery import PartitionRecovery
-from broker.seams.files import FileSystem
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.topic_config import TopicConfig
+from oncelog.broker.log.environment import LogEnvironment
+from oncelog.broker.log.opening import create_partition, open_partition
+from oncelog.broker.log.partition_log import FileRange, LogRead, PartitionLog
+from oncelog.broker.log.recovery import PartitionRecovery
+from oncelog.broker.seams.files import FileSystem
+from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.sim.files import SimFileSystem
-from wire.batch import BatchBuilder
-from wire.errors import ErrorCode, KafkaError
 
 TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data/topic-0"

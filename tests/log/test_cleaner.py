@@ -8,7 +8,10 @@ import warnings
 import pytest
 import trio
 
-from broker.log.partition_log import Origin, PartitionLog
+from oncelog.broker.log.partition_log import Origin, PartitionLog
+from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.control import end_transaction_marker
+from oncelog.wire.errors import KafkaError
 from tests.log.cleaning import (
     COMPACT,
     Read,
@@ -19,9 +22,6 @@ from tests.log.cleaning import (
     shown,
 )
 from tests.log.rig import DATA, START_MS, batch, run
-from wire.batch import BatchBuilder
-from wire.control import end_transaction_marker
-from wire.errors import KafkaError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own

@@ -8,16 +8,16 @@ import shutil
 
 import pytest
 
-from broker.log.cleaner import Cleaner
-from broker.log.cleaner_choice import Dirt
-from broker.log.partition_log import Origin, PartitionLog
-from broker.seams.os_files import OsFileSystem
 from conftest import KafkaTool
+from oncelog.broker.log.cleaner import Cleaner
+from oncelog.broker.log.cleaner_choice import Dirt
+from oncelog.broker.log.partition_log import Origin, PartitionLog
+from oncelog.broker.seams.os_files import OsFileSystem
+from oncelog.wire.batch import BatchBuilder, read_header
+from oncelog.wire.control import end_transaction_marker
+from oncelog.wire.records import iterate_records
 from tests.log.rig import START_MS, Rig, run
 from tests.oracle import ask_oracle
-from wire.batch import BatchBuilder, read_header
-from wire.control import end_transaction_marker
-from wire.records import iterate_records
 
 ORACLE = pathlib.Path(__file__).with_name("CleanerOracle.java")
 KEY_MEMORY = 1 << 20

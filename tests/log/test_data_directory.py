@@ -7,8 +7,13 @@ import re
 
 import pytest
 
-from broker.log.checkpoints import MalformedCheckpointError, OffsetCheckpoint, format_offsets, parse_offsets
-from broker.log.data_directory import (
+from oncelog.broker.log.checkpoints import (
+    MalformedCheckpointError,
+    OffsetCheckpoint,
+    format_offsets,
+    parse_offsets,
+)
+from oncelog.broker.log.data_directory import (
     DataDirectory,
     DataDirectoryError,
     parse_properties,
@@ -16,9 +21,9 @@ from broker.log.data_directory import (
     random_uuid,
     set_aside_name,
 )
+from oncelog.wire.schema import uuid_from_text, uuid_to_text
 from tests.log.rig import DATA, run
 from tests.sim.files import SimFileSystem
-from wire.schema import uuid_from_text, uuid_to_text
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 # Written by kafka-storage 4.3.1.

@@ -7,13 +7,13 @@ import errno
 import pytest
 import trio
 
-from broker.log import flusher
-from broker.log.flusher import FLUSH_INTERVAL_MS
-from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
+from oncelog.broker.log import flusher
+from oncelog.broker.log.flusher import FLUSH_INTERVAL_MS
+from oncelog.broker.log.manager import LogManager
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.rig import DATA, Rig, append, run
 from tests.sim.files import Fault
-from wire.errors import ErrorCode, KafkaError
 
 LOG_FILE = f"{DATA}/t-0/{0:020d}.log"
 

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log.indexes import AbortedTransaction, CorruptIndex, OffsetIndex, TimeIndex, TransactionIndex
+from oncelog.broker.log.indexes import (
+    AbortedTransaction,
+    CorruptIndex,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+)
 from tests.sim.files import SimFileSystem
 
 BASE = 1_000

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from broker.seams.os_files import OsFileSystem
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
+from oncelog.broker.seams.os_files import OsFileSystem
 from tests.log.support import START_MS, Bench, batch, batches_in, read_all
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.log.leader_epochs import CorruptCheckpoint, LeaderEpochs, parse_checkpoint
+from oncelog.broker.log.leader_epochs import CorruptCheckpoint, LeaderEpochs, parse_checkpoint
 from tests.sim.files import SimFileSystem
 
 

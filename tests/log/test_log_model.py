@@ -8,9 +8,9 @@ from typing import Literal
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.support import DIRECTORY, Bench, batch, batches_in, bytes_of, flush, read_all, stamped
 from tests.sim.files import Fault, SimulatedCrash
-from wire.errors import ErrorCode, KafkaError
 
 Row = tuple[int, int, bytes]
 """First offset, last offset, bytes."""

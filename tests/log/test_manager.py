@@ -8,12 +8,12 @@ from itertools import count
 import pytest
 import trio
 
-from broker.log.data_directory import DataDirectoryError
-from broker.log.manager import LogManager
+from oncelog.broker.log.data_directory import DataDirectoryError
+from oncelog.broker.log.manager import LogManager
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.lives import CLEAN_MARK, OTHER_ID, Crash, dies, make_unclean
 from tests.log.rig import DATA, Rig, append, batch, offsets_in, run
 from tests.sim.files import Fault
-from wire.errors import ErrorCode, KafkaError
 
 # --- start and stop
 

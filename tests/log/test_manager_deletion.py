@@ -7,9 +7,9 @@ from itertools import count
 import pytest
 import trio
 
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.lives import CLEAN_MARK, OTHER_ID, Crash, dies
 from tests.log.rig import DATA, TOPIC_ID, Rig, append, offsets_in, run
-from wire.errors import ErrorCode, KafkaError
 
 # --- creating and deleting
 

@@ -7,7 +7,9 @@ import warnings
 
 import pytest
 
-from broker.log.partition_log import Origin, PartitionLog
+from oncelog.broker.log.partition_log import Origin, PartitionLog
+from oncelog.wire.control import end_transaction_marker
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.support import (
     START_MS,
     Bench,
@@ -21,8 +23,6 @@ from tests.log.support import (
     topic_config,
 )
 from tests.sim.files import Fault
-from wire.control import end_transaction_marker
-from wire.errors import ErrorCode, KafkaError
 
 with warnings.catch_warnings():  # kafka-python reads its own files in a way that Python 3.11 deprecates
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -6,7 +6,9 @@ import errno
 
 import pytest
 
-from broker.log.partition_log import FileRange
+from oncelog.broker.log.partition_log import FileRange
+from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.support import (
     Bench,
     batch,
@@ -17,8 +19,6 @@ from tests.log.support import (
     stamped,
 )
 from tests.sim.files import Fault
-from wire.batch import BatchBuilder
-from wire.errors import ErrorCode, KafkaError
 
 
 def test_a_failed_read_takes_the_log_offline() -> None:

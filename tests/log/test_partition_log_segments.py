@@ -7,8 +7,9 @@ import struct
 
 import pytest
 
-from broker.log.partition_log import PartitionLog
-from broker.log.segment import CLEANED_SUFFIX, Segment
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.log.segment import CLEANED_SUFFIX, Segment
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.support import (
     START_MS,
     TOPIC_ID,
@@ -23,7 +24,6 @@ from tests.log.support import (
     stamped,
 )
 from tests.sim.files import Fault, SimulatedCrash
-from wire.errors import ErrorCode, KafkaError
 
 
 def test_a_roll_that_fails_leaves_nothing_behind() -> None:

@@ -8,19 +8,19 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from broker.log.producer_snapshot import (
+from oncelog.broker.log.producer_snapshot import (
     CorruptSnapshot,
     ProducerSnapshots,
     SnapshotEntry,
     decode_snapshot,
     encode_snapshot,
 )
-from broker.log.producer_state import Origin, ProducerState, first_sequence_of
+from oncelog.broker.log.producer_state import Origin, ProducerState, first_sequence_of
+from oncelog.wire.batch import BatchHeader, read_header
+from oncelog.wire.control import end_transaction_marker
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.support import START_MS, Bench, batch, flush
 from tests.sim.files import SimFileSystem
-from wire.batch import BatchHeader, read_header
-from wire.control import end_transaction_marker
-from wire.errors import ErrorCode, KafkaError
 
 LAST = 0x7FFFFFFF
 SEQUENCE = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

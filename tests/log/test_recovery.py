@@ -6,8 +6,10 @@ import struct
 
 import pytest
 
-from broker.log.partition_log import PartitionLog
-from broker.log.segment import Segment
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.log.segment import Segment
+from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.crc import crc32c
 from tests.log.support import (
     DIRECTORY,
     START_MS,
@@ -19,8 +21,6 @@ from tests.log.support import (
     read_all,
     stamped,
 )
-from wire.batch import BatchBuilder
-from wire.crc import crc32c
 
 FIRST = "00000000000000000000"
 
@@ -176,7 +176,7 @@ def test_a_recovery_comes_in_steps() -> None:
     bench = Bench(internal_segment_bytes=2_000)
     rows = fill(bench.create(), 60)
     total = sum(map(len, rows))
-    from broker.log.recovery import PartitionRecovery
+    from oncelog.broker.log.recovery import PartitionRecovery
 
     recovery = PartitionRecovery(bench.env, DIRECTORY, "topic", 0, bench.config, 0, 0)
     steps = 1

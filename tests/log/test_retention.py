@@ -7,12 +7,12 @@ import errno
 import pytest
 import trio
 
-from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
-from broker.log.retention import delete_old_segments
+from oncelog.broker.log.manager import LogManager
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.log.retention import delete_old_segments
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.rig import DATA, START_MS, Rig, append, run
 from tests.sim.files import Fault
-from wire.errors import ErrorCode, KafkaError
 
 HOUR_MS = 3_600_000
 FIRST_MS = START_MS - 10 * HOUR_MS

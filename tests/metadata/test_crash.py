@@ -11,13 +11,13 @@ import random
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.metadata.image import MetadataImage
-from broker.metadata.store import MetadataStore
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.metadata.image import MetadataImage
+from oncelog.broker.metadata.store import MetadataStore
+from oncelog.wire.schema import Message
+from oncelog.wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.handlers.support import open_store
 from tests.sim.files import SimFileSystem, SimulatedCrash
-from wire.schema import Message
-from wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 KEYS = {
     "metadata.log.max.record.bytes.between.snapshots": "1500",

@@ -6,18 +6,18 @@ import random
 
 import pytest
 
-from broker.metadata import snapshots
-from broker.metadata.frames import Batches, batch, frame, unframe
-from broker.metadata.image import MetadataImage
+from oncelog.broker.metadata import snapshots
+from oncelog.broker.metadata.frames import Batches, batch, frame, unframe
+from oncelog.broker.metadata.image import MetadataImage
+from oncelog.wire.batch import read_header
+from oncelog.wire.control import LEADER_CHANGE, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, control_batch
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.records import iterate_records
+from oncelog.wire.schema import Message
+from oncelog.wire.stored.control import LeaderChangeMessage, SnapshotFooterRecord, SnapshotHeaderRecord, Voter
+from oncelog.wire.stored.metadata import FeatureLevelRecord, TopicRecord
 from tests.metadata.kafka_bytes import BOOTSTRAP, LOG_ADMIN, LOG_START
 from tests.sim.files import SimFileSystem
-from wire.batch import read_header
-from wire.control import LEADER_CHANGE, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, control_batch
-from wire.errors import DecodeError
-from wire.records import iterate_records
-from wire.schema import Message
-from wire.stored.control import LeaderChangeMessage, SnapshotFooterRecord, SnapshotHeaderRecord, Voter
-from wire.stored.metadata import FeatureLevelRecord, TopicRecord
 
 LEVELS = {
     "metadata.version": 30,

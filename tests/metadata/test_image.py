@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.frames import Batches
-from broker.metadata.image import BROKER, TOPIC, MetadataImage
-from tests.metadata.kafka_bytes import LOG_ADMIN, LOG_START
-from wire.errors import DecodeError
-from wire.schema import Message, uuid_from_text
-from wire.stored.metadata import (
+from oncelog.broker.metadata.frames import Batches
+from oncelog.broker.metadata.image import BROKER, TOPIC, MetadataImage
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.schema import Message, uuid_from_text
+from oncelog.wire.stored.metadata import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
@@ -28,6 +27,7 @@ from wire.stored.metadata import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from tests.metadata.kafka_bytes import LOG_ADMIN, LOG_START
 
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
 

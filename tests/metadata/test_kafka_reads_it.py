@@ -9,16 +9,22 @@ from typing import Any
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.metadata.image import BROKER, TOPIC
-from broker.metadata.log import DIRECTORY
-from broker.metadata.store import MetadataStore
-from broker.seams.os_files import OsFileSystem
 from compat_tests.real_kafka import RealKafka
 from conftest import KafkaTool
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.metadata.image import BROKER, TOPIC
+from oncelog.broker.metadata.log import DIRECTORY
+from oncelog.broker.metadata.store import MetadataStore
+from oncelog.broker.seams.os_files import OsFileSystem
+from oncelog.wire.schema import uuid_to_text
+from oncelog.wire.stored.metadata import (
+    BrokerEndpoint,
+    ConfigRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from tests.handlers.support import DIRECTORY_ID, LISTENER, FixedClock
-from wire.schema import uuid_to_text
-from wire.stored.metadata import BrokerEndpoint, ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 pytestmark = pytest.mark.slow
 

@@ -7,15 +7,11 @@ import random
 
 import pytest
 
-from broker.metadata.log import DIRECTORY, Loaded, MetadataLog
-from tests.handlers.support import FixedClock
-from tests.metadata.kafka_bytes import LOG_START
-from tests.sim.disk import Fault
-from tests.sim.files import SimFileSystem
-from wire.batch import BatchBuilder, read_header
-from wire.errors import DecodeError
-from wire.schema import Message
-from wire.stored.metadata import (
+from oncelog.broker.metadata.log import DIRECTORY, Loaded, MetadataLog
+from oncelog.wire.batch import BatchBuilder, read_header
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.schema import Message
+from oncelog.wire.stored.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -23,6 +19,10 @@ from wire.stored.metadata import (
     NoOpRecord,
     TopicRecord,
 )
+from tests.handlers.support import FixedClock
+from tests.metadata.kafka_bytes import LOG_START
+from tests.sim.disk import Fault
+from tests.sim.files import SimFileSystem
 
 DIR = f"/data/{DIRECTORY}"
 FIRST = f"{DIR}/00000000000000000000.log"

@@ -7,21 +7,17 @@ import random
 
 import pytest
 
-from broker.config.broker_config import BrokerConfig
-from broker.metadata import features, snapshots
-from broker.metadata.frames import Batches
-from broker.metadata.image import BROKER, METADATA_VERSION, Topic
-from broker.metadata.log import DIRECTORY
-from broker.metadata.store import START_TAIL_BYTES_MAX, MetadataStore
-from coordinator.producer_ids import ProducerIds
-from tests.handlers.support import DIRECTORY_ID, FixedClock, open_store
-from tests.metadata.kafka_bytes import BOOTSTRAP, LOG_START
-from tests.sim.disk import Fault
-from tests.sim.files import SimFileSystem
-from wire.control import KRAFT_VERSION, KRAFT_VOTERS, control_batch
-from wire.errors import ErrorCode, KafkaError
-from wire.schema import Message, uuid_to_text
-from wire.stored.metadata import (
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.metadata import features, snapshots
+from oncelog.broker.metadata.frames import Batches
+from oncelog.broker.metadata.image import BROKER, METADATA_VERSION, Topic
+from oncelog.broker.metadata.log import DIRECTORY
+from oncelog.broker.metadata.store import START_TAIL_BYTES_MAX, MetadataStore
+from oncelog.coordinator.producer_ids import ProducerIds
+from oncelog.wire.control import KRAFT_VERSION, KRAFT_VOTERS, control_batch
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.schema import Message, uuid_to_text
+from oncelog.wire.stored.metadata import (
     BeginTransactionRecord,
     BrokerEndpoint,
     ConfigRecord,
@@ -33,6 +29,10 @@ from wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from tests.handlers.support import DIRECTORY_ID, FixedClock, open_store
+from tests.metadata.kafka_bytes import BOOTSTRAP, LOG_START
+from tests.sim.disk import Fault
+from tests.sim.files import SimFileSystem
 
 DIR = f"/data/{DIRECTORY}"
 FIRST = f"{DIR}/00000000000000000000.log"

@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from compat_tests.batches import Batch, batch, read_batches
-from tests.sim.client import SimClient
-from wire.messages.create_topics import (
+from oncelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from wire.messages.list_offsets import (
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from wire.messages.produce import (
+from oncelog.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
+from tests.sim.client import SimClient
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12

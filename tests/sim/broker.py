@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import trio
 
-from broker.config.broker_config import BrokerConfig
-from broker.connection import Connection
-from broker.node import Entrance, Node
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.connection import Connection
+from oncelog.broker.node import Entrance, Node
 from tests.sim.client import SimClient
 from tests.sim.files import SimFileSystem, SimulatedCrash
 from tests.sim.transport import MemoryListener

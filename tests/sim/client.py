@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from broker.seams.transport import WOULD_BLOCK
+from oncelog.broker.seams.transport import WOULD_BLOCK
+from oncelog.wire.header import encode_response_header, has_tagged_response_header
+from oncelog.wire.schema import Message
 from tests.sim.transport import MemoryTransport
-from wire.header import encode_response_header, has_tagged_response_header
-from wire.schema import Message
 
 CLIENT_ID = b"simulated"
 

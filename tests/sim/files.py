@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 import trio
 
-from broker.seams.files import Buffer, File
+from oncelog.broker.seams.files import Buffer, File
 from tests.sim.disk import Change, Directory, Fault, Inode, Operation, SimulatedCrash
 
 T = TypeVar("T")

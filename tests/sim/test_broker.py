@@ -14,19 +14,19 @@ import pytest
 import trio
 
 from compat_tests.batches import Batch, batch, record
-from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce, read_all
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError, SimClient
-from tests.sim.run import deterministic
-from wire.errors import ErrorCode
-from wire.messages.delete_records import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from wire.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce, read_all
+from tests.sim.broker import SimBroker
+from tests.sim.client import ConnectionEndedError, SimClient
+from tests.sim.run import deterministic
 
 PARTITIONS = 2
 LIVES = 4
@@ -284,7 +284,7 @@ def test_a_bug_in_the_background_fails_the_test(monkeypatch: pytest.MonkeyPatch)
             await produce(broker.connect(), "t")
             await trio.sleep(60)
 
-    monkeypatch.setattr("broker.log.background.delete_old_segments", broken)
+    monkeypatch.setattr("oncelog.broker.log.background.delete_old_segments", broken)
     with pytest.raises(BaseExceptionGroup) as caught:
         deterministic(main, 1)
     assert caught.group_contains(AssertionError, match="our own fault")

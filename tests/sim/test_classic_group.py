@@ -14,14 +14,14 @@ from typing import Any, Literal
 import pytest
 import trio
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.handlers.members import HEARTBEAT, SimMember, coordinated, describe
 from tests.handlers.offsets import commit, fetch_offsets
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError
 from tests.sim.run import deterministic
-from wire.errors import ErrorCode
-from wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 PARTITIONS, CONSUMERS = 5, 4
 WORK = 250

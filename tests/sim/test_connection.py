@@ -10,15 +10,15 @@ import pytest
 import trio
 import trio.testing
 
-from broker.connection import SHARED_BUFFER_BYTES
 from compat_tests.batches import batch, record
+from oncelog.broker.connection import SHARED_BUFFER_BYTES
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.fetch import FetchResponse
+from oncelog.wire.messages.produce import ProduceResponse
 from tests.sim.ask import create_topic, fetch, fetch_request, produce, produce_request, read_all
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError, SimClient
 from tests.sim.run import simulated
-from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from wire.messages.fetch import FetchResponse
-from wire.messages.produce import ProduceResponse
 
 
 async def still_serves(broker: SimBroker) -> None:

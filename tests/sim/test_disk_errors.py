@@ -7,13 +7,13 @@ import errno
 import pytest
 
 from compat_tests.batches import batch
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.sim.ask import create_topic, fetch, list_offset, produce
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError
 from tests.sim.disk import Fault
 from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 MAX_TIMESTAMP = -3
 

@@ -9,20 +9,20 @@ import pytest
 import trio
 
 from compat_tests.batches import batch, record
-from tests.sim.ask import create_topic, fetch, produce, read_all
-from tests.sim.broker import DATA_DIR, SimBroker
-from tests.sim.disk import Fault, Operation
-from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from wire.messages.delete_records import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from wire.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.sim.ask import create_topic, fetch, produce, read_all
+from tests.sim.broker import DATA_DIR, SimBroker
+from tests.sim.disk import Fault, Operation
+from tests.sim.run import simulated
 
 
 def values(count: int, size: int = 100) -> list[bytes]:

@@ -7,19 +7,19 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch
-from tests.sim.ask import create_topic, produce
-from tests.sim.broker import DATA_DIR, SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from wire.messages.incremental_alter_configs import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tests.sim.ask import create_topic, produce
+from tests.sim.broker import DATA_DIR, SimBroker
+from tests.sim.client import SimClient
+from tests.sim.run import simulated
 
 BROKER = 4
 HELLO = ApiVersionsRequest("test", "1")

@@ -18,6 +18,13 @@ import pytest
 import trio
 
 from compat_tests.batches import batch, record
+from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
+from oncelog.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from oncelog.wire.schema import Message
 from tests.sim.ask import create_topic, produce
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError, SimClient
@@ -35,9 +42,6 @@ from tests.sim.transactional import (
     TransactionEndedError,
     committed_offset,
 )
-from wire.messages.produce import ProduceRequest, ProduceResponse
-from wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from wire.schema import Message
 
 INPUTS = 2
 OUTPUTS = 2

@@ -14,6 +14,8 @@ import pytest
 import trio
 
 from compat_tests.batches import CONTROL, Batch, read_batches
+from oncelog.wire.messages.end_txn import EndTxnRequest
+from oncelog.wire.schema import Message
 from tests.sim.ask import create_topic
 from tests.sim.broker import DATA_DIR, SimBroker
 from tests.sim.client import ConnectionEndedError, SimClient
@@ -29,8 +31,6 @@ from tests.sim.transactional import (
     committed_offset,
     rows_of,
 )
-from wire.messages.end_txn import EndTxnRequest
-from wire.schema import Message
 
 ID = "id"
 GROUP_ID = "g"

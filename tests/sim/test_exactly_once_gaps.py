@@ -16,6 +16,12 @@ from typing import NamedTuple
 import trio
 
 from compat_tests.batches import Batch, batch, read_batches, record
+from oncelog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce
 from tests.sim.broker import SimBroker
 from tests.sim.run import deterministic
@@ -26,12 +32,6 @@ from tests.sim.transactional import (
     Link,
     TransactionalProducer,
     rows_of,
-)
-from wire.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopic,
 )
 
 ROUNDS = 8

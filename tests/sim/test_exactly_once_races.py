@@ -8,7 +8,21 @@ from __future__ import annotations
 import pytest
 import trio
 
-from broker.log.partition_log import PartitionLog
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
+from oncelog.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from oncelog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
@@ -20,16 +34,6 @@ from tests.sim.transactional import (
     TransactionalProducer,
     TransactionEndedError,
     Versions,
-)
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from wire.messages.produce import ProduceRequest, ProduceResponse
-from wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
 )
 
 

@@ -16,8 +16,8 @@ import pytest
 import trio
 import trio.testing
 
-from broker.seams.files import FileSystem
-from broker.seams.os_files import OsFileSystem
+from oncelog.broker.seams.files import FileSystem
+from oncelog.broker.seams.os_files import OsFileSystem
 from tests.sim.files import Fault, SimFileSystem, SimulatedCrash
 
 
@@ -247,7 +247,7 @@ def test_a_short_write_leaves_the_file_as_it_was(tmp_path: pathlib.Path) -> None
     """A size limit of the process makes the kernel take a part, as a full disk does."""
     program = f"""
 import resource, signal
-from broker.seams.os_files import OsFileSystem
+from oncelog.broker.seams.os_files import OsFileSystem
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 file = OsFileSystem().open({str(tmp_path / "a")!r}, create=True)
 file.append(b"x" * 90)

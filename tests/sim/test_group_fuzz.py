@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import trio
 
-from broker.handlers.table import HANDLERS
+from oncelog.broker.handlers.table import HANDLERS
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.schema import Field, Struct
 from tests.handlers.members import SimMember, coordinated
 from tests.handlers.offsets import commit, fetch_offsets
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError, SimClient
 from tests.sim.run import deterministic
-from wire.errors import ErrorCode
-from wire.schema import Field, Struct
 
 REQUESTS, RESTART_EVERY = 400, 100
 PATIENCE_S = 0.5
@@ -58,7 +58,7 @@ class Fuzz:
 
     def request(self) -> tuple[Any, type[Any], int]:
         handler = HANDLERS[self.rng.choice(KEYS)]
-        module = importlib.import_module(f"wire.messages.{handler.name}")
+        module = importlib.import_module(f"oncelog.wire.messages.{handler.name}")
         name = "".join(word.title() for word in handler.name.split("_"))
         version = self.rng.randint(handler.min_version, handler.max_version)
         made = self.struct(getattr(module, f"{name}Request"), version)

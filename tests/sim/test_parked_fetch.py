@@ -8,8 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from broker.connection import WOKEN_FIRST_MAX, Connection
 from compat_tests.batches import batch, record
+from oncelog.broker.connection import WOKEN_FIRST_MAX, Connection
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.fetch import FetchResponse
 from tests.sim.ask import create_topic, fetch_request, produce, produce_request
 from tests.sim.broker import SimBroker
 from tests.sim.client import SimClient
@@ -17,8 +19,6 @@ from tests.sim.files import SimFile
 from tests.sim.run import simulated
 from tests.sim.transactional import V2, Link, TransactionalProducer
 from tests.sim.transport import MemoryTransport
-from wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from wire.messages.fetch import FetchResponse
 
 
 async def park(client: SimClient, offset: int = 0) -> None:

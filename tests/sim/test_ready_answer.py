@@ -9,17 +9,17 @@ import pytest
 import trio
 import trio.testing
 
-from broker.handlers.fetch import Fetch
-from broker.ready_answer import ReadyAnswer
 from compat_tests.batches import batch, record
+from oncelog.broker.handlers.fetch import Fetch
+from oncelog.broker.ready_answer import ReadyAnswer
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from oncelog.wire.messages.produce import ProduceResponse
 from tests.sim.ask import create_topic, produce_request
 from tests.sim.broker import SimBroker
 from tests.sim.client import SimClient
 from tests.sim.run import deterministic, simulated
 from tests.sim.transactional import V2, Link, TransactionalProducer
-from wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from wire.messages.produce import ProduceResponse
 
 SEEDS = range(6)
 CONSUMERS = 8

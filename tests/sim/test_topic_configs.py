@@ -6,17 +6,17 @@ import pytest
 import trio
 
 from compat_tests.batches import GZIP, LOG_APPEND_TIME, LZ4, NONE, SNAPPY, ZSTD, batch, record
-from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce, read_all
-from tests.sim.broker import DATA_DIR, SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
-from wire.errors import ErrorCode
-from wire.messages.incremental_alter_configs import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce, read_all
+from tests.sim.broker import DATA_DIR, SimBroker
+from tests.sim.client import SimClient
+from tests.sim.run import simulated
 
 TOPIC, BROKER = 2, 4
 INDEX_ENTRY_BYTES = 8

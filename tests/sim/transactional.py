@@ -12,32 +12,37 @@ from typing import Any, NamedTuple
 import trio
 
 from compat_tests.batches import TRANSACTIONAL, Batch, batch, read_batches, record
-from tests.sim.client import SimClient
-from wire.errors import ErrorCode
-from wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from wire.messages.add_partitions_to_txn import (
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from wire.messages.offset_fetch import (
+from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from wire.messages.txn_offset_commit import (
+from oncelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from wire.schema import Message
+from oncelog.wire.schema import Message
+from tests.sim.client import SimClient
 
 TRANSACTION, GROUP = 1, 0
 TRIES_MAX = 2_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from broker.seams.transport import WOULD_BLOCK, Buffer
+from oncelog.broker.seams.transport import WOULD_BLOCK, Buffer
 
 PIPE_BYTES_MAX = 256 * 1024
 """How much one direction holds before its sender would block."""

@@ -17,8 +17,8 @@ with warnings.catch_warnings():  # kafka-python reads its own files in a way tha
     import kafka.record.default_records  # type: ignore[import-untyped]
     from kafka.record._crc32c import crc as kafka_python_crc  # type: ignore[import-untyped]
 
-from wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from wire.records import Record
+from oncelog.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from oncelog.wire.records import Record
 
 __all__ = ["aiokafka", "kafka", "kafka_python_crc"]  # beside what is defined here
 

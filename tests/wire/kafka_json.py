@@ -13,10 +13,10 @@ import warnings
 import zipfile
 from typing import Any
 
-import wire.messages
-import wire.stored
-from wire.compiler import NEW
-from wire.schema import Field, Message, Struct
+import oncelog.wire.messages
+import oncelog.wire.stored
+from oncelog.wire.compiler import NEW
+from oncelog.wire.schema import Field, Message, Struct
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its resources
@@ -31,10 +31,10 @@ JARS = ("kafka-clients", "kafka-metadata", "kafka-group-coordinator", "kafka-tra
 
 def all_messages() -> list[type[Message]]:
     """Every message that is declared in wire, in the order of their names."""
-    for package in (wire.messages, wire.stored):
+    for package in (oncelog.wire.messages, oncelog.wire.stored):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
-    found = [cls for cls in Message.__subclasses__() if cls.__module__.startswith("wire.")]
+    found = [cls for cls in Message.__subclasses__() if cls.__module__.startswith("oncelog.wire.")]
     return sorted(found, key=lambda cls: cls.__name__)
 
 

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wire import batches
-from tests.wire.batches import CODEC_NAMES, CODECS, DECODERS, ENCODERS, Row, Seen, aiokafka, expected, kafka
-from wire.batch import (
+from oncelog.wire.batch import (
     HEADER_SIZE,
     SEQUENCE_MAX,
     BatchBuilder,
@@ -21,16 +19,18 @@ from wire.batch import (
     restamp_timestamps,
     stamp,
 )
-from wire.compression import LZ4
-from wire.control import (
+from oncelog.wire.compression import LZ4
+from oncelog.wire.control import (
     LEADER_CHANGE,
     control_batch,
     end_transaction_marker,
     read_control_type,
     read_coordinator_epoch,
 )
-from wire.errors import DecodeError
-from wire.records import iterate_records
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.records import iterate_records
+from tests.wire import batches
+from tests.wire.batches import CODEC_NAMES, CODECS, DECODERS, ENCODERS, Row, Seen, aiokafka, expected, kafka
 
 ROWS: list[Row] = [
     (1_700_000_000_000, b"key", b"value", [("name", b"x"), ("empty", b""), ("null", None)]),

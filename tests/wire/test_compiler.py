@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from wire.compiler import ARRAY_LENGTH_MAX, REQUEST_ELEMENTS_MAX, UNCHECKED_COUNT_MAX
-from wire.errors import DecodeError
-from wire.schema import (
+from oncelog.wire.compiler import ARRAY_LENGTH_MAX, REQUEST_ELEMENTS_MAX, UNCHECKED_COUNT_MAX
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.schema import (
     Buffer,
     Message,
     Records,

@@ -17,9 +17,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, TooLarge, compress, decompress
+from oncelog.wire.errors import DecodeError
 from tests.wire.batches import CODEC_NAMES, CODECS, aiokafka, kafka
-from wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, TooLarge, compress, decompress
-from wire.errors import DecodeError
 
 MIB = 1024 * 1024
 COMPRESSING = CODECS[1:]
@@ -267,7 +267,7 @@ def test_no_codec() -> None:
 
 def test_importing_it_imports_no_library() -> None:
     program = (
-        "import sys; before = set(sys.modules); import wire.validate; new = set(sys.modules) - before\n"
+        "import sys; before = set(sys.modules); import oncelog.wire.validate; new = set(sys.modules) - before\n"
         "heavy = {'zlib', 'gzip', 'lz4', 'snappy', 'cramjam', 'zstandard', 'inspect', 'typing_extensions'}\n"
         "assert not heavy & new, heavy & new"
     )

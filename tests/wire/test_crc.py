@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.wire import crc
+from oncelog.wire.crc import crc32c
 from tests.wire.batches import kafka_python_crc
-from wire import crc
-from wire.crc import crc32c
 
 
 @pytest.mark.parametrize(
@@ -41,16 +41,16 @@ def run(program: str) -> None:
 
 def test_importing_it_runs_neither_the_packages_init_nor_importlib_metadata() -> None:
     run(
-        "import sys; before = set(sys.modules); import wire.crc; new = set(sys.modules) - before\n"
+        "import sys; before = set(sys.modules); import oncelog.wire.crc; new = set(sys.modules) - before\n"
         "assert 'crc32c' not in new and 'importlib.metadata' not in new, new\n"
-        "assert wire.crc.crc32c(b'123456789') == 0xE3069283"
+        "assert oncelog.wire.crc.crc32c(b'123456789') == 0xE3069283"
     )
 
 
 def test_the_package_can_be_imported_before_or_after() -> None:
-    check = "assert crc32c.crc32c(b'123456789') == wire.crc.crc32c(b'123456789') == 0xE3069283"
-    run(f"import crc32c, wire.crc; {check}")
-    run(f"import wire.crc, crc32c; {check}")
+    check = "assert crc32c.crc32c(b'123456789') == oncelog.wire.crc.crc32c(b'123456789') == 0xE3069283"
+    run(f"import crc32c, oncelog.wire.crc; {check}")
+    run(f"import oncelog.wire.crc, crc32c; {check}")
 
 
 def test_another_layout_falls_back_to_the_ordinary_import(monkeypatch: pytest.MonkeyPatch) -> None:

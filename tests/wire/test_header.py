@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wire.errors import DecodeError
-from wire.header import (
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.header import (
     REQUEST_PREFIX_SIZE,
     encode_response_header,
     has_tagged_response_header,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compat_tests.definitions import encode
-from wire.schema import Message
+from oncelog.wire.schema import Message
 
 TOPICS = 10_000
 NAMES = [f"topic-{number}" for number in range(TOPICS)]
@@ -50,7 +50,7 @@ REQUESTS: list[tuple[str, int, dict[str, Any]]] = [
 @pytest.mark.parametrize(("api", "version", "values"), REQUESTS, ids=lambda value: str(value)[:24])
 def test_ten_thousand_partitions(api: str, version: int, values: dict[str, Any]) -> None:
     snake = "".join("_" + one.lower() if one.isupper() else one for one in api).lstrip("_")
-    cls: type[Message] = getattr(import_module(f"wire.messages.{snake}"), f"{api}Request")
+    cls: type[Message] = getattr(import_module(f"oncelog.wire.messages.{snake}"), f"{api}Request")
     message = cls.decode(encode(f"{api}Request", version, values), version)
     rows = sum(len(getattr(message, name) or ()) for name in values)
     assert rows == sum(len(value) for value in values.values())

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.wire.compiler import NEW
+from oncelog.wire.schema import Field, Message, Struct
+from oncelog.wire.stored.metadata import RECORD_TYPES
 from tests.wire.kafka_json import Json, all_messages, bundled, from_jars, snake, versions, within
-from wire.compiler import NEW
-from wire.schema import Field, Message, Struct
-from wire.stored.metadata import RECORD_TYPES
 
 MESSAGES = all_messages()
 
@@ -115,7 +115,7 @@ def kafka_definitions(kafka_libs: pathlib.Path) -> dict[str, Json]:
 def test_declared_as_in_kafka_pythons_copy(cls: type[Message], bundled_definitions: dict[str, Json]) -> None:
     definition = bundled_definitions.get(cls.__name__)
     if definition is None:
-        assert cls.__module__.startswith(("wire.stored.", "wire.messages.consumer_group_"))
+        assert cls.__module__.startswith(("oncelog.wire.stored.", "oncelog.wire.messages.consumer_group_"))
     else:
         compare(cls, definition)
 
@@ -135,7 +135,7 @@ def test_every_metadata_record_of_kafka_is_declared(kafka_definitions: dict[str,
 @pytest.mark.parametrize("cls", [c for c in MESSAGES if c.KIND in ("request", "response")], ids=repr)
 def test_a_module_is_named_after_its_api(cls: type[Message]) -> None:
     name = cls.__name__.removesuffix("Request").removesuffix("Response")
-    assert cls.__module__ == f"wire.messages.{snake(name)}"
+    assert cls.__module__ == f"oncelog.wire.messages.{snake(name)}"
 
 
 def structs(cls: type[Struct]) -> set[type[Struct]]:

@@ -21,11 +21,11 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.schema import Message, Struct
+from oncelog.wire.stored.groups import ConsumerGroupMemberMetadataValue
 from tests.wire.kafka_json import Json, all_messages, bundled, encode, from_jars, snake
 from tests.wire.values import build, in_version, sample, values, within
-from wire.errors import DecodeError
-from wire.schema import Message, Struct
-from wire.stored.groups import ConsumerGroupMemberMetadataValue
 
 MESSAGES = all_messages()
 BUNDLED = bundled()

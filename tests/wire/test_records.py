@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.wire.batch import BatchHeader, assemble, read_header
+from oncelog.wire.compression import GZIP, TooLarge
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.records import Record, iterate_records, records_of, scan
 from tests.wire import batches
 from tests.wire.batches import CODEC_NAMES, CODECS, ENCODERS, Row, expected, seen, varint
-from wire.batch import BatchHeader, assemble, read_header
-from wire.compression import GZIP, TooLarge
-from wire.errors import DecodeError
-from wire.records import Record, iterate_records, records_of, scan
 
 BASE = 1_700_000_000_000
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wire.schema import (
+from oncelog.wire.schema import (
     ALL_VERSIONS,
     NO_VERSIONS,
     ZERO_UUID,
@@ -153,9 +153,9 @@ def test_what_is_no_uuid(text: str) -> None:
 
 def test_importing_declarations_imports_and_compiles_little() -> None:
     check = (
-        "import sys; before = set(sys.modules); import wire.messages.fetch, wire.stored.metadata\n"
+        "import sys; before = set(sys.modules); import oncelog.wire.messages.fetch, oncelog.wire.stored.metadata\n"
         "heavy = {'inspect', 'dataclasses', 'json', 'asyncio', 'base64', 'linecache', 'uuid'}\n"
-        "print(sorted((set(sys.modules) - before) & heavy), 'wire.decode_source' in sys.modules)"
+        "print(sorted((set(sys.modules) - before) & heavy), 'oncelog.wire.decode_source' in sys.modules)"
     )
     shown = subprocess.run(
         [sys.executable, "-S", "-c", check], capture_output=True, text=True, check=True, cwd=ROOT

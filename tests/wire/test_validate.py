@@ -6,6 +6,18 @@ import random
 
 import pytest
 
+from oncelog.wire import validate as validation
+from oncelog.wire.batch import BatchBuilder, read_header, stamp
+from oncelog.wire.compression import GZIP, LZ4, NONE, ZSTD
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.validate import (
+    InvalidRecords,
+    Validated,
+    ValidationRules,
+    read_produced,
+    validate,
+    validate_built,
+)
 from tests.wire.batches import CODEC_NAMES, CODECS, DECODERS, Row, decode_kafka_python, encode_kafka_python
 from tests.wire.validate_cases import (
     ATTRIBUTES,
@@ -22,18 +34,6 @@ from tests.wire.validate_cases import (
     rows,
     with_gaps,
     with_payload,
-)
-from wire import validate as validation
-from wire.batch import BatchBuilder, read_header, stamp
-from wire.compression import GZIP, LZ4, NONE, ZSTD
-from wire.errors import ErrorCode, KafkaError
-from wire.validate import (
-    InvalidRecords,
-    Validated,
-    ValidationRules,
-    read_produced,
-    validate,
-    validate_built,
 )
 
 

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from oncelog.wire.batch import HEADER_SIZE, BatchHeader, assemble, read_header
+from oncelog.wire.compression import NONE, compress
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.records import iterate_records
+from oncelog.wire.validate import InvalidRecords, ValidationRules, read_produced, validate
 from tests.oracle import ask_oracle
 from tests.wire.batches import CODECS, Row, encode_kafka_python
 from tests.wire.validate_cases import NOW, Case, all_cases
-from wire.batch import HEADER_SIZE, BatchHeader, assemble, read_header
-from wire.compression import NONE, compress
-from wire.errors import ErrorCode, KafkaError
-from wire.records import iterate_records
-from wire.validate import InvalidRecords, ValidationRules, read_produced, validate
 
 ORACLE = pathlib.Path(__file__).with_name("BatchOracle.java")
 ORACLE_TIMEOUT_S = 300

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.wire import walk as gears
+from oncelog.wire.batch import HEADER_SIZE
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.walk import Walk, walk
 from tests.wire import batches
 from tests.wire.batches import ENCODERS, Row, varint
-from wire import walk as gears
-from wire.batch import HEADER_SIZE
-from wire.errors import DecodeError
-from wire.walk import Walk, walk
 
 BASE = 1_700_000_000_000
 

@@ -9,12 +9,12 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.compression import LZ4, NONE, ZSTD
+from oncelog.wire.crc import crc32c
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.validate import ValidationRules
 from tests.wire.batches import CODEC_NAMES, CODECS, Row, encode_kafka_python
-from wire.batch import BatchBuilder
-from wire.compression import LZ4, NONE, ZSTD
-from wire.crc import crc32c
-from wire.errors import ErrorCode
-from wire.validate import ValidationRules
 
 NOW = 1_800_000_000_000
 HOUR = 3_600_000

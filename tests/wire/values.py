@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from wire.schema import NO_VERSIONS, ZERO_UUID, Field, Struct
+from oncelog.wire.schema import NO_VERSIONS, ZERO_UUID, Field, Struct
 
 Values = dict[str, Any]
 

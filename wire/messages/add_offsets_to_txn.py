@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, int16, int32, int64, string
+from oncelog.wire.schema import Message, int16, int32, int64, string
 
 
 class AddOffsetsToTxnRequest(Message, api_key=25, kind="request", versions="0-4", flexible="3+"):

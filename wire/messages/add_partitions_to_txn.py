@@ -6,7 +6,7 @@ enrolled (``verify_only``, KIP-890).
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from oncelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
 class AddPartitionsToTxnTopic(Struct):

@@ -3,7 +3,7 @@ else."""
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class AlterableConfig(Struct):

@@ -7,7 +7,7 @@ lowest version may be 0.
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from oncelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
 class ApiVersionsRequest(Message, api_key=18, kind="request", versions="0-4", flexible="3+"):

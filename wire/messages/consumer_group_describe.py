@@ -5,7 +5,19 @@ Version 1 has ``member_type``: -1 unknown, 0 classic, 1 consumer (KIP-1099).
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, boolean, int8, int16, int32, string, struct, uuid
+from oncelog.wire.schema import (
+    Message,
+    Struct,
+    Uuid,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+    struct,
+    uuid,
+)
 
 
 class ConsumerGroupDescribeRequest(Message, api_key=69, kind="request", versions="0-1", flexible="0+"):

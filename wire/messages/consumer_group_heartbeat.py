@@ -6,7 +6,7 @@ changed. Version 1 subscribes by a regular expression and lets the client choose
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, int16, int32, string, struct, uuid
+from oncelog.wire.schema import Message, Struct, Uuid, array, int16, int32, string, struct, uuid
 
 
 class TopicPartitions(Struct):

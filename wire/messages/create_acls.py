@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class AclCreation(Struct):

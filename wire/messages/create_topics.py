@@ -6,7 +6,7 @@ configs that the topic got (KIP-525), 7 its id.
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, boolean, int8, int16, int32, string, uuid
+from oncelog.wire.schema import Message, Struct, Uuid, array, boolean, int8, int16, int32, string, uuid
 
 
 class CreatableReplicaAssignment(Struct):

@@ -5,7 +5,7 @@ Version 5 answers error messages; up to 5 topics are a list of names, from 6 one
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, int16, int32, string, uuid
+from oncelog.wire.schema import Message, Struct, Uuid, array, int16, int32, string, uuid
 
 
 class DeleteTopicState(Struct):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class DescribeAclsRequest(Message, api_key=29, kind="request", versions="1-3", flexible="2+"):

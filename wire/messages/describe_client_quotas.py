@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, boolean, float64, int8, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, boolean, float64, int8, int16, int32, string
 
 
 class ComponentData(Struct):

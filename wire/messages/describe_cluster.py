@@ -6,7 +6,7 @@ Version 1 may ask for controllers instead (``endpoint_type`` 2, KIP-919), 2 for 
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class DescribeClusterRequest(Message, api_key=60, kind="request", versions="0-2", flexible="0+"):

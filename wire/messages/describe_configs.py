@@ -6,7 +6,7 @@ and synonyms (KIP-226), 3 types and documentation (KIP-569).
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class DescribeConfigsResource(Struct):

@@ -6,7 +6,7 @@ a message (KIP-1043).
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, boolean, bytes_, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, boolean, bytes_, int16, int32, string
 
 
 class DescribeGroupsRequest(Message, api_key=15, kind="request", versions="0-6", flexible="5+"):

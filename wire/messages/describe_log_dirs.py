@@ -6,7 +6,7 @@ cordoned (KIP-1066).
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from oncelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
 class DescribableLogDirTopic(Struct):

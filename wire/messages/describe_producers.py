@@ -4,7 +4,7 @@ know.
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int16, int32, int64, string
+from oncelog.wire.schema import Message, Struct, array, int16, int32, int64, string
 
 
 class TopicRequest(Struct):

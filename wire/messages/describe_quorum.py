@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, int16, int32, int64, string, uint16, uuid
+from oncelog.wire.schema import Message, Struct, Uuid, array, int16, int32, int64, string, uint16, uuid
 
 
 class PartitionData(Struct):

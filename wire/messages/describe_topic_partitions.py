@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, boolean, int16, int32, string, struct, uuid
+from oncelog.wire.schema import Message, Struct, Uuid, array, boolean, int16, int32, string, struct, uuid
 
 
 class TopicRequest(Struct):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, boolean, int16, int32, int64, string
+from oncelog.wire.schema import Message, boolean, int16, int32, int64, string
 
 
 class EndTxnRequest(Message, api_key=26, kind="request", versions="0-5", flexible="3+"):

@@ -8,7 +8,7 @@ topics by id (KIP-516), 15 moves the replica id into a tagged field (KIP-903), 1
 
 from __future__ import annotations
 
-from wire.schema import (
+from oncelog.wire.schema import (
     Message,
     Records,
     Struct,

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class FindCoordinatorRequest(Message, api_key=10, kind="request", versions="0-6", flexible="3+"):

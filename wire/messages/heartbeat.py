@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, int16, int32, string
+from oncelog.wire.schema import Message, int16, int32, string
 
 
 class HeartbeatRequest(Message, api_key=12, kind="request", versions="0-4", flexible="4+"):

@@ -6,7 +6,7 @@ TRANSACTION_ABORTABLE (KIP-890), 6 is for two-phase commit (KIP-939) and unstabl
 
 from __future__ import annotations
 
-from wire.schema import Message, boolean, int16, int32, int64, string
+from oncelog.wire.schema import Message, boolean, int16, int32, int64, string
 
 
 class InitProducerIdRequest(

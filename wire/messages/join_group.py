@@ -7,7 +7,7 @@ skip the assignment (KIP-814).
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, boolean, bytes_, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, boolean, bytes_, int16, int32, string
 
 
 class JoinGroupRequestProtocol(Struct):

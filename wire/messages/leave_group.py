@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, int16, int32, string
 
 
 class MemberIdentity(Struct):

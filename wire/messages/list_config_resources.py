@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class ListConfigResourcesRequest(Message, api_key=74, kind="request", versions="0-1", flexible="0+"):

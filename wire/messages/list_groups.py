@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, int16, int32, string
 
 
 class ListGroupsRequest(Message, api_key=16, kind="request", versions="0-5", flexible="3+"):

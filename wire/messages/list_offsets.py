@@ -7,7 +7,7 @@ knows the isolation level, 4 the leader epoch, 10 a timeout (KIP-1075).
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int8, int16, int32, int64, string
+from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
 
 
 class ListOffsetsPartition(Struct):

@@ -6,7 +6,7 @@ Version 1 filters by duration in milliseconds (KIP-994), 2 by a regular expressi
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int16, int32, int64, string
+from oncelog.wire.schema import Message, Struct, array, int16, int32, int64, string
 
 
 class ListTransactionsRequest(Message, api_key=66, kind="request", versions="0-2", flexible="0+"):

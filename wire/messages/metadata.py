@@ -7,7 +7,7 @@ for the whole answer (KIP-1102).
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, boolean, int16, int32, string, uuid
+from oncelog.wire.schema import Message, Struct, Uuid, array, boolean, int16, int32, string, uuid
 
 
 class MetadataRequestTopic(Struct):

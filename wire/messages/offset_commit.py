@@ -6,7 +6,7 @@ consumer protocol (KIP-848), 10 names topics by id.
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, int16, int32, int64, string, uuid
+from oncelog.wire.schema import Message, Struct, Uuid, array, int16, int32, int64, string, uuid
 
 
 class OffsetCommitRequestPartition(Struct):

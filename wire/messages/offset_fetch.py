@@ -7,7 +7,7 @@ once (KIP-709), 9 serves the consumer protocol (KIP-848), 10 names topics by id.
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, boolean, int16, int32, int64, string, uuid
+from oncelog.wire.schema import Message, Struct, Uuid, array, boolean, int16, int32, int64, string, uuid
 
 
 class OffsetFetchRequestTopic(Struct):

@@ -5,7 +5,7 @@ Version 3 lets consumers ask: ``replica_id`` -1 is a consumer, -2 a debugging to
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int16, int32, int64, string
+from oncelog.wire.schema import Message, Struct, array, int16, int32, int64, string
 
 
 class OffsetForLeaderPartition(Struct):

@@ -7,7 +7,7 @@ Version 3 is the first with magic 2 and a transactional id (KIP-98), 7 allows zs
 
 from __future__ import annotations
 
-from wire.schema import (
+from oncelog.wire.schema import (
     Buffer,
     Message,
     Struct,

@@ -5,7 +5,7 @@ Version 3 has static members (KIP-345), 5 the protocol's type and name (KIP-559)
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, bytes_, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, bytes_, int16, int32, string
 
 
 class SyncGroupRequestAssignment(Struct):

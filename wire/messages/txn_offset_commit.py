@@ -6,7 +6,7 @@ by itself (KIP-890).
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int16, int32, int64, string
+from oncelog.wire.schema import Message, Struct, array, int16, int32, int64, string
 
 
 class TxnOffsetCommitRequestPartition(Struct):

@@ -6,7 +6,7 @@ downgrade (KIP-778). Version 2 answers no rows for single features (KIP-1022).
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from oncelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class FeatureUpdateKey(Struct):

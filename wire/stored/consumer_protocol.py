@@ -6,7 +6,7 @@ version (int16) comes first; a newer version is read as the newest known one (Ka
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, bytes_, int32, string
+from oncelog.wire.schema import Message, Struct, array, bytes_, int32, string
 
 
 class TopicPartition(Struct):

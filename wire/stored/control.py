@@ -8,7 +8,19 @@ Source: ``ControlRecordUtils``, ``EndTransactionMarker``, KIP-98, KIP-595, KIP-6
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, int16, int32, int64, string, struct, uint16, uuid
+from oncelog.wire.schema import (
+    Message,
+    Struct,
+    Uuid,
+    array,
+    int16,
+    int32,
+    int64,
+    string,
+    struct,
+    uint16,
+    uuid,
+)
 
 
 class Voter(Struct):

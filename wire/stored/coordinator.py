@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from wire.errors import DecodeError
-from wire.schema import Buffer, Message
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.schema import Buffer, Message
 
 _INT16 = struct.Struct(">h")
 

@@ -9,7 +9,7 @@ KIP-1101, KIP-1263.
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, Uuid, array, bytes_, int8, int32, int64, string, struct, uuid
+from oncelog.wire.schema import Message, Struct, Uuid, array, bytes_, int8, int32, int64, string, struct, uuid
 
 
 class LegacyOffsetCommitKey(Message, api_key=0, kind="coordinator-key", versions="0", flexible="none"):

@@ -9,7 +9,7 @@ KIP-866 (migration), KIP-868 (transactions), KIP-966 (eligible leader replicas).
 
 from __future__ import annotations
 
-from wire.schema import (
+from oncelog.wire.schema import (
     Message,
     Struct,
     Uuid,

@@ -5,7 +5,7 @@ Source: the transaction coordinator's record definitions, ``TransactionLog``, KI
 
 from __future__ import annotations
 
-from wire.schema import Message, Struct, array, int8, int16, int32, int64, string
+from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
 
 
 class TransactionLogKey(Message, api_key=0, kind="coordinator-key", versions="0", flexible="none"):

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from coordinator.groups.assignors import range as _range
-from coordinator.groups.assignors import uniform
-from coordinator.groups.assignors.spec import Assign, Assignment, GroupSpec, MemberSpec
+from oncelog.coordinator.groups.assignors import range as _range
+from oncelog.coordinator.groups.assignors import uniform
+from oncelog.coordinator.groups.assignors.spec import Assign, Assignment, GroupSpec, MemberSpec
 
 __all__ = ["ASSIGNORS", "CLASS_NAMES", "Assign", "Assignment", "GroupSpec", "MemberSpec"]
 

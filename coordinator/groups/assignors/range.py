@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coordinator.groups.assignors.spec import Assignment, GroupSpec
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
+    from oncelog.wire.schema import Uuid
 
 
 _NOTHING: frozenset[int] = frozenset()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from wire.schema import Uuid
+    from oncelog.wire.schema import Uuid
 
 Assignment = Mapping["Uuid", frozenset[int]]
 """Topic id -> partitions; topics without any are left out."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.assignors import uniform_heterogeneous
+from oncelog.coordinator.groups.assignors import uniform_heterogeneous
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from coordinator.groups.assignors.spec import Assignment, GroupSpec
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
+    from oncelog.wire.schema import Uuid
 
 
 def assign(group: GroupSpec) -> dict[str, Assignment]:

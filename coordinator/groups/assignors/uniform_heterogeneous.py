@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coordinator.groups.assignors.spec import Assignment, GroupSpec
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
+    from oncelog.wire.schema import Uuid
 
 ROUNDS_MAX = 16
 NOBODY = -1

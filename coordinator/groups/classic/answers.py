@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.later import Later
-from wire.errors import ErrorCode
-from wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from wire.messages.sync_group import SyncGroupResponse
+from oncelog.coordinator.later import Later
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from oncelog.wire.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coordinator.groups.classic.group import ClassicGroup
-    from coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.classic.group import ClassicGroup
+    from oncelog.coordinator.groups.classic.member import Member
 
 NULL_PROTOCOL_VERSION = 7
 

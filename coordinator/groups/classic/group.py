@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import answers, rebalance, records, timers
-from coordinator.groups.classic.states import LEGAL_MOVES, State
-from coordinator.groups.classic.subscriptions import Subscriptions
-from coordinator.groups.group import CLASSIC, any_partition
-from wire.errors import ErrorCode, KafkaError
+from oncelog.coordinator.groups.classic import answers, rebalance, records, timers
+from oncelog.coordinator.groups.classic.states import LEGAL_MOVES, State
+from oncelog.coordinator.groups.classic.subscriptions import Subscriptions
+from oncelog.coordinator.groups.group import CLASSIC, any_partition
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from coordinator.groups.classic.member import Member, Supported
-    from coordinator.groups.shard import GroupShard
-    from coordinator.journal import CoordinatorRecord
-    from coordinator.later import Later
-    from wire.messages.join_group import JoinGroupResponse
-    from wire.schema import Uuid
-    from wire.stored.groups import GroupMetadataValue
+    from oncelog.coordinator.groups.classic.member import Member, Supported
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.later import Later
+    from oncelog.wire.messages.join_group import JoinGroupResponse
+    from oncelog.wire.schema import Uuid
+    from oncelog.wire.stored.groups import GroupMetadataValue
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

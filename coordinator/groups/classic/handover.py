@@ -7,27 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from coordinator.groups.classic import answers
-from coordinator.groups.group import CONSUMER
-from wire.errors import ErrorCode, KafkaError
+from oncelog.coordinator.groups.classic import answers
+from oncelog.coordinator.groups.group import CONSUMER
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from coordinator.groups.consumer.group import ConsumerGroup
-    from coordinator.groups.context import Client
-    from coordinator.groups.group import Group
-    from coordinator.groups.shard import GroupShard
-    from coordinator.later import Later
-    from wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-    from wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-    from wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-    from wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+    from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+    from oncelog.coordinator.groups.context import Client
+    from oncelog.coordinator.groups.group import Group
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.later import Later
+    from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+    from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+    from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+    from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def join(
     shard: GroupShard, group: Group, request: JoinGroupRequest, client: Client
 ) -> JoinGroupResponse | Later[JoinGroupResponse]:
     if group.kind == CONSUMER:
-        from coordinator.groups.consumer import classic_members
+        from oncelog.coordinator.groups.consumer import classic_members
 
         return classic_members.join(shard, cast("ConsumerGroup", group), request, client)
     return answers.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -37,7 +37,7 @@ def sync(
     shard: GroupShard, group: Group, request: SyncGroupRequest, client: Client
 ) -> SyncGroupResponse | Later[SyncGroupResponse]:
     if group.kind == CONSUMER:
-        from coordinator.groups.consumer import classic_members
+        from oncelog.coordinator.groups.consumer import classic_members
 
         return classic_members.sync(shard, cast("ConsumerGroup", group), request, client)
     return answers.sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -47,7 +47,7 @@ def heartbeat(
     shard: GroupShard, group: Group, request: HeartbeatRequest, client: Client
 ) -> HeartbeatResponse:
     if group.kind == CONSUMER:
-        from coordinator.groups.consumer import classic_members
+        from oncelog.coordinator.groups.consumer import classic_members
 
         return classic_members.heartbeat(shard, cast("ConsumerGroup", group), request, client)
     raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -55,7 +55,7 @@ def heartbeat(
 
 def leave(shard: GroupShard, group: Group, request: LeaveGroupRequest, client: Client) -> LeaveGroupResponse:
     if group.kind == CONSUMER:
-        from coordinator.groups.consumer import classic_members
+        from oncelog.coordinator.groups.consumer import classic_members
 
         return classic_members.remove(shard, cast("ConsumerGroup", group), request, client)
     raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)

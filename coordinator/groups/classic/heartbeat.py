@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import handover, timers
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.states import State
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.heartbeat import HeartbeatResponse
+from oncelog.coordinator.groups.classic import handover, timers
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.states import State
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.heartbeat import HeartbeatResponse
 
 if TYPE_CHECKING:
-    from coordinator.groups.context import Client
-    from coordinator.groups.shard import GroupShard
-    from wire.messages.heartbeat import HeartbeatRequest
+    from oncelog.coordinator.groups.context import Client
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.messages.heartbeat import HeartbeatRequest
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest, client: Client) -> HeartbeatResponse:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import answers, handover, rebalance, records, static, timers
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.member import Member, Supported
-from coordinator.groups.classic.states import State
-from coordinator.groups.errors import as_told
-from coordinator.later import Later
-from wire.errors import ErrorCode, KafkaError
+from oncelog.coordinator.groups.classic import answers, handover, rebalance, records, static, timers
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.member import Member, Supported
+from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.later import Later
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from coordinator.groups.context import Client, GroupSettings
-    from coordinator.groups.shard import GroupShard
-    from wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+    from oncelog.coordinator.groups.context import Client, GroupSettings
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
     Answer = JoinGroupResponse | Later[JoinGroupResponse]
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import handover, rebalance, removal, timers
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.states import State
-from coordinator.groups.errors import as_told
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from oncelog.coordinator.groups.classic import handover, rebalance, removal, timers
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coordinator.groups.classic.group import ClassicGroup
-    from coordinator.groups.context import Client
-    from coordinator.groups.shard import GroupShard
-    from wire.messages.leave_group import LeaveGroupRequest
+    from oncelog.coordinator.groups.classic.group import ClassicGroup
+    from oncelog.coordinator.groups.context import Client
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.messages.leave_group import LeaveGroupRequest
 
 SEVERAL_MEMBERS_VERSION = 3
 NO_REASON = "not given"

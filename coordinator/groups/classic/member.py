@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from coordinator.later import Later
-    from wire.messages.join_group import JoinGroupResponse
-    from wire.messages.sync_group import SyncGroupResponse
+    from oncelog.coordinator.later import Later
+    from oncelog.wire.messages.join_group import JoinGroupResponse
+    from oncelog.wire.messages.sync_group import SyncGroupResponse
 
 
 class Supported(NamedTuple):

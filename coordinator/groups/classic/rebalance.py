@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import answers, records, timers
-from coordinator.groups.classic.states import LEGAL_MOVES, State
-from wire.errors import ErrorCode
+from oncelog.coordinator.groups.classic import answers, records, timers
+from oncelog.coordinator.groups.classic.states import LEGAL_MOVES, State
+from oncelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coordinator.groups.classic.group import ClassicGroup
-    from coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.groups.classic.group import ClassicGroup
+    from oncelog.coordinator.groups.shard import GroupShard
 
 
 def prepare_or_complete(shard: GroupShard, group: ClassicGroup, reason: str) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.journal import CoordinatorRecord
-from wire.stored.groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from oncelog.coordinator.journal import CoordinatorRecord
+from oncelog.wire.stored.groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinator.groups.classic.group import ClassicGroup
-    from coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.classic.group import ClassicGroup
+    from oncelog.coordinator.groups.classic.member import Member
 
 VALUE_VERSION = 3
 """Of GroupMetadataValue, as Kafka writes it."""

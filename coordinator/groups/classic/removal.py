@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import answers, rebalance
-from coordinator.groups.classic.states import State
-from wire.errors import ErrorCode
+from oncelog.coordinator.groups.classic import answers, rebalance
+from oncelog.coordinator.groups.classic.states import State
+from oncelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.groups.classic.group import ClassicGroup
-    from coordinator.groups.classic.member import Member
-    from coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.groups.classic.group import ClassicGroup
+    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.shard import GroupShard
 
 
 def expire(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.member import Member, Supported
-from coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.member import Member, Supported
+from oncelog.coordinator.groups.classic.states import State
 
 if TYPE_CHECKING:
-    from coordinator.groups.shard import GroupShard
-    from wire.stored.groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.stored.groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 
 def replay_group_metadata(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import answers, join, rebalance, records, timers
-from coordinator.groups.classic.states import State
-from coordinator.groups.errors import as_told
-from wire.errors import ErrorCode, KafkaError
+from oncelog.coordinator.groups.classic import answers, join, rebalance, records, timers
+from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from coordinator.groups.classic.group import ClassicGroup
-    from coordinator.groups.classic.member import Member
-    from coordinator.groups.context import Client
-    from coordinator.groups.shard import GroupShard
-    from coordinator.later import Later
-    from wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+    from oncelog.coordinator.groups.classic.group import ClassicGroup
+    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.context import Client
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.later import Later
+    from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 SKIP_ASSIGNMENT_VERSION = 9
 """From this version on a leader that came back is told that it leads, and not to assign (KIP-814)."""

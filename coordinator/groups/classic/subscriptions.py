@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.errors import DecodeError
-from wire.stored.consumer_protocol import ConsumerProtocolSubscription
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.stored.consumer_protocol import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

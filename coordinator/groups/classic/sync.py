@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import answers, handover, rebalance, records, timers
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.states import State
-from coordinator.groups.errors import as_told
-from coordinator.later import Later
-from wire.errors import ErrorCode, KafkaError
+from oncelog.coordinator.groups.classic import answers, handover, rebalance, records, timers
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.later import Later
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinator.groups.classic.member import Member
-    from coordinator.groups.context import Client
-    from coordinator.groups.shard import GroupShard
-    from wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.context import Client
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
     Answer = SyncGroupResponse | Later[SyncGroupResponse]
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import removal
-from coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic import removal
+from oncelog.coordinator.groups.classic.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from coordinator.groups.classic.group import ClassicGroup
-    from coordinator.groups.classic.member import Member
-    from coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.groups.classic.group import ClassicGroup
+    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.shard import GroupShard
 
 SESSION, JOIN, SYNC = "classic-session", "classic-join", "classic-sync"
 

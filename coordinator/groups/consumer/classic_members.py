@@ -10,30 +10,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import answers
-from coordinator.groups.consumer import embedded, joining, leave, migration, subscribing, target, timeouts
-from coordinator.groups.consumer.group import PROTOCOL_TYPE
-from coordinator.groups.consumer.states import MemberState
-from coordinator.groups.errors import as_told
-from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.messages.consumer_group_heartbeat import TopicPartitions
-from wire.messages.heartbeat import HeartbeatResponse
-from wire.messages.join_group import JoinGroupResponse
-from wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
-from wire.messages.sync_group import SyncGroupResponse
-from wire.stored.groups import ClassicMemberMetadata, ClassicProtocol
+from oncelog.coordinator.groups.classic import answers
+from oncelog.coordinator.groups.consumer import (
+    embedded,
+    joining,
+    leave,
+    migration,
+    subscribing,
+    target,
+    timeouts,
+)
+from oncelog.coordinator.groups.consumer.group import PROTOCOL_TYPE
+from oncelog.coordinator.groups.consumer.states import MemberState
+from oncelog.coordinator.groups.errors import as_told
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.wire.messages.consumer_group_heartbeat import TopicPartitions
+from oncelog.wire.messages.heartbeat import HeartbeatResponse
+from oncelog.wire.messages.join_group import JoinGroupResponse
+from oncelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from oncelog.wire.messages.sync_group import SyncGroupResponse
+from oncelog.wire.stored.groups import ClassicMemberMetadata, ClassicProtocol
 
 if TYPE_CHECKING:
-    from coordinator.groups.consumer.group import ConsumerGroup
-    from coordinator.groups.consumer.member import Member
-    from coordinator.groups.context import Client
-    from coordinator.groups.shard import GroupShard
-    from coordinator.journal import CoordinatorRecord
-    from wire.messages.heartbeat import HeartbeatRequest
-    from wire.messages.join_group import JoinGroupRequest
-    from wire.messages.leave_group import LeaveGroupRequest
-    from wire.messages.sync_group import SyncGroupRequest
-    from wire.stored.consumer_protocol import ConsumerProtocolSubscription
+    from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.context import Client
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.wire.messages.heartbeat import HeartbeatRequest
+    from oncelog.wire.messages.join_group import JoinGroupRequest
+    from oncelog.wire.messages.leave_group import LeaveGroupRequest
+    from oncelog.wire.messages.sync_group import SyncGroupRequest
+    from oncelog.wire.stored.consumer_protocol import ConsumerProtocolSubscription
 
 MEMBER_ID_REQUIRED_VERSION = 4
 NO_REBALANCE_TIMEOUT_VERSION = 0

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer import target
-from coordinator.groups.consumer.group import ConsumerGroup
-from wire.errors import ErrorCode
-from wire.messages.consumer_group_describe import Assignment, DescribedGroup, TopicPartitions
-from wire.messages.consumer_group_describe import Member as DescribedMember
+from oncelog.coordinator.groups.consumer import target
+from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.consumer_group_describe import Assignment, DescribedGroup, TopicPartitions
+from oncelog.wire.messages.consumer_group_describe import Member as DescribedMember
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from coordinator.groups.consumer.member import Member
-    from coordinator.groups.context import Topics
-    from coordinator.groups.shard import GroupShard
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.context import Topics
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.schema import Uuid
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from wire.errors import DecodeError
-from wire.stored.consumer_protocol import (
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
@@ -18,8 +18,8 @@ from wire.stored.consumer_protocol import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from coordinator.groups.context import Topics
-    from wire.schema import Buffer, Uuid
+    from oncelog.coordinator.groups.context import Topics
+    from oncelog.wire.schema import Buffer, Uuid
 
 _VERSION = Struct(">h")
 

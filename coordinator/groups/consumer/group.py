@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer import records, timeouts
-from coordinator.groups.consumer.metadata_hash import TopicHashes
-from coordinator.groups.consumer.states import GroupState, MemberState
-from coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
-from coordinator.groups.group import CONSUMER, any_partition
-from wire.errors import ErrorCode, KafkaError
+from oncelog.coordinator.groups.consumer import records, timeouts
+from oncelog.coordinator.groups.consumer.metadata_hash import TopicHashes
+from oncelog.coordinator.groups.consumer.states import GroupState, MemberState
+from oncelog.coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
+from oncelog.coordinator.groups.group import CONSUMER, any_partition
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from coordinator.groups.consumer.member import Assignment, Member
-    from coordinator.groups.shard import GroupShard
-    from coordinator.journal import CoordinatorRecord
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.consumer.member import Assignment, Member
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.wire.schema import Uuid
 
 __all__ = ["ConsumerGroup", "ResolvedRegex"]
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer import joining, leave, settings, subscribing, target, timeouts
-from coordinator.groups.consumer.member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.consumer_group_heartbeat import (
+from oncelog.coordinator.groups.consumer import joining, leave, settings, subscribing, target, timeouts
+from oncelog.coordinator.groups.consumer.member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
 
 if TYPE_CHECKING:
-    from coordinator.groups.consumer.member import Member, PartitionEpochs
-    from coordinator.groups.context import Client, GroupContext
-    from coordinator.groups.shard import GroupShard
-    from coordinator.journal import CoordinatorRecord
-    from wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from oncelog.coordinator.groups.consumer.member import Member, PartitionEpochs
+    from oncelog.coordinator.groups.context import Client, GroupContext
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 OWN_MEMBER_ID_VERSION = 1
 """From this version on the client makes its member id (KIP-1082)."""

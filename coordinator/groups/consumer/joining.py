@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.consumer import migration, records
-from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH, Member
-from wire.errors import ErrorCode, KafkaError
-from wire.primitives import uuid_to_text
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.consumer import migration, records
+from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+from oncelog.coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH, Member
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
-    from coordinator.groups.context import GroupContext
-    from coordinator.groups.shard import GroupShard
-    from coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.groups.context import GroupContext
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.journal import CoordinatorRecord
 
 
 def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.Entry:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer import joining, migration, records
-from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from oncelog.coordinator.groups.consumer import joining, migration, records
+from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+from oncelog.coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coordinator.groups.consumer.member import Member
-    from coordinator.groups.shard import GroupShard
-    from wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
 def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:

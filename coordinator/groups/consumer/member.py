@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from coordinator.groups.consumer.states import MemberState
-from wire.schema import Uuid
-from wire.stored.groups import ClassicMemberMetadata
+from oncelog.coordinator.groups.consumer.states import MemberState
+from oncelog.wire.schema import Uuid
+from oncelog.wire.stored.groups import ClassicMemberMetadata
 
 PartitionEpochs = Mapping[Uuid, Mapping[int, int]]
 """Topic id -> partition -> the member epoch that it was assigned at (KIP-1251)."""

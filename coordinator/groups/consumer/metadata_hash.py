@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coordinator.groups.context import Topic, Topics
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.context import Topic, Topics
+    from oncelog.wire.schema import Uuid
 
 MAGIC = 0
 NO_TOPICS = 0

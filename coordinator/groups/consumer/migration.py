@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic import rebalance
-from coordinator.groups.classic import records as classic_records
-from coordinator.groups.classic import timers as classic_timers
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.member import Member as ClassicMember
-from coordinator.groups.classic.member import Supported
-from coordinator.groups.classic.states import State
-from coordinator.groups.consumer import embedded, records, timeouts
-from coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
-from coordinator.groups.consumer.member import Member
-from wire.errors import DecodeError, ErrorCode, KafkaError
-from wire.stored.groups import ClassicMemberMetadata, ClassicProtocol
+from oncelog.coordinator.groups.classic import rebalance
+from oncelog.coordinator.groups.classic import records as classic_records
+from oncelog.coordinator.groups.classic import timers as classic_timers
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.member import Member as ClassicMember
+from oncelog.coordinator.groups.classic.member import Supported
+from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.consumer import embedded, records, timeouts
+from oncelog.coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
+from oncelog.coordinator.groups.consumer.member import Member
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.wire.stored.groups import ClassicMemberMetadata, ClassicProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coordinator.groups.context import GroupContext
-    from coordinator.groups.shard import GroupShard
-    from coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.groups.context import GroupContext
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.journal import CoordinatorRecord
 
 BIDIRECTIONAL, UPGRADE, DOWNGRADE, DISABLED = "bidirectional", "upgrade", "downgrade", "disabled"
 

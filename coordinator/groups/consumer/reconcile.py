@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from coordinator.groups.consumer.states import MemberState
-from wire.errors import ErrorCode, KafkaError
+from oncelog.coordinator.groups.consumer.states import MemberState
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from coordinator.groups.consumer.member import Assignment, Member, PartitionEpochs
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.consumer.member import Assignment, Member, PartitionEpochs
+    from oncelog.wire.schema import Uuid
 
 
 class TopicPartitions(Protocol):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.journal import CoordinatorRecord
-from wire.stored import groups as stored
+from oncelog.coordinator.journal import CoordinatorRecord
+from oncelog.wire.stored import groups as stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coordinator.groups.consumer.group import ResolvedRegex
-    from coordinator.groups.consumer.member import Assignment, Member, PartitionEpochs
+    from oncelog.coordinator.groups.consumer.group import ResolvedRegex
+    from oncelog.coordinator.groups.consumer.member import Assignment, Member, PartitionEpochs
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:

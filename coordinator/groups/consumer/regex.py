@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.groups.consumer import expressions, records, timeouts
-from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
+from oncelog.coordinator.groups.consumer import expressions, records, timeouts
+from oncelog.coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coordinator.groups.consumer.member import Member
-    from coordinator.groups.shard import GroupShard
-    from coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.journal import CoordinatorRecord
 
 REFRESH_MIN_INTERVAL_MS = 10_000
 """Milliseconds from one resolution of a group to the next at least."""

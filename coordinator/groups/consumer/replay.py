@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.consumer import timeouts
-from coordinator.groups.consumer.group import NO_TARGET_EPOCH, ConsumerGroup, ResolvedRegex
-from coordinator.groups.consumer.member import LEAVING_EPOCH, Member
-from coordinator.groups.consumer.states import MemberState
-from wire.stored import groups as stored
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.consumer import timeouts
+from oncelog.coordinator.groups.consumer.group import NO_TARGET_EPOCH, ConsumerGroup, ResolvedRegex
+from oncelog.coordinator.groups.consumer.member import LEAVING_EPOCH, Member
+from oncelog.coordinator.groups.consumer.states import MemberState
+from oncelog.wire.stored import groups as stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from coordinator.groups.consumer.member import PartitionEpochs
-    from coordinator.groups.shard import GroupShard
-    from wire.schema import Message
+    from oncelog.coordinator.groups.consumer.member import PartitionEpochs
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.schema import Message
 
 
 def _known(shard: GroupShard, group_id: str) -> ConsumerGroup | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coordinator.groups.context import GroupContext
+    from oncelog.coordinator.groups.context import GroupContext
 
 
 def _within(context: GroupContext, group_id: str, name: str, default: int, low: int, high: int) -> int:

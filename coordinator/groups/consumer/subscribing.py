@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.groups.consumer import records, regex, target, timeouts
-from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.reconcile import reconcile
+from oncelog.coordinator.groups.consumer import records, regex, target, timeouts
+from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+from oncelog.coordinator.groups.consumer.reconcile import reconcile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coordinator.groups.consumer.member import Assignment, Member
-    from coordinator.groups.consumer.reconcile import Owned
-    from coordinator.groups.consumer.subscriptions import Subscriptions
-    from coordinator.groups.context import Client, GroupContext, Topics
-    from coordinator.groups.shard import GroupShard
-    from coordinator.journal import CoordinatorRecord
-    from wire.stored.groups import ClassicMemberMetadata
+    from oncelog.coordinator.groups.consumer.member import Assignment, Member
+    from oncelog.coordinator.groups.consumer.reconcile import Owned
+    from oncelog.coordinator.groups.consumer.subscriptions import Subscriptions
+    from oncelog.coordinator.groups.context import Client, GroupContext, Topics
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.wire.stored.groups import ClassicMemberMetadata
 
 NOT_GIVEN = -1
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.consumer.member import Member
 
 
 class ResolvedRegex(NamedTuple):

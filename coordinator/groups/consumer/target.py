@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.groups.assignors import ASSIGNORS, CLASS_NAMES, GroupSpec, MemberSpec
-from coordinator.groups.consumer import records, settings
+from oncelog.coordinator.groups.assignors import ASSIGNORS, CLASS_NAMES, GroupSpec, MemberSpec
+from oncelog.coordinator.groups.consumer import records, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coordinator.groups.consumer.group import ConsumerGroup
-    from coordinator.groups.consumer.member import Assignment, Member
-    from coordinator.groups.consumer.subscriptions import Subscriptions
-    from coordinator.groups.context import GroupContext, Topics
-    from coordinator.journal import CoordinatorRecord
-    from wire.schema import Uuid
+    from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+    from oncelog.coordinator.groups.consumer.member import Assignment, Member
+    from oncelog.coordinator.groups.consumer.subscriptions import Subscriptions
+    from oncelog.coordinator.groups.context import GroupContext, Topics
+    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.wire.schema import Uuid
 
 DEFAULT_ASSIGNOR = "uniform"
 

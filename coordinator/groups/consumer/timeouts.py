@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer import settings
-from coordinator.groups.consumer.states import MemberState
+from oncelog.coordinator.groups.consumer import settings
+from oncelog.coordinator.groups.consumer.states import MemberState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from coordinator.groups.consumer.group import ConsumerGroup
-    from coordinator.groups.consumer.member import Member
-    from coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.shard import GroupShard
 
 SESSION, REBALANCE, JOIN, SYNC = KINDS = (
     "consumer-session",
@@ -128,6 +128,6 @@ def _regex_key(shard: GroupShard, group_id: str) -> Hashable:
 
 
 def _fence(shard: GroupShard, group_id: str, member_id: str, kind: str, epoch: int | None) -> None:
-    from coordinator.groups.consumer.leave import fence_if_there  # it cancels what is set here
+    from oncelog.coordinator.groups.consumer.leave import fence_if_there  # it cancels what is set here
 
     fence_if_there(shard, group_id, member_id, _REASONS[kind], only_at_epoch=epoch)

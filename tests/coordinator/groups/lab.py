@@ -8,19 +8,19 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from broker.config.broker_config import BrokerConfig
-from coordinator.deadlines import NEVER, Deadlines
-from coordinator.groups.context import Client, GroupContext
-from coordinator.groups.shard import GroupShard
-from coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
-from wire.errors import ErrorCode, KafkaError
-from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
-from wire.stored.groups import KEY_TYPES, VALUE_TYPES
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.coordinator.deadlines import NEVER, Deadlines
+from oncelog.coordinator.groups.context import Client, GroupContext
+from oncelog.coordinator.groups.shard import GroupShard
+from oncelog.coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from wire.schema import Uuid
+    from oncelog.wire.schema import Uuid
 
 PARTITION = 7
 KAFKA_DEFAULTS = {"log.dirs": "/data", "group.initial.rebalance.delay.ms": "3000"}

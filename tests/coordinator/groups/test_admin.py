@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.admin import delete_groups, describe_groups, list_groups
-from coordinator.groups.offsets import commit_offsets
-from tests.coordinator.groups.classic.players import DELAY_MS, Player, stable, subscription
-from tests.coordinator.groups.lab import Lab
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.list_groups import ListGroupsRequest
-from wire.messages.offset_commit import (
+from oncelog.coordinator.groups.admin import delete_groups, describe_groups, list_groups
+from oncelog.coordinator.groups.offsets import commit_offsets
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from tests.coordinator.groups.classic.players import DELAY_MS, Player, stable, subscription
+from tests.coordinator.groups.lab import Lab
 
 
 def commit(lab: Lab, group: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coordinator.groups import offset_expiry
-from coordinator.groups.admin import delete_groups
-from coordinator.groups.offset_expiry import TOMBSTONES_AT_ONCE_MAX
-from coordinator.groups.shard import GroupShard
-from coordinator.journal import CoordinatorRecord
+from oncelog.coordinator.groups import offset_expiry
+from oncelog.coordinator.groups.admin import delete_groups
+from oncelog.coordinator.groups.offset_expiry import TOMBSTONES_AT_ONCE_MAX
+from oncelog.coordinator.groups.shard import GroupShard
+from oncelog.coordinator.journal import CoordinatorRecord
 from tests.coordinator.groups.lab import Lab, MemoryJournal
 from tests.coordinator.groups.test_offsets import MINUTE_MS, all_of, commit, commit_in_transaction
 

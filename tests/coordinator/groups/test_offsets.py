@@ -8,41 +8,41 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.offset_store import OffsetStore
-from coordinator.groups.offsets import (
+from oncelog.coordinator.groups.offset_store import OffsetStore
+from oncelog.coordinator.groups.offsets import (
     commit_offsets,
     commit_transactional_offsets,
     delete_offsets,
     fetch_offsets,
     tombstones_of,
 )
-from coordinator.groups.shard import GroupShard
-from tests.coordinator.groups.lab import Lab, MemoryJournal
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.offset_commit import (
+from oncelog.coordinator.groups.shard import GroupShard
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from wire.messages.offset_delete import (
+from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from wire.messages.txn_offset_commit import (
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
-from wire.stored.groups import (
+from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from oncelog.wire.stored.groups import (
     KEY_TYPES,
     VALUE_TYPES,
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
     OffsetCommitValue,
 )
+from tests.coordinator.groups.lab import Lab, MemoryJournal
 
 Place = tuple[str, str, int]
 MINUTE_MS = 60_000

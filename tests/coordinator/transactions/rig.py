@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.deadlines import Deadlines
-from coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
-from coordinator.transactions import markers
-from coordinator.transactions.shard import TransactionContext, TransactionShard
-from coordinator.transactions.state import PendingEnd, TransactionMetadata
-from wire.errors import ErrorCode, KafkaError
-from wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
-from wire.stored.transactions import KEY_TYPES, VALUE_TYPES
+from oncelog.coordinator.deadlines import Deadlines
+from oncelog.coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
+from oncelog.coordinator.transactions import markers
+from oncelog.coordinator.transactions.shard import TransactionContext, TransactionShard
+from oncelog.coordinator.transactions.state import PendingEnd, TransactionMetadata
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from oncelog.wire.stored.transactions import KEY_TYPES, VALUE_TYPES
 
 NOW_MS = 1_900_000_000_000
 

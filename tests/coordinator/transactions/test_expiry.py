@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.transactions.admin import describe_transaction, list_transactions
-from coordinator.transactions.end import end_transaction
-from coordinator.transactions.init_producer_id import init_producer_id
-from coordinator.transactions.partitions import add_partitions
-from coordinator.transactions.state import TransactionState
+from oncelog.coordinator.transactions.admin import describe_transaction, list_transactions
+from oncelog.coordinator.transactions.end import end_transaction
+from oncelog.coordinator.transactions.init_producer_id import init_producer_id
+from oncelog.coordinator.transactions.partitions import add_partitions
+from oncelog.coordinator.transactions.state import TransactionState
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 from tests.coordinator.transactions.rig import NOW_MS, Rig
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.list_transactions import ListTransactionsRequest
 
 P = ("topic", 0)
 DAY_MS = 24 * 3_600_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.transactions.end import end_transaction
-from coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
-from coordinator.transactions.partitions import add_partitions
-from coordinator.transactions.state import PRODUCER_EPOCH_MAX, TransactionState
+from oncelog.coordinator.transactions.end import end_transaction
+from oncelog.coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
+from oncelog.coordinator.transactions.partitions import add_partitions
+from oncelog.coordinator.transactions.state import PRODUCER_EPOCH_MAX, TransactionState
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.transactions.rig import Rig
-from wire.errors import ErrorCode, KafkaError
 
 P = ("topic", 0)
 

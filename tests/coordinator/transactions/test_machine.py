@@ -10,11 +10,11 @@ import random
 
 import pytest
 
-from coordinator.transactions import markers
-from coordinator.transactions.end import end_transaction
-from coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
-from coordinator.transactions.partitions import add_partitions, verify_partitions
-from coordinator.transactions.state import (
+from oncelog.coordinator.transactions import markers
+from oncelog.coordinator.transactions.end import end_transaction
+from oncelog.coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
+from oncelog.coordinator.transactions.partitions import add_partitions, verify_partitions
+from oncelog.coordinator.transactions.state import (
     ENDED,
     LEGAL_PREVIOUS,
     PREPARED,
@@ -23,8 +23,8 @@ from coordinator.transactions.state import (
     TransactionMetadata,
     TransactionState,
 )
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.transactions.rig import Rig
-from wire.errors import ErrorCode, KafkaError
 
 STEPS = 300
 IDS = ("a", "b")

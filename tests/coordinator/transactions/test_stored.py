@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.transactions.state import TransactionState, from_value
-from wire.stored.transactions import PartitionsSchema, TransactionLogValue
+from oncelog.coordinator.transactions.state import TransactionState, from_value
+from oncelog.wire.stored.transactions import PartitionsSchema, TransactionLogValue
 
 
 def test_a_topic_may_have_several_rows() -> None:

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 
-from coordinator.groups.assignors import ASSIGNORS, Assignment, GroupSpec, MemberSpec
+from oncelog.coordinator.groups.assignors import ASSIGNORS, Assignment, GroupSpec, MemberSpec
 
 Rows = set[tuple[bytes, int]]
 

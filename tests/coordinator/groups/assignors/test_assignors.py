@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.groups.assignors import ASSIGNORS, GroupSpec
+from oncelog.coordinator.groups.assignors import ASSIGNORS, GroupSpec
 from tests.coordinator.groups.assignors.groups import check, random_history, rows_of, spec
 
 A, B, C = b"A" * 16, b"B" * 16, b"C" * 16

@@ -12,7 +12,7 @@ import random
 
 import pytest
 
-from coordinator.groups.assignors import ASSIGNORS, Assignment, GroupSpec
+from oncelog.coordinator.groups.assignors import ASSIGNORS, Assignment, GroupSpec
 from tests.coordinator.groups.assignors.groups import check, random_history, rows_of
 from tests.oracle import ask_oracle
 

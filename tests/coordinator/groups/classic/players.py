@@ -5,17 +5,17 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, TypeVar
 
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.heartbeat import heartbeat
-from coordinator.groups.classic.join import join
-from coordinator.groups.classic.leave import leave
-from coordinator.groups.classic.sync import sync
-from coordinator.later import Later
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.heartbeat import HeartbeatRequest
-from wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.heartbeat import heartbeat
+from oncelog.coordinator.groups.classic.join import join
+from oncelog.coordinator.groups.classic.leave import leave
+from oncelog.coordinator.groups.classic.sync import sync
+from oncelog.coordinator.later import Later
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.heartbeat import HeartbeatRequest
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from oncelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

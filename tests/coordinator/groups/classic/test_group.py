@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.records import new_group_record, record_of, tombstone
-from coordinator.groups.classic.states import LEGAL_MOVES, State
-from coordinator.groups.group import any_partition
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.records import new_group_record, record_of, tombstone
+from oncelog.coordinator.groups.classic.states import LEGAL_MOVES, State
+from oncelog.coordinator.groups.group import any_partition
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.stored.groups import GroupMetadataValue, MemberMetadata
 from tests.coordinator.groups.classic.players import DELAY_MS, SESSION_MS, Player, stable, subscription
 from tests.coordinator.groups.lab import EPOCH_MS, Lab
-from wire.errors import ErrorCode, KafkaError
-from wire.stored.groups import GroupMetadataValue, MemberMetadata
 
 
 def commit_code(

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.classic import join
-from coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic import join
+from oncelog.coordinator.groups.classic.states import State
+from oncelog.wire.errors import ErrorCode
 from tests.coordinator.groups.classic.players import (
     DELAY_MS,
     REBALANCE_MS,
@@ -18,7 +19,6 @@ from tests.coordinator.groups.classic.players import (
     subscription,
 )
 from tests.coordinator.groups.lab import Lab
-from wire.errors import ErrorCode
 
 
 def test_a_new_member_comes_twice() -> None:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from coordinator.groups.admin import delete_groups
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.states import State
-from coordinator.later import Later
+from oncelog.coordinator.groups.admin import delete_groups
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.later import Later
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.groups.classic.players import Player, leave_all
 from tests.coordinator.groups.lab import PARTITION, Lab
-from wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.classic.timers import on_offset_commit
+from oncelog.coordinator.groups.classic.timers import on_offset_commit
+from oncelog.wire.errors import ErrorCode
 from tests.coordinator.groups.classic.players import (
     DELAY_MS,
     SESSION_MS,
@@ -15,7 +16,6 @@ from tests.coordinator.groups.classic.players import (
     stable,
 )
 from tests.coordinator.groups.lab import Lab
-from wire.errors import ErrorCode
 
 
 @pytest.mark.parametrize(

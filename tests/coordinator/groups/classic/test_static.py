@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
 from tests.coordinator.groups.classic.players import (
     DELAY_MS,
     SESSION_MS,
@@ -14,7 +15,6 @@ from tests.coordinator.groups.classic.players import (
     subscription,
 )
 from tests.coordinator.groups.lab import Lab
-from wire.errors import ErrorCode
 
 
 def again(old: Player, **changes: object) -> Player:

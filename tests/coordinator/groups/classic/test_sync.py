@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.stored.coordinator import decode_value
+from oncelog.wire.stored.groups import GroupMetadataValue
 from tests.coordinator.groups.classic.players import (
     DELAY_MS,
     REBALANCE_MS,
@@ -15,9 +18,6 @@ from tests.coordinator.groups.classic.players import (
     subscription,
 )
 from tests.coordinator.groups.lab import Lab
-from wire.errors import ErrorCode
-from wire.stored.coordinator import decode_value
-from wire.stored.groups import GroupMetadataValue
 
 
 def joined(lab: Lab, count: int) -> list[Player]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from coordinator.groups.classic.heartbeat import heartbeat
-from coordinator.groups.classic.join import join
-from coordinator.groups.classic.leave import leave
-from coordinator.groups.classic.sync import sync
-from coordinator.later import Later
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.heartbeat import HeartbeatRequest
-from wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from wire.stored.consumer_protocol import ConsumerProtocolAssignment
+from oncelog.coordinator.groups.classic.heartbeat import heartbeat
+from oncelog.coordinator.groups.classic.join import join
+from oncelog.coordinator.groups.classic.leave import leave
+from oncelog.coordinator.groups.classic.sync import sync
+from oncelog.coordinator.later import Later
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.heartbeat import HeartbeatRequest
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from oncelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from oncelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.heartbeat import check, heartbeat
-from wire.messages.consumer_group_heartbeat import (
+from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat
+from oncelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
@@ -15,7 +15,7 @@ from wire.messages.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from coordinator.groups.shard import GroupShard
+    from oncelog.coordinator.groups.shard import GroupShard
     from tests.coordinator.groups.lab import Lab
 
 REBALANCE_MS = 60_000

@@ -6,8 +6,11 @@ import contextlib
 
 import pytest
 
-from coordinator.groups.consumer.describe import describe
-from coordinator.groups.consumer.states import GroupState, MemberState
+from oncelog.coordinator.groups.consumer.describe import describe
+from oncelog.coordinator.groups.consumer.states import GroupState, MemberState
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.consumer_group_heartbeat import TopicPartitions
+from oncelog.wire.stored import groups as stored
 from tests.coordinator.groups.consumer.consumers import (
     REBALANCE_MS,
     Consumer,
@@ -17,9 +20,6 @@ from tests.coordinator.groups.consumer.consumers import (
     target_of,
 )
 from tests.coordinator.groups.lab import Lab
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.consumer_group_heartbeat import TopicPartitions
-from wire.stored import groups as stored
 
 NO_INTERVAL = {"group.consumer.assignment.interval.ms": "0"}
 SESSION_MS = 45_000

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from conftest import KafkaTool
+from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.stored import groups as stored
+from oncelog.wire.stored.coordinator import decode_key, decode_value
 from tests.coordinator.groups.consumer.classics import ClassicConsumer
 from tests.coordinator.groups.consumer.consumers import Consumer
 from tests.coordinator.groups.lab import Lab
-from wire.batch import BatchBuilder
-from wire.stored import groups as stored
-from wire.stored.coordinator import decode_key, decode_value
 
 pytestmark = pytest.mark.slow
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.consumer import timeouts
-from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.states import GROUP_MOVES, MEMBER_MOVES, GroupState
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.consumer import timeouts
+from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+from oncelog.coordinator.groups.consumer.states import GROUP_MOVES, MEMBER_MOVES, GroupState
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.groups.consumer.classics import ClassicConsumer
 from tests.coordinator.groups.consumer.consumers import Consumer, durable, group_of, settle
 from tests.coordinator.groups.lab import Lab
-from wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.groups.consumer import metadata_hash
-from coordinator.groups.consumer.metadata_hash import TopicHashes
+from oncelog.coordinator.groups.consumer import metadata_hash
+from oncelog.coordinator.groups.consumer.metadata_hash import TopicHashes
 from tests.coordinator.groups.lab import FakeTopics
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.join import join
-from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.later import Later
+from oncelog.coordinator.groups.classic.group import ClassicGroup
+from oncelog.coordinator.groups.classic.join import join
+from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+from oncelog.coordinator.later import Later
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.coordinator.groups.consumer.classics import REBALANCE_MS, SESSION_MS, ClassicConsumer, subscription
 from tests.coordinator.groups.consumer.consumers import Consumer, durable, group_of
 from tests.coordinator.groups.lab import Lab
-from wire.errors import ErrorCode, KafkaError
-from wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 SETTINGS = {"group.consumer.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
 

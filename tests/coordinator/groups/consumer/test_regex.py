@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.consumer import regex
-from coordinator.groups.consumer.expressions import check, matching
+from oncelog.coordinator.groups.consumer import regex
+from oncelog.coordinator.groups.consumer.expressions import check, matching
+from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.groups.consumer.consumers import Consumer, durable, group_of, settle
 from tests.coordinator.groups.lab import Lab
-from wire.errors import ErrorCode, KafkaError
 
 NO_INTERVAL = {"group.consumer.assignment.interval.ms": "0"}
 MIN_REFRESH_MS = 10_000
