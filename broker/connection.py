@@ -25,6 +25,7 @@ from oncelog.broker.logs import get_logger
 from oncelog.broker.request import CloseConnection, Deferred, Parked, RequestContext
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.broker.sending import SEND_SOON_BYTES, Sending
+from oncelog.broker.unexpected_bytes import unexpected_bytes
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.header import REQUEST_PREFIX_SIZE, read_request_header
 
@@ -220,7 +221,8 @@ class Connection(Sending):
         size: int = _size_at(view, position)[0]
         if not 8 <= size <= self._server.max_frame_bytes:
             raise CloseConnection(
-                f"a frame of {size} bytes; the limit is {self._server.max_frame_bytes} (socket.request.max.bytes)"
+                unexpected_bytes(view[position : position + 4])
+                or f"a frame of {size} bytes; the limit is {self._server.max_frame_bytes} (socket.request.max.bytes)"
             )
         return size
 
@@ -239,7 +241,8 @@ class Connection(Sending):
         api_key = _prefix_at(head, 4)[0]
         if size > OTHER_FRAME_BYTES_MAX and api_key != PRODUCE:
             raise CloseConnection(
-                f"a frame of {size} bytes for API key {api_key}; only a Produce may be so large"
+                unexpected_bytes(head)
+                or f"a frame of {size} bytes for API key {api_key}; only a Produce may be so large"
             )
         budget = self._server.frame_budget
         await budget.reserve(size)

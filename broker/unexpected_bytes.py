@@ -1,0 +1,31 @@
+"""What the first bytes of a connection look like where they are no Kafka request, for the log."""
+
+from __future__ import annotations
+
+_HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
+_HTTP2_PREFACE = b"PRI "
+_PROXY_HEADERS = (b"PROX", b"\r\n\r\n")
+_TLS_HANDSHAKE = 22
+_TLS_MAJOR_VERSION = 3
+_TLS_MINOR_VERSION_MAX = 4
+
+
+def unexpected_bytes(first: bytes | bytearray | memoryview) -> str | None:
+    """A sentence about bytes of another protocol than Kafka's; None where they are of none that is known.
+
+    ``first``: at least the four bytes that stand where a frame's size should be. What is recognised would be a frame of
+    more than 200 MB, so no client that speaks Kafka's protocol is taken for another.
+
+    Sources: RFC 8446 section 5.1 (TLSPlaintext), RFC 9110 section 9 and RFC 9113 section 3.4 (HTTP), HAProxy's
+    proxy-protocol.txt section 2.
+    """
+    start = bytes(first[:4])
+    if len(start) < 4:
+        return None
+    if start[:2] == bytes((_TLS_HANDSHAKE, _TLS_MAJOR_VERSION)) and start[2] <= _TLS_MINOR_VERSION_MAX:
+        return "this looks like a TLS handshake: this listener speaks plaintext"
+    if start in _HTTP_METHODS or start == _HTTP2_PREFACE:
+        return "this looks like an HTTP request: this listener speaks Kafka's protocol"
+    if start in _PROXY_HEADERS:
+        return "this looks like a PROXY protocol header: this listener takes none"
+    return None
