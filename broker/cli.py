@@ -198,9 +198,9 @@ def _say_ready(node: Node, entrances: list[Entrance]) -> None:
     fields = {
         "address": address_text(*listening),
         **({"advertised": address_text(*told)} if told != listening else {}),
-        "node.id": node.config.node_id,
+        "node.id": node.config.current.node_id,
         "cluster.id": node.cluster.cluster_id,
-        "data.dir": os.path.abspath(node.config.data_dir),
+        "data.dir": os.path.abspath(node.config.current.data_dir),
     }
     get_logger(__name__).info("ready", **fields)
     try:

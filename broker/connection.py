@@ -89,21 +89,21 @@ class Connection(Sending):
     __slots__ = (
         "_drained",
         "_lost",
-        "_node",
         "_pending",
         "_produce_lengths",
         "_requests",
         "_server",
+        "_services",
         "close_reason",
         "in_handler",
         "listener_name",
     )
 
     def __init__(self, server: Server, transport: Transport, listener_name: str) -> None:
-        super().__init__(transport, server.node.files)
+        super().__init__(transport, server.services.files)
         self.listener_name = listener_name
         self._server = server
-        self._node = server.node
+        self._services = server.services
         self._pending: deque[_Reply] = deque()
         self._drained: trio.Event | None = None
         self._lost = False
@@ -130,7 +130,7 @@ class Connection(Sending):
                 log.debug("connection lost", peer=self.transport.peer, error=str(error))
         except Exception:
             log.exception("a connection failed by our own fault", peer=self.transport.peer)
-            self._node.note_bug()
+            self._services.note_bug()
         finally:
             self.release()
             self.transport.close()
@@ -151,7 +151,7 @@ class Connection(Sending):
         shared = self._server.receive_buffer
         beginning = shared[:BEGINNING_BYTES]
         buffer = shared
-        woken = self._node.woken
+        woken = self._services.woken
         since_yield = 0
         alone = False  # whether what was read was one small request: then no other follows most often
         while True:
@@ -286,7 +286,7 @@ class Connection(Sending):
         if served is None:
             raise CloseConnection(f"API key {api_key} is not served")
         if api_key == PRODUCE and not self._pending:
-            repeated = self._node.repeated
+            repeated = self._services.repeated
             if repeated is not None and repeated.answer(
                 frame, self._produce_lengths, version, correlation_id, self._out
             ):
@@ -300,7 +300,7 @@ class Connection(Sending):
                 served,
                 0,
                 correlation_id,
-                served.handle(self._node, None, RequestContext(version, correlation_id, None, self)),
+                served.handle(self._services, None, RequestContext(version, correlation_id, None, self)),
             )
         header = read_request_header(frame, served.flexible[version])
         client_id = header.client_id
@@ -321,16 +321,16 @@ class Connection(Sending):
 
     def _remember(self, served: Api, frame: memoryview, version: int, request: Any) -> None:
         """A Produce was decoded: those that begin like it need not be."""
-        repeated = self._node.repeated
+        repeated = self._services.repeated
         if repeated is None:
             from oncelog.broker.handlers.produce_again import RepeatedProduces
 
-            repeated = self._node.repeated = RepeatedProduces(self._node, served)
+            repeated = self._services.repeated = RepeatedProduces(self._services, served)
         repeated.remember(frame, self._produce_lengths, version, request)
 
     def _handle(self, served: Api, request: Any, context: RequestContext) -> Any:
         try:
-            return served.handle(self._node, request, context)
+            return served.handle(self._services, request, context)
         except KafkaError as error:
             return served.refuse(context.api_version, error)
         except CloseConnection:
@@ -346,7 +346,7 @@ class Connection(Sending):
             client_id=context.client_id,
             correlation_id=context.correlation_id,
         )
-        self._node.note_bug()
+        self._services.note_bug()
         return served.refuse(context.api_version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     async def _handle_after_pending(
@@ -471,7 +471,7 @@ class Connection(Sending):
             log.exception("a connection failed by our own fault", peer=self.transport.peer)
             self._lost = True
             self.close("see the error above")
-            self._node.note_bug()
+            self._services.note_bug()
         finally:
             for reply in pending:
                 reply.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from oncelog.broker.cluster import Cluster, Endpoint
-from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.coordinators.groups import Groups
 from oncelog.broker.coordinators.transactions import Transactions
@@ -25,6 +25,7 @@ from oncelog.broker.metadata.image import BROKER, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
 from oncelog.broker.server import Listener, Server
+from oncelog.broker.services import Services
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.errors import DecodeError, KafkaError
 from oncelog.wire.stored.metadata import (
@@ -36,11 +37,9 @@ from oncelog.wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.produce_again import RepeatedProduces
+    from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.ready_answer import ReadyAnswers
-    from oncelog.broker.request import Parked
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.wire.schema import Message
@@ -64,20 +63,12 @@ class Node:
     """A broker on one data directory. All that touches the outside comes in: files, wall time, chance, listeners."""
 
     def __init__(self, config: BrokerConfig, *, files: FileSystem, clock: Clock, rng: random.Random) -> None:
-        self.static_config = config
-        self.config = config
-        """What holds now: `static_config` and the dynamic changes."""
+        self.config = DynamicBrokerConfig(config)
         self.files = files
         self.clock = clock
         self.random = rng
         self.fail_on_bugs = False
         """Whether an error of our own ends the process (tests) instead of one request (service)."""
-        self.woken: list[Parked] = []
-        """What an append has just brought an end to: it may be answered at once; else its own task, woken too, does."""
-        self.repeated: RepeatedProduces | None = None
-        """The Produce requests that came lately, once there was one."""
-        self.ready_answers: ReadyAnswers | None = None
-        """For Fetch requests that wait, once there was one."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, rng)
         self.logs = LogManager(config.data_dir, files, clock, rng, config)
         self.logs.on_bug = self.note_bug
@@ -85,6 +76,7 @@ class Node:
         self.cluster: Cluster
         self.groups: Groups
         self.transactions: Transactions
+        self.services: Services
         self.server: Server
         self._producer_ids: ProducerIds
 
@@ -103,7 +95,7 @@ class Node:
                 nursery.start_soon(self._flush_metadata)
                 await nursery.start(self.groups.run)
                 await nursery.start(self.transactions.run)
-                self.server = Server(self, entrances)
+                self.server = Server(self.services, entrances)
                 await nursery.start(self.server.run)
                 self.groups.load_unread()
                 self.transactions.load_unread()
@@ -118,7 +110,7 @@ class Node:
             self.files,
             self.clock,
             self.random,
-            self.static_config,
+            self.config.static,
             cluster_id=logs.cluster_id,
             directory_id=logs.directory_id,
         )
@@ -130,13 +122,27 @@ class Node:
         self._apply_broker_configs()
         self.metadata.subscribe(self._on_record)
         self._producer_ids = ProducerIds(self.metadata.take_producer_ids)
+        config = self.config.current
         endpoints = {
-            row.name: Endpoint(self.config.node_id, row.host, row.port, self.config.broker_rack)
-            for row in entrances
+            row.name: Endpoint(config.node_id, row.host, row.port, config.broker_rack) for row in entrances
         }
-        self.cluster = Cluster(self.config.node_id, self.metadata, logs, endpoints)
+        self.cluster = Cluster(config.node_id, self.metadata, logs, endpoints)
         self.groups = Groups(self)
         self.transactions = Transactions(self)
+        self.services = Services(
+            config=self.config,
+            metadata=self.metadata,
+            cluster=self.cluster,
+            logs=logs,
+            groups=self.groups,
+            transactions=self.transactions,
+            fetch_sessions=self.fetch_sessions,
+            next_producer_id=self.next_producer_id,
+            files=self.files,
+            clock=self.clock,
+            random=self.random,
+            note_bug=self.note_bug,
+        )
         if not logs.was_clean:
             self._raise_leader_epochs()
         logs.load(self._hosting, self._on_truncated)
@@ -153,7 +159,7 @@ class Node:
 
     async def _flush_metadata(self) -> None:
         """Bring the metadata to the disk now and then, as often as the logs' recovery points."""
-        interval_s = self.config.log_flush_offset_checkpoint_interval_ms / 1000
+        interval_s = self.config.current.log_flush_offset_checkpoint_interval_ms / 1000
         flushed = -1
         while True:
             await trio.sleep(interval_s)
@@ -178,7 +184,7 @@ class Node:
 
     def topic_config(self, topic: str) -> TopicConfig:
         """What holds for a topic now: its overrides, else the broker's."""
-        return effective_topic_config(self.metadata.image, self.config, topic)
+        return effective_topic_config(self.metadata.image, self.config.current, topic)
 
     def _hosting(self, name: str) -> Hosting | None:
         topic = self.metadata.image.topics.get(name)
@@ -225,6 +231,5 @@ class Node:
 
     def _apply_broker_configs(self) -> None:
         """Cluster-wide dynamic settings (resource ""), then this broker's own."""
-        changes = dynamic_broker_texts(self.metadata.image, self.config.node_id)
-        self.config = self.static_config.with_changes(changes) if changes else self.static_config
-        self.logs.update_broker_config(self.config)
+        self.config.change(dynamic_broker_texts(self.metadata.image, self.config.static.node_id))
+        self.logs.update_broker_config(self.config.current)

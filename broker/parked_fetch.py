@@ -63,7 +63,7 @@ class ParkedFetch(Parked):
         self._missing -= grown
         if (self._missing <= 0 or grown <= 0) and not self._event.is_set():
             self._event.set()
-            self._fetch.node.woken.append(self)
+            self._fetch.services.woken.append(self)
             appended = log.appended
             if appended is not None and grown <= INLINE_BYTES_MAX and len(self._fetch.rows) == 1:
                 self._appended = (log, log.log_end_offset, appended[0], bytes(appended[1]))

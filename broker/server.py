@@ -11,8 +11,9 @@ from oncelog.broker.connection import SHARED_BUFFER_BYTES, Connection
 from oncelog.broker.logs import get_logger
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Entrance, Node
+    from oncelog.broker.node import Entrance
     from oncelog.broker.seams.transport import Transport
+    from oncelog.broker.services import Services
 
 POOLED_BUFFER_BYTES = 1024 * 1024 + 64 * 1024
 """Size of the buffers kept for frames larger than the shared one: a client's largest batch by default fits."""
@@ -64,9 +65,9 @@ class ByteBudget:
 class Server:
     """Accepts connections and gives each a task; owns what they share."""
 
-    def __init__(self, node: Node, entrances: list[Entrance]) -> None:
-        config = node.config
-        self.node = node
+    def __init__(self, services: Services, entrances: list[Entrance]) -> None:
+        config = services.config.current
+        self.services = services
         self.entrances = entrances
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.max_frame_bytes = config.socket_request_max_bytes
@@ -92,7 +93,7 @@ class Server:
     async def _accept(self, entrance: Entrance) -> None:
         listener = entrance.listener
         while True:
-            while len(self.connections) >= self.node.config.max_connections:
+            while len(self.connections) >= self.services.config.current.max_connections:
                 # Kafka's acceptor waits too; who comes meanwhile waits in the listen queue.
                 await self._room.wait()
             try:
@@ -113,7 +114,7 @@ class Server:
 
     def _admit(self, transport: Transport, listener_name: str) -> None:
         address = _address_of(transport)
-        config = self.node.config
+        config = self.services.config.current
         limit = config.connection_limits.get(address, config.max_connections_per_ip)
         if self._per_address[address] >= limit:
             log.warning(
@@ -138,7 +139,7 @@ class Server:
         self.reconsider_limits()
 
     async def _close_idle(self) -> None:
-        idle_seconds = self.node.config.connections_max_idle_ms / 1000
+        idle_seconds = self.services.config.current.connections_max_idle_ms / 1000
         if idle_seconds <= 0:
             return
         while True:

@@ -20,7 +20,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.broker.node import Node
+    from oncelog.broker.services import Services
 
 
 class Support(IntEnum):
@@ -44,21 +44,21 @@ Refusals = dict[Partition, ErrorCode]
 
 
 def enrol(
-    node: Node, producer: Producer, base_sequences: Mapping[Partition, int], support: Support
+    services: Services, producer: Producer, base_sequences: Mapping[Partition, int], support: Support
 ) -> Refusals | None:
     """Why partitions refuse the producer's batches; the others may be written in this step. None: `enrol_later` tells.
 
     ``base_sequences``: of each partition's batch. A partition that is not here is refused with what is said of it.
     """
-    asked, refusals = _must_ask(node, producer, base_sequences, support)
+    asked, refusals = _must_ask(services, producer, base_sequences, support)
     if not asked:
         return refusals
-    found = _ask(node, producer, asked, support)
-    return None if _must_wait(node, producer, found, support) else refusals | found
+    found = _ask(services, producer, asked, support)
+    return None if _must_wait(services, producer, found, support) else refusals | found
 
 
 async def enrol_later(
-    node: Node, producer: Producer, base_sequences: Mapping[Partition, int], support: Support
+    services: Services, producer: Producer, base_sequences: Mapping[Partition, int], support: Support
 ) -> Refusals:
     """`enrol`, once the id's last transaction is complete and the record is on the disk.
 
@@ -66,37 +66,37 @@ async def enrol_later(
     """
     until = trio.current_time() + PATIENCE_S
     while True:
-        asked, refusals = _must_ask(node, producer, base_sequences, support)
+        asked, refusals = _must_ask(services, producer, base_sequences, support)
         if not asked:
             return refusals
-        found = _ask(node, producer, asked, support)
-        if not _must_wait(node, producer, found, support):
+        found = _ask(services, producer, asked, support)
+        if not _must_wait(services, producer, found, support):
             return refusals | found
         try:
-            shard = node.transactions.shard(producer.transactional_id)
+            shard = services.transactions.shard(producer.transactional_id)
             if ErrorCode.CONCURRENT_TRANSACTIONS in found.values() and support is Support.ADD:
-                if trio.current_time() >= until or not node.transactions.is_ending(
+                if trio.current_time() >= until or not services.transactions.is_ending(
                     shard, producer.transactional_id
                 ):
                     return refusals | found
-                await node.transactions.wait_ended(shard, producer.transactional_id, until)
+                await services.transactions.wait_ended(shard, producer.transactional_id, until)
             else:
-                await node.transactions.journal_of(shard).wait_durable()
+                await services.transactions.journal_of(shard).wait_durable()
         except KafkaError as error:
             return refusals | dict.fromkeys(asked, error.code)
 
 
 def _must_ask(
-    node: Node, producer: Producer, base_sequences: Mapping[Partition, int], support: Support
+    services: Services, producer: Producer, base_sequences: Mapping[Partition, int], support: Support
 ) -> tuple[list[Partition], Refusals]:
     """The partitions that have no transaction of the producer open, and those that refuse it at once."""
-    if support is not Support.ADD and not node.config.transaction_partition_verification_enable:
+    if support is not Support.ADD and not services.config.current.transaction_partition_verification_enable:
         return [], {}
     asked: list[Partition] = []
     refusals: Refusals = {}
     for (topic, partition), sequence in base_sequences.items():
         try:
-            log = node.cluster.hosted(topic, partition).log
+            log = services.cluster.hosted(topic, partition).log
         except KafkaError as error:
             # Not left to the append: every use of a partition that is being recovered takes that further, so it may be
             # there by then. A group's coordinator answers for its own.
@@ -113,13 +113,13 @@ def _must_ask(
     return asked, refusals
 
 
-def _ask(node: Node, producer: Producer, partitions: list[Partition], support: Support) -> Refusals:
+def _ask(services: Services, producer: Producer, partitions: list[Partition], support: Support) -> Refusals:
     """Ask the coordinator, or add the partitions; why it refuses those that it does."""
     from oncelog.coordinator.transactions.partitions import add_partitions, verify_partitions
     from oncelog.coordinator.transactions.state import TRANSACTIONS_V2
 
     try:
-        shard = node.transactions.shard(producer.transactional_id)
+        shard = services.transactions.shard(producer.transactional_id)
         if support is Support.ADD:
             add_partitions(shard, *producer, partitions, TRANSACTIONS_V2)
             return {}
@@ -132,21 +132,21 @@ def _ask(node: Node, producer: Producer, partitions: list[Partition], support: S
     return dict.fromkeys(missing, code)
 
 
-def _must_wait(node: Node, producer: Producer, refusals: Refusals, support: Support) -> bool:
+def _must_wait(services: Services, producer: Producer, refusals: Refusals, support: Support) -> bool:
     """Whether `enrol_later` would give a better answer."""
     if support is Support.ADD and ErrorCode.CONCURRENT_TRANSACTIONS in refusals.values():
         return True
     try:
-        return not is_durable(node, producer)
+        return not is_durable(services, producer)
     except KafkaError:
         return False
 
 
-def is_durable(node: Node, producer: Producer) -> bool:
+def is_durable(services: Services, producer: Producer) -> bool:
     """Whether the record that the coordinator's word rests on is as durable as the settings promise.
 
     Raises KafkaError as `Transactions.shard`.
     """
-    shard = node.transactions.shard(producer.transactional_id)
+    shard = services.transactions.shard(producer.transactional_id)
     known = shard.transactions.get(producer.transactional_id)
-    return known is None or node.transactions.journal_of(shard).is_durable_to(known.offset)
+    return known is None or services.transactions.journal_of(shard).is_durable_to(known.offset)

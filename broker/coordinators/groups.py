@@ -107,7 +107,7 @@ class Groups(Shards["GroupShard"]):
                 now_ms=self.node.clock.now_ms,
                 rng=self.node.random,
                 deadlines=self.deadlines,
-                settings=lambda: self.node.config,
+                settings=lambda: self.node.config.current,
                 overrides=self._overrides,
                 topics=_Topics(self.node),
                 note=_log.info,
@@ -156,7 +156,7 @@ class Groups(Shards["GroupShard"]):
         return {kind: key for kind, key in KEY_TYPES.items() if key in REPLAYS}, VALUE_TYPES
 
     def codec(self) -> int:
-        return self.node.config.offsets_topic_compression_codec
+        return self.node.config.current.offsets_topic_compression_codec
 
     # -- what comes from outside of requests
 
@@ -170,7 +170,7 @@ class Groups(Shards["GroupShard"]):
                 deleted.clear()
 
     def _set_expiry(self) -> None:
-        interval_ms = self.node.config.offsets_retention_check_interval_ms
+        interval_ms = self.node.config.current.offsets_retention_check_interval_ms
         self.deadlines.set(_EXPIRY, min(interval_ms, LONGEST_INTERVAL_MS), self._expire)
 
     def _expire(self) -> None:

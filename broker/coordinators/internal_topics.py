@@ -14,7 +14,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.node import Node
+    from oncelog.broker.services import Services
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -58,20 +58,20 @@ def described(name: str, config: BrokerConfig, nodes: int) -> InternalTopic:
     return InternalTopic(config.transaction_state_log_num_partitions, min(factor, nodes), configs)
 
 
-def ensure(node: Node, name: str) -> Topic:
+def ensure(services: Services, name: str) -> Topic:
     """The topic, made if it is not there. Raises KafkaError (COORDINATOR_NOT_AVAILABLE) where it cannot be made.
 
     Partitions get their directories with their first use, so that fifty of them cost nothing.
     """
-    topics = node.metadata.image.topics
+    topics = services.metadata.image.topics
     if name in topics:
         return topics[name]
     from oncelog.broker.metadata.topics import create
     from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
-    wanted = described(name, node.config, len(node.metadata.image.brokers))
+    wanted = described(name, services.config.current, len(services.metadata.image.brokers))
     rows = [CreatableTopicConfig(key, value) for key, value in wanted.configs.items()]
-    [row] = create(node, [CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)])
+    [row] = create(services, [CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)])
     if name not in topics:
         _log.error("internal topic not made", topic=name, error=row.error_message)
         raise KafkaError(

@@ -145,7 +145,7 @@ class Shards(Duties, Generic[S]):
         if not self._partitions:
             topic = self.node.cluster.topic(self.topic)
             if topic is None:
-                return partition_of(key, described(self.topic, self.node.config, 1).partitions)
+                return partition_of(key, described(self.topic, self.node.config.current, 1).partitions)
             self._partitions = len(topic.partitions)
         found = partition_of(key, self._partitions)
         if len(key) <= KNOWN_KEY_CHARS_MAX:

@@ -72,7 +72,7 @@ class Transactions(Shards["TransactionShard"]):
             self._context = TransactionContext(
                 now_ms=self.node.clock.now_ms,
                 deadlines=self.deadlines,
-                settings=lambda: self.node.config,
+                settings=lambda: self.node.config.current,
                 transaction_version=self.transaction_version,
                 next_producer_id=self.node.next_producer_id,
                 on_prepared=self._on_prepared,

@@ -15,19 +15,19 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 FENCED_VERSION = 2
 
 
 def handle(
-    node: Node, request: AddOffsetsToTxnRequest, context: RequestContext
+    services: Services, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
     from oncelog.coordinator.transactions.partitions import CLASSIC, add_partitions
 
-    partition = (OFFSETS_TOPIC, node.groups.partition_for(request.group_id))
+    partition = (OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
 
     def step(shard: TransactionShard) -> AddOffsetsToTxnResponse:
         name, producer_id, epoch = request.transactional_id, request.producer_id, request.producer_epoch
@@ -39,4 +39,4 @@ def handle(
 
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(0, ErrorCode.INVALID_REQUEST)
-    return node.transactions.serve(request.transactional_id, step, refused)
+    return services.transactions.serve(request.transactional_id, step, refused)

@@ -25,8 +25,8 @@ from oncelog.wire.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 FENCED_VERSION = 2
@@ -35,7 +35,7 @@ BATCHED_VERSION = 4
 Answer = AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]
 
 
-def handle(node: Node, request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer:
+def handle(services: Services, request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer:
     if context.api_version < BATCHED_VERSION:
         transaction = AddPartitionsToTxnTransaction(
             request.v3_and_below_transactional_id,
@@ -44,19 +44,19 @@ def handle(node: Node, request: AddPartitionsToTxnRequest, context: RequestConte
             False,
             request.v3_and_below_topics,
         )
-        return _one(node, transaction, context)
+        return _one(services, transaction, context)
     if len(request.transactions) == 1:
-        return _one(node, request.transactions[0], context)
-    return _several(node, request, context)
+        return _one(services, request.transactions[0], context)
+    return _several(services, request, context)
 
 
 async def _several(
-    node: Node, request: AddPartitionsToTxnRequest, context: RequestContext
+    services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
     found = AddPartitionsToTxnResponse()
     slices = Slices()
     for transaction in request.transactions:
-        answer = _one(node, transaction, context)
+        answer = _one(services, transaction, context)
         if not isinstance(answer, AddPartitionsToTxnResponse):
             answer = await answer
         found.results_by_transaction += answer.results_by_transaction
@@ -65,21 +65,21 @@ async def _several(
     return found
 
 
-def _one(node: Node, transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Answer:
+def _one(services: Services, transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Answer:
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     answer = partial(_answer, transaction.transactional_id, partitions, context.api_version)
 
     def refused(error: KafkaError) -> AddPartitionsToTxnResponse:
         return answer({}, fenced_as(error.code, context.api_version, FENCED_VERSION))
 
-    unknown = [partition for partition in partitions if not _exists(node, *partition)]
+    unknown = [partition for partition in partitions if not _exists(services, *partition)]
     if unknown:
         errors = dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return answer(errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
     if not transaction.transactional_id:
         return answer({}, ErrorCode.INVALID_REQUEST)
     step = partial(_step, transaction, partitions, answer, context.api_version)
-    return node.transactions.serve(transaction.transactional_id, step, refused)
+    return services.transactions.serve(transaction.transactional_id, step, refused)
 
 
 def _step(
@@ -102,8 +102,8 @@ def _step(
     return answer({}, ErrorCode.NONE)
 
 
-def _exists(node: Node, topic: str, partition: int) -> bool:
-    known = node.cluster.topic(topic)
+def _exists(services: Services, topic: str, partition: int) -> bool:
+    known = services.cluster.topic(topic)
     return known is not None and 0 <= partition < len(known.partitions)
 
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: AlterConfigsRequest, context: RequestContext
+    services: Services, request: AlterConfigsRequest, context: RequestContext
 ) -> AlterConfigsResponse | Coroutine[Any, Any, AlterConfigsResponse]:
     resources = (
         Resource(
@@ -36,5 +36,7 @@ def handle(
         for asked in request.resources
     )
     rows: list[AlterConfigsResourceResponse] = []
-    steps = alter(node, resources, rows, AlterConfigsResourceResponse, validate_only=request.validate_only)
+    steps = alter(
+        services, resources, rows, AlterConfigsResourceResponse, validate_only=request.validate_only
+    )
     return in_steps(steps, len(request.resources), AlterConfigsResponse(responses=rows))

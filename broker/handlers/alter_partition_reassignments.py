@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncelog.broker.metadata.image import MetadataImage, Partition
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: AlterPartitionReassignmentsRequest, context: RequestContext
+    services: Services, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse | Coroutine[Any, Any, AlterPartitionReassignmentsResponse]:
     if not request.topics:
         return AlterPartitionReassignmentsResponse(
@@ -46,7 +46,7 @@ def handle(
             for asked in topic.partitions:
                 told = ReassignablePartitionResponse(asked.partition_index, error_message=None)
                 try:
-                    _check(node.metadata.image, topic.name, asked, may_change=may_change)
+                    _check(services.metadata.image, topic.name, asked, may_change=may_change)
                 except KafkaError as error:
                     told.error_code, told.error_message = error.code, error.message
                 row.partitions.append(told)

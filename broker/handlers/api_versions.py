@@ -21,15 +21,17 @@ from oncelog.wire.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 SOFTWARE_NAME_VERSION = 3
 ZERO_MIN_FEATURES_VERSION = 4
 """The first version whose clients can read a supported feature with a lowest level of 0 (KAFKA-17011)."""
 
 
-def handle(node: Node, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
+def handle(
+    services: Services, request: ApiVersionsRequest | None, context: RequestContext
+) -> ApiVersionsResponse:
     if request is None:
         own = HANDLERS[API_VERSIONS]
         return ApiVersionsResponse(
@@ -39,7 +41,7 @@ def handle(node: Node, request: ApiVersionsRequest | None, context: RequestConte
         _is_software_word(request.client_software_name) and _is_software_word(request.client_software_version)
     ):
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
-    epoch, finalized = finalized_features(node.metadata.image)
+    epoch, finalized = finalized_features(services.metadata.image)
     return ApiVersionsResponse(
         0,
         [ApiVersion(row.api_key, row.announced_min, row.max_version) for row in HANDLERS.values()],

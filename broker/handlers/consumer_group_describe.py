@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
-    node: Node, request: ConsumerGroupDescribeRequest, context: RequestContext
+    services: Services, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
-    if not is_consumer_protocol_enabled(node.metadata.image, node.config):
+    if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
         return _refused(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     from oncelog.coordinator.groups.consumer.describe import describe
 
@@ -41,7 +41,7 @@ def handle(
     shards: dict[int, GroupShard] = {}
     for group_id in request.group_ids:
         try:
-            shard = node.groups.shard(group_id)
+            shard = services.groups.shard(group_id)
             shards[shard.partition] = shard
             row = describe(shard, group_id)
         except KafkaError as error:
@@ -49,7 +49,7 @@ def handle(
         if request.include_authorized_operations and not row.error_code:
             row.authorized_operations = GROUP_OPERATIONS
         rows.append(row)
-    return node.groups.answer_of(
+    return services.groups.answer_of(
         list(shards.values()),
         ConsumerGroupDescribeResponse(groups=rows),
         lambda error: _refused(request, error),

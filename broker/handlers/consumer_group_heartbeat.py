@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    services: Services, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
-    if not is_consumer_protocol_enabled(node.metadata.image, node.config):
+    if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
         return _refused(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat
 
     client = client_of(context)
     try:
-        check(node.groups.context, request, client.api_version)
+        check(services.groups.context, request, client.api_version)
     except KafkaError as error:
         return _refused(error)
-    return node.groups.ask(request.group_id, lambda shard: heartbeat(shard, request, client), _refused)
+    return services.groups.ask(request.group_id, lambda shard: heartbeat(shard, request, client), _refused)
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

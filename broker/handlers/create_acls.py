@@ -12,11 +12,11 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
-def handle(node: Node, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+def handle(services: Services, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     for row in request.creations:
         check_kinds(row.resource_type, row.resource_pattern_type, row.operation, row.permission_type)
     refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)

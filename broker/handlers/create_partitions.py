@@ -16,12 +16,14 @@ from oncelog.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
 
 
-def handle(node: Node, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+def handle(
+    services: Services, request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse:
     _, twice = topics.once_and_twice([topic.name for topic in request.topics])
     rows = [_row(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in twice]
     records: list[Message] = []
@@ -29,7 +31,7 @@ def handle(node: Node, request: CreatePartitionsRequest, context: RequestContext
         if topic.name in twice:
             continue
         try:
-            made = topics.grow(node, topic)
+            made = topics.grow(services, topic)
             topics.check_record_count(len(records) + len(made))
             records.extend(made)
             rows.append(_row(topic.name, None))
@@ -37,7 +39,7 @@ def handle(node: Node, request: CreatePartitionsRequest, context: RequestContext
             rows.append(_row(topic.name, error))
     if not request.validate_only:
         try:
-            node.metadata.commit(records)
+            services.metadata.commit(records)
         except KafkaError as error:
             rows = [row if row.error_code else _row(row.name, error) for row in rows]
     return CreatePartitionsResponse(results=rows)

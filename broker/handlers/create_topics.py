@@ -13,10 +13,10 @@ from oncelog.broker.metadata import topics
 from oncelog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
-def handle(node: Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    rows = topics.create(node, request.topics, validate_only=request.validate_only)
+def handle(services: Services, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    rows = topics.create(services, request.topics, validate_only=request.validate_only)
     return CreateTopicsResponse(topics=rows)

@@ -12,11 +12,11 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
-def handle(node: Node, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+def handle(services: Services, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     for row in request.filters:
         check_kinds(row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type)
     refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)

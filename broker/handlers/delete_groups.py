@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
-    node: Node, request: DeleteGroupsRequest, context: RequestContext
+    services: Services, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
     from oncelog.coordinator.groups.admin import delete_groups
 
@@ -34,7 +34,7 @@ def handle(
     by_partition: dict[int, tuple[GroupShard, list[str]]] = {}
     for group_id in dict.fromkeys(request.groups_names):
         try:
-            shard = node.groups.shard(group_id, empty_allowed=True)
+            shard = services.groups.shard(group_id, empty_allowed=True)
         except KafkaError as error:
             rows[group_id] = DeletableGroupResult(group_id, as_told(error).code)
         else:
@@ -47,7 +47,7 @@ def handle(
         rows.update((row.group_id, row) for row in results)
     answer = DeleteGroupsResponse(results=[rows[name] for name in dict.fromkeys(request.groups_names)])
     shards = [shard for shard, _ in by_partition.values()]
-    return node.groups.answer_of(shards, answer, lambda error: _refused(request, error))
+    return services.groups.answer_of(shards, answer, lambda error: _refused(request, error))
 
 
 def _refused(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:

@@ -15,27 +15,31 @@ from oncelog.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 UNKNOWN_LOW_WATERMARK = -1
 TO_HIGH_WATERMARK = -1
 
 
-def handle(node: Node, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+def handle(
+    services: Services, request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         0,
         [
-            DeleteRecordsTopicResult(topic.name, [_delete(node, topic.name, row) for row in topic.partitions])
+            DeleteRecordsTopicResult(
+                topic.name, [_delete(services, topic.name, row) for row in topic.partitions]
+            )
             for topic in request.topics
         ],
     )
 
 
-def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
     try:
-        log = node.cluster.log(topic, index)
+        log = services.cluster.log(topic, index)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if log.config.compact and not log.config.delete:

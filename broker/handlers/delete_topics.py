@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 DELETION_DISABLED_VERSION = 3
 """The first version with TOPIC_DELETION_DISABLED."""
@@ -31,14 +31,14 @@ TOPICS_VERSION = 6
 
 
 def handle(
-    node: Node, request: DeleteTopicsRequest, context: RequestContext
+    services: Services, request: DeleteTopicsRequest, context: RequestContext
 ) -> DeleteTopicsResponse | Coroutine[Any, Any, DeleteTopicsResponse]:
     wanted = request.topics
     if context.api_version < TOPICS_VERSION:
         wanted = [DeleteTopicState(name) for name in request.topic_names]
     answer = DeleteTopicsResponse()
-    if node.config.delete_topic_enable:
-        steps = topics.delete(node, wanted, answer.responses)
+    if services.config.current.delete_topic_enable:
+        steps = topics.delete(services, wanted, answer.responses)
     else:
         steps = _refuse(wanted, answer.responses, context.api_version)
     return in_steps(steps, len(wanted), answer)

@@ -12,8 +12,8 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 NO_AUTHORIZER = "The broker has no authorizer."
 
@@ -22,7 +22,7 @@ UNKNOWN = 0
 """Of types of resources, patterns and permissions, and of operations: what no client may send."""
 
 
-def handle(node: Node, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def handle(services: Services, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     check_kinds(
         request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
     )

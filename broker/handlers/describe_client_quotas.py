@@ -17,15 +17,15 @@ from oncelog.wire.messages.describe_client_quotas import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 
 
 def handle(
-    node: Node, request: DescribeClientQuotasRequest, context: RequestContext
+    services: Services, request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     try:
         _check(request.components)

@@ -13,14 +13,16 @@ from oncelog.wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types (KIP-919)."""
 
 
-def handle(node: Node, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+def handle(
+    services: Services, request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
     if request.endpoint_type != BROKERS:
         return _wrong_endpoint(request.endpoint_type, context.api_version)
     asked = request.include_cluster_authorized_operations
@@ -29,11 +31,11 @@ def handle(node: Node, request: DescribeClusterRequest, context: RequestContext)
         0,
         None,
         BROKERS,
-        node.cluster.cluster_id,
-        node.cluster.controller_id(),
+        services.cluster.cluster_id,
+        services.cluster.controller_id(),
         [
             DescribeClusterBroker(*endpoint)
-            for endpoint in node.cluster.nodes(context.connection.listener_name)
+            for endpoint in services.cluster.nodes(context.connection.listener_name)
         ],
         CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )

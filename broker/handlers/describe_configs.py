@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 _NOT_SERVED = {BROKER_LOGGER: "BROKER_LOGGER", CLIENT_METRICS: "CLIENT_METRICS"}
 _MALFORMED = (
@@ -38,18 +38,18 @@ _MALFORMED = (
 
 
 def handle(
-    node: Node, request: DescribeConfigsRequest, context: RequestContext
+    services: Services, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
     types = {asked.resource_type for asked in request.resources}
     # One unknown type and Kafka refuses the whole request.
     is_malformed = not types <= {TOPIC, BROKER, GROUP, *_NOT_SERVED}
     error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED) if is_malformed else None
     response = DescribeConfigsResponse()
-    return in_steps(_answers(node, request, response.results, error), len(request.resources), response)
+    return in_steps(_answers(services, request, response.results, error), len(request.resources), response)
 
 
 def _answers(
-    node: Node,
+    services: Services,
     request: DescribeConfigsRequest,
     results: list[DescribeConfigsResult],
     error: KafkaError | None,
@@ -61,16 +61,16 @@ def _answers(
         key = (asked.resource_type, asked.resource_name, None if keys is None else tuple(keys))
         found = known.get(key)
         if found is None:
-            found = known[key] = _result(asked, [], error) if error else _answer(node, asked, request)
+            found = known[key] = _result(asked, [], error) if error else _answer(services, asked, request)
         results.append(found)
         yield
 
 
 def _answer(
-    node: Node, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+    services: Services, asked: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     try:
-        rows = _describe(node, asked, documentation=request.include_documentation)
+        rows = _describe(services, asked, documentation=request.include_documentation)
     except KafkaError as error:
         return _result(asked, [], error)
     if not request.include_synonyms:
@@ -80,30 +80,30 @@ def _answer(
 
 
 def _describe(
-    node: Node, asked: DescribeConfigsResource, *, documentation: bool
+    services: Services, asked: DescribeConfigsResource, *, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
     name, keys = asked.resource_name, asked.configuration_keys
     if asked.resource_type == TOPIC:
         check_name(name)
-        if name not in node.metadata.image.topics:
+        if name not in services.metadata.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return configs.topic_rows(node, name, keys, documentation=documentation)
+        return configs.topic_rows(services, name, keys, documentation=documentation)
     if asked.resource_type == GROUP:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return configs.group_rows(node, name, keys, documentation=documentation)
+        return configs.group_rows(services, name, keys, documentation=documentation)
     if asked.resource_type in _NOT_SERVED:
         text = f"Unsupported resource type: {_NOT_SERVED[asked.resource_type]}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if not name:
-        return configs.cluster_rows(node, keys, documentation=documentation)
+        return configs.cluster_rows(services, keys, documentation=documentation)
     node_id = configs.parse_node_id(name)
     if node_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if node_id != node.config.node_id:
-        text = f"Unexpected broker id, expected {node.config.node_id} or empty string, but received {name}"
+    if node_id != services.config.current.node_id:
+        text = f"Unexpected broker id, expected {services.config.current.node_id} or empty string, but received {name}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    return configs.broker_rows(node, keys, documentation=documentation)
+    return configs.broker_rows(services, keys, documentation=documentation)
 
 
 def _result(

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
-    node: Node, request: DescribeGroupsRequest, context: RequestContext
+    services: Services, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
     from oncelog.coordinator.groups.admin import describe_groups
 
@@ -37,7 +37,7 @@ def handle(
     shards: dict[int, GroupShard] = {}
     for group_id in request.groups:
         try:
-            shard = node.groups.shard(group_id, empty_allowed=True)
+            shard = services.groups.shard(group_id, empty_allowed=True)
             shards[shard.partition] = shard
             rows += describe_groups(shard, [group_id], client)
         except KafkaError as error:
@@ -45,7 +45,7 @@ def handle(
     for row in rows:
         asked = request.include_authorized_operations and not row.error_code
         row.authorized_operations = GROUP_OPERATIONS if asked else NOT_ASKED
-    return node.groups.answer_of(
+    return services.groups.answer_of(
         list(shards.values()), DescribeGroupsResponse(groups=rows), lambda error: _refused(request, error)
     )
 

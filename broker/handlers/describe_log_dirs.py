@@ -14,29 +14,31 @@ from oncelog.wire.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
-def handle(node: Node, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+def handle(
+    services: Services, request: DescribeLogDirsRequest, context: RequestContext
+) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     try:
-        row = _describe(node, wanted)
+        row = _describe(services, wanted)
     except OSError:
-        row = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, node.logs.data_dir)
+        row = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, services.logs.data_dir)
     return DescribeLogDirsResponse(0, 0, [row])
 
 
-def _describe(node: Node, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _describe(services: Services, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
     """The one data directory; raises OSError."""
-    total, usable = node.files.disk_space(node.logs.data_dir)
+    total, usable = services.files.disk_space(services.logs.data_dir)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for topic in node.metadata.image.topics.values():
+    for topic in services.metadata.image.topics.values():
         for index in range(len(topic.partitions)):
             if wanted is None or (topic.name, index) in wanted:
-                size = node.logs.size_of(topic.name, index)
+                size = services.logs.size_of(topic.name, index)
                 topics.setdefault(topic.name, []).append(DescribeLogDirsPartition(index, size, 0, False))
     rows = [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()]
-    return DescribeLogDirsResult(0, node.logs.data_dir, rows, total, usable, False)
+    return DescribeLogDirsResult(0, services.logs.data_dir, rows, total, usable, False)

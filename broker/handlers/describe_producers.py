@@ -17,36 +17,36 @@ from oncelog.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: DescribeProducersRequest, context: RequestContext
+    services: Services, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         0,
         [
             TopicResponse(
-                topic.name, [_partition(node, topic.name, index) for index in topic.partition_indexes]
+                topic.name, [_partition(services, topic.name, index) for index in topic.partition_indexes]
             )
             for topic in request.topics
         ],
     )
 
 
-def _partition(node: Node, topic: str, partition: int) -> PartitionResponse:
+def _partition(services: Services, topic: str, partition: int) -> PartitionResponse:
     from oncelog.broker.metadata.topics import check_name
 
     try:
         check_name(topic)
-        if node.cluster.topic(topic) is None:
+        if services.cluster.topic(topic) is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return PartitionResponse(partition, error, "This server does not host this topic-partition.")
     except KafkaError as error:
         return PartitionResponse(partition, error.code, error.message)
     try:
-        producers = node.cluster.hosted(topic, partition).log.producers.producers.values()
+        producers = services.cluster.hosted(topic, partition).log.producers.producers.values()
     except KafkaError as error:
         return PartitionResponse(partition, error.code)
     return PartitionResponse(

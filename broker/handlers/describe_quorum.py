@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 NODES_VERSION = 2
 
 
 def handle(
-    node: Node, request: DescribeQuorumRequest, context: RequestContext
+    services: Services, request: DescribeQuorumRequest, context: RequestContext
 ) -> DescribeQuorumResponse | Coroutine[Any, Any, DescribeQuorumResponse]:
     if not _is_of_metadata(request):
         answer = DescribeQuorumResponse()
         return in_steps(_unknown(request, answer.topics), len(request.topics), answer)
-    node_id, metadata, now_ms = node.config.node_id, node.metadata, node.clock.now_ms()
+    node_id, metadata, now_ms = services.config.current.node_id, services.metadata, services.clock.now_ms()
     end_offset = metadata.end_offset
     voter = ReplicaState(node_id, log_end_offset=end_offset)
     voter.last_fetch_timestamp = voter.last_caught_up_timestamp = now_ms

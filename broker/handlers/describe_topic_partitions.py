@@ -23,14 +23,14 @@ from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext
+    services: Services, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    known = node.metadata.image.topics
+    known = services.metadata.image.topics
     names = {asked.name for asked in request.topics} or known.keys()
     cursor = request.cursor
     if cursor is not None and (
@@ -38,7 +38,9 @@ def handle(
     ):
         return _invalid(request)
     start = "" if cursor is None else cursor.topic_name
-    limit = max(1, min(request.response_partition_limit, node.config.max_request_partition_size_limit))
+    limit = max(
+        1, min(request.response_partition_limit, services.config.current.max_request_partition_size_limit)
+    )
     rows: list[DescribeTopicPartitionsResponseTopic] = []
     for name in sorted(name for name in names if name >= start):
         if limit == 0:

@@ -16,32 +16,32 @@ from oncelog.wire.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 
 def handle(
-    node: Node, request: DescribeTransactionsRequest, context: RequestContext
+    services: Services, request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
     shards: list[TransactionShard] = []
-    rows = [_row(node, name, shards) for name in request.transactional_ids]
+    rows = [_row(services, name, shards) for name in request.transactional_ids]
 
     def refused(error: KafkaError) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(
             0, [TransactionState(error.code, name) for name in request.transactional_ids]
         )
 
-    return node.transactions.answer_of(shards, DescribeTransactionsResponse(0, rows), refused)
+    return services.transactions.answer_of(shards, DescribeTransactionsResponse(0, rows), refused)
 
 
-def _row(node: Node, transactional_id: str, shards: list[TransactionShard]) -> TransactionState:
+def _row(services: Services, transactional_id: str, shards: list[TransactionShard]) -> TransactionState:
     from oncelog.coordinator.transactions.admin import describe_transaction
 
     if not transactional_id:
         return TransactionState(ErrorCode.INVALID_REQUEST, transactional_id)
     try:
-        shard = node.transactions.shard(transactional_id)
+        shard = services.transactions.shard(transactional_id)
         shards.append(shard)
         return describe_transaction(shard, transactional_id)
     except KafkaError as error:

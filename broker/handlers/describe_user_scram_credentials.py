@@ -15,12 +15,12 @@ from oncelog.wire.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: DescribeUserScramCredentialsRequest, context: RequestContext
+    services: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     is_repeated: dict[str, bool] = {}
     for user in request.users or ():

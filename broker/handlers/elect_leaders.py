@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 PREFERRED, UNCLEAN = 0, 1
 
 
 def handle(
-    node: Node, request: ElectLeadersRequest, context: RequestContext
+    services: Services, request: ElectLeadersRequest, context: RequestContext
 ) -> ElectLeadersResponse | Coroutine[Any, Any, ElectLeadersResponse]:
-    image = node.metadata.image
+    image = services.metadata.image
     of_all = request.topic_partitions is None
     asked: list[tuple[str, Sequence[int]]]
     if request.topic_partitions is None:

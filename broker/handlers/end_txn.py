@@ -16,8 +16,8 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 FENCED_VERSION = 2
@@ -25,7 +25,7 @@ TRANSACTIONS_V2_VERSION = 5
 
 
 def handle(
-    node: Node, request: EndTxnRequest, context: RequestContext
+    services: Services, request: EndTxnRequest, context: RequestContext
 ) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
     from oncelog.coordinator.transactions.end import end_transaction
     from oncelog.coordinator.transactions.partitions import CLASSIC
@@ -47,4 +47,4 @@ def handle(
 
     if not request.transactional_id:
         return EndTxnResponse(0, ErrorCode.INVALID_REQUEST)
-    return node.transactions.serve(request.transactional_id, step, refused)
+    return services.transactions.serve(request.transactional_id, step, refused)

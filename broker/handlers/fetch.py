@@ -30,9 +30,9 @@ from oncelog.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from oncelog.broker.handlers.table import Api
     from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.node import Node
     from oncelog.broker.ready_answer import ReadyAnswer
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 TOPIC_ID_VERSION = 13
 STORAGE_ERROR_VERSION = 6
@@ -55,15 +55,17 @@ class Fetch:
         "isolation",
         "max_bytes",
         "min_bytes",
-        "node",
         "ready",
         "rows",
+        "services",
         "size",
         "version",
     )
 
-    def __init__(self, node: Node, request: FetchRequest, version: int, context: FetchContext) -> None:
-        self.node = node
+    def __init__(
+        self, services: Services, request: FetchRequest, version: int, context: FetchContext
+    ) -> None:
+        self.services = services
         self.version = version
         self.context = context
         self.isolation = request.isolation_level
@@ -72,7 +74,7 @@ class Fetch:
             request.replica_id if version < REPLICA_STATE_VERSION or state is None else state.replica_id
         )
         self.is_replica = replica_id >= 0
-        self.max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
+        self.max_bytes = min(request.max_bytes, services.config.current.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.rows: list[Row] = []
         self.size = 0
@@ -135,12 +137,12 @@ class Fetch:
         """The error for a partition that is not there; finds a topic's name by its id."""
         topic_id = item.topic_id
         if topic_id != ZERO_UUID or self.version >= TOPIC_ID_VERSION:
-            by_id = self.node.cluster.topic_by_id(topic_id)
+            by_id = self.services.cluster.topic_by_id(topic_id)
             if by_id is not None:
                 item.topic = by_id.name
             elif not item.topic:
                 return ErrorCode.UNKNOWN_TOPIC_ID
-        topic = self.node.cluster.topic(item.topic)
+        topic = self.services.cluster.topic(item.topic)
         if topic is None or not 0 <= item.partition.partition < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
@@ -148,7 +150,7 @@ class Fetch:
     def _read_one(self, item: FetchItem, limit: int, *, minimum_one: bool) -> PartitionData:
         asked = item.partition
         try:
-            hosted = self.node.cluster.hosted(item.topic, asked.partition)
+            hosted = self.services.cluster.hosted(item.topic, asked.partition)
             if self.is_replica:  # nobody replicates this node's partitions
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if item.topic_id != ZERO_UUID and item.topic_id != hosted.log.topic_id:
@@ -217,7 +219,7 @@ class Fetch:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.FENCED_LEADER_EPOCH,
         ):
-            topic = self.node.cluster.topic(item.topic)
+            topic = self.services.cluster.topic(item.topic)
             if topic is not None and item.partition.partition < len(topic.partitions):
                 state = topic.partitions[item.partition.partition]
                 row.current_leader = LeaderIdAndEpoch(state.leader, state.leader_epoch)
@@ -226,7 +228,7 @@ class Fetch:
     def logs(self) -> list[PartitionLog]:
         """The logs that a wait has to watch: those that were just read."""
         return [
-            self.node.cluster.hosted(item.topic, item.partition.partition).log
+            self.services.cluster.hosted(item.topic, item.partition.partition).log
             for _, item, answer in self.rows
             if not answer.error_code
         ]
@@ -248,9 +250,9 @@ class Fetch:
         if row.error_code:
             return None
         session = context.session
-        known = self.node.ready_answers
+        known = self.services.ready_answers
         if known is None:
-            known = self.node.ready_answers = ReadyAnswers()
+            known = self.services.ready_answers = ReadyAnswers()
         shape = Shape(
             self.version,
             NO_SESSION if session is None else session.session_id,
@@ -278,14 +280,14 @@ class Fetch:
             return None
         if (
             self.context.session is not None
-            and not self.node.fetch_sessions.close_answer(self.context, self.rows)[1]
+            and not self.services.fetch_sessions.close_answer(self.context, self.rows)[1]
         ):
             return None
         return row
 
     def respond(self) -> FetchResponse:
         try:
-            session_id, told = self.node.fetch_sessions.close_answer(self.context, self.rows)
+            session_id, told = self.services.fetch_sessions.close_answer(self.context, self.rows)
         except KafkaError as error:
             self.release()
             session = self.context.session
@@ -320,20 +322,20 @@ def _in_memory_if_small(records: FileRange | bytes) -> FileRange | bytes:
     return data
 
 
-def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchResponse | ParkedFetch:
+def handle(services: Services, request: FetchRequest, context: RequestContext) -> FetchResponse | ParkedFetch:
     version = context.api_version
-    items = _items(node, request, version)
+    items = _items(services, request, version)
     try:
-        opened = node.fetch_sessions.open(request, version, items)
+        opened = services.fetch_sessions.open(request, version, items)
     except KafkaError as error:
         return FetchResponse(0, error.code, 0)
-    fetch = Fetch(node, request, version, opened)
+    fetch = Fetch(services, request, version, opened)
     if fetch.read() or request.max_wait_ms <= 0 or not opened.items:
         return fetch.respond()
     return ParkedFetch(fetch, request.max_wait_ms)
 
 
-def _items(node: Node, request: FetchRequest, version: int) -> dict[Key, FetchItem]:
+def _items(services: Services, request: FetchRequest, version: int) -> dict[Key, FetchItem]:
     """The request's partitions; one named twice counts once, with what is said last, as in Kafka's map."""
     items: dict[Key, FetchItem] = {}
     by_id = version >= TOPIC_ID_VERSION
@@ -341,7 +343,7 @@ def _items(node: Node, request: FetchRequest, version: int) -> dict[Key, FetchIt
         name, topic_id = topic.topic, ZERO_UUID
         if by_id:
             topic_id = topic.topic_id
-            known = node.cluster.topic_by_id(topic_id)
+            known = services.cluster.topic_by_id(topic_id)
             name = known.name if known is not None else ""
         for partition in topic.partitions:
             items[(topic_id if by_id else name, partition.partition)] = FetchItem(name, topic_id, partition)

@@ -20,8 +20,8 @@ from oncelog.wire.messages.find_coordinator import (
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster import Endpoint
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_VERSION = 6
@@ -29,27 +29,29 @@ BATCH_VERSION = 4
 NOBODY = (-1, "", -1)
 
 
-def handle(node: Node, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def handle(
+    services: Services, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
     if context.api_version >= BATCH_VERSION:
         return FindCoordinatorResponse(
-            coordinators=[_row(node, request.key_type, key, context) for key in request.coordinator_keys]
+            coordinators=[_row(services, request.key_type, key, context) for key in request.coordinator_keys]
         )
     try:
-        found = _coordinator(node, request.key_type, request.key, context)
+        found = _coordinator(services, request.key_type, request.key, context)
     except KafkaError as error:
         return FindCoordinatorResponse(0, error.code, error.message, *NOBODY)
     return FindCoordinatorResponse(0, 0, "NONE", *found[:3])
 
 
-def _row(node: Node, key_type: int, key: str, context: RequestContext) -> Coordinator:
+def _row(services: Services, key_type: int, key: str, context: RequestContext) -> Coordinator:
     try:
-        found = _coordinator(node, key_type, key, context)
+        found = _coordinator(services, key_type, key, context)
     except KafkaError as error:
         return Coordinator(key, *NOBODY, error.code, error.message or "")
     return Coordinator(key, *found[:3])
 
 
-def _coordinator(node: Node, key_type: int, key: str, context: RequestContext) -> Endpoint:
+def _coordinator(services: Services, key_type: int, key: str, context: RequestContext) -> Endpoint:
     """Raises KafkaError: INVALID_REQUEST, COORDINATOR_NOT_AVAILABLE."""
     if key_type not in (GROUP, TRANSACTION, SHARE) or (
         key_type == SHARE and context.api_version < SHARE_VERSION
@@ -57,12 +59,12 @@ def _coordinator(node: Node, key_type: int, key: str, context: RequestContext) -
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no coordinator has the type {key_type}")
     if key_type == SHARE:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "oncelog has no coordinator of that type yet")
-    topic = ensure(node, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC)
-    shards = node.groups if key_type == GROUP else node.transactions
+    topic = ensure(services, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC)
+    shards = services.groups if key_type == GROUP else services.transactions
     partition = shards.partition_for(key)
     if partition < len(topic.partitions):
         leader = topic.partitions[partition].leader
-        for endpoint in node.cluster.nodes(context.connection.listener_name):
+        for endpoint in services.cluster.nodes(context.connection.listener_name):
             if endpoint.node_id == leader:
                 return endpoint
     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: HeartbeatRequest, context: RequestContext
+    services: Services, request: HeartbeatRequest, context: RequestContext
 ) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
     from oncelog.coordinator.groups.classic.heartbeat import heartbeat
 
     client = client_of(context)
-    return node.groups.ask(request.group_id, lambda shard: heartbeat(shard, request, client), _refused)
+    return services.groups.ask(request.group_id, lambda shard: heartbeat(shard, request, client), _refused)
 
 
 def _refused(error: KafkaError) -> HeartbeatResponse:

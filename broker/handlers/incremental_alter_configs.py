@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext
+    services: Services, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse | Coroutine[Any, Any, IncrementalAlterConfigsResponse]:
     resources = (
         Resource(
@@ -36,5 +36,7 @@ def handle(
         for asked in request.resources
     )
     rows: list[AlterConfigsResourceResponse] = []
-    steps = alter(node, resources, rows, AlterConfigsResourceResponse, validate_only=request.validate_only)
+    steps = alter(
+        services, resources, rows, AlterConfigsResourceResponse, validate_only=request.validate_only
+    )
     return in_steps(steps, len(request.resources), IncrementalAlterConfigsResponse(responses=rows))

@@ -17,8 +17,8 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 NO_PRODUCER_ID = -1
@@ -27,20 +27,20 @@ FENCED_VERSION = 4
 
 
 def handle(
-    node: Node, request: InitProducerIdRequest, context: RequestContext
+    services: Services, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _error(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _transactional(node, request, request.transactional_id, context)
+        return _transactional(services, request, request.transactional_id, context)
     try:
-        return InitProducerIdResponse(0, 0, node.next_producer_id(), 0)
+        return InitProducerIdResponse(0, 0, services.next_producer_id(), 0)
     except KafkaError as error:
         return _error(error.code)
 
 
 def _transactional(
-    node: Node, request: InitProducerIdRequest, transactional_id: str, context: RequestContext
+    services: Services, request: InitProducerIdRequest, transactional_id: str, context: RequestContext
 ) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
     from oncelog.coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
 
@@ -57,9 +57,9 @@ def _transactional(
     def refused(error: KafkaError) -> InitProducerIdResponse:
         return _error(fenced_as(error.code, context.api_version, FENCED_VERSION))
 
-    if not 0 < request.transaction_timeout_ms <= node.config.transaction_max_timeout_ms:
+    if not 0 < request.transaction_timeout_ms <= services.config.current.transaction_max_timeout_ms:
         return _error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-    return node.transactions.serve(transactional_id, step, refused)
+    return services.transactions.serve(transactional_id, step, refused)
 
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: JoinGroupRequest, context: RequestContext
+    services: Services, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
     from oncelog.coordinator.groups.classic.answers import as_versioned, join_error
     from oncelog.coordinator.groups.classic.join import check, join
 
     version = context.api_version
-    code = check(request, node.config)
+    code = check(request, services.config.current)
     if code:
         return as_versioned(join_error(code, request.member_id), version)
     client = client_of(context)
-    return node.groups.ask(
+    return services.groups.ask(
         request.group_id,
         lambda shard: join(shard, request, client),
         lambda error: as_versioned(join_error(error.code), version),

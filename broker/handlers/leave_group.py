@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
-    node: Node, request: LeaveGroupRequest, context: RequestContext
+    services: Services, request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
     from oncelog.coordinator.groups.classic.leave import SEVERAL_MEMBERS_VERSION, leave
 
@@ -44,4 +44,4 @@ def handle(
             )
         return LeaveGroupResponse(error_code=error.code)
 
-    return node.groups.ask(request.group_id, step, refused)
+    return services.groups.ask(request.group_id, step, refused)

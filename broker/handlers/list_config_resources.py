@@ -17,14 +17,14 @@ from oncelog.wire.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 RESOURCE_TYPES_VERSION = 1
 
 
 def handle(
-    node: Node, request: ListConfigResourcesRequest, context: RequestContext
+    services: Services, request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
     if context.api_version < RESOURCE_TYPES_VERSION:
         return ListConfigResourcesResponse()
@@ -36,14 +36,14 @@ def handle(
     if GROUP in wanted:
         rows += [
             ConfigResource(name, GROUP)
-            for (kind, name), overrides in node.metadata.image.configs.items()
+            for (kind, name), overrides in services.metadata.image.configs.items()
             if kind == GROUP and overrides
         ]
     if BROKER in wanted:
         rows += [
             ConfigResource(str(endpoint.node_id), BROKER)
-            for endpoint in node.cluster.nodes(context.connection.listener_name)
+            for endpoint in services.cluster.nodes(context.connection.listener_name)
         ]
     if TOPIC in wanted:
-        rows += [ConfigResource(name, TOPIC) for name in node.metadata.image.topics]
+        rows += [ConfigResource(name, TOPIC) for name in services.metadata.image.topics]
     return ListConfigResourcesResponse(0, 0, rows)

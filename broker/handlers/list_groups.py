@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: ListGroupsRequest, context: RequestContext
+    services: Services, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse | Coroutine[Any, Any, ListGroupsResponse]:
     from oncelog.coordinator.groups.admin import list_groups
 
     try:
-        shards = node.groups.shards()
+        shards = services.groups.shards()
     except KafkaError as error:
         return _refused(as_told(error))
     rows = [row for shard in shards for row in list_groups(shard, request)]
-    return node.groups.answer_of(shards, ListGroupsResponse(groups=rows), _refused)
+    return services.groups.answer_of(shards, ListGroupsResponse(groups=rows), _refused)
 
 
 def _refused(error: KafkaError) -> ListGroupsResponse:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
     from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 LATEST = -1
 EARLIEST = -2
@@ -39,18 +39,18 @@ LEADER_EPOCH_VERSION = 4
 
 
 def handle(
-    node: Node, request: ListOffsetsRequest, context: RequestContext
+    services: Services, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     counts = Counter(
         [(topic.name, row.partition_index) for topic in request.topics for row in topic.partitions]
     )
     answer = ListOffsetsResponse()
-    steps = _answer(node, request, context.api_version, counts, answer.topics)
+    steps = _answer(services, request, context.api_version, counts, answer.topics)
     return in_steps(steps, counts.total() + len(request.topics), answer)
 
 
 def _answer(
-    node: Node,
+    services: Services,
     request: ListOffsetsRequest,
     version: int,
     counts: Counter[tuple[str, int]],
@@ -63,7 +63,7 @@ def _answer(
             try:
                 if counts[(topic.name, asked.partition_index)] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                rows[asked.partition_index] = _find(node, topic.name, asked, request, version)
+                rows[asked.partition_index] = _find(services, topic.name, asked, request, version)
             except KafkaError as error:
                 rows[asked.partition_index] = ListOffsetsPartitionResponse(asked.partition_index, error.code)
             yield
@@ -72,19 +72,19 @@ def _answer(
 
 
 def _find(
-    node: Node, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+    services: Services, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
     if timestamp < 0 and (
         timestamp < EARLIEST_PENDING_UPLOAD or version < MIN_VERSION_OF.get(timestamp, version)
     ):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    log = node.cluster.log(topic, asked.partition_index, asked.current_leader_epoch)
+    log = services.cluster.log(topic, asked.partition_index, asked.current_leader_epoch)
     last_fetchable = _last_fetchable(log, request)
     row = ListOffsetsPartitionResponse(asked.partition_index)
     if timestamp == LATEST:
         row.offset = last_fetchable
-        epoch = node.cluster.hosted(topic, asked.partition_index).leader_epoch
+        epoch = services.cluster.hosted(topic, asked.partition_index).leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         row.offset = log.log_start_offset
         epoch = log.epoch_of(log.log_start_offset)

@@ -13,14 +13,14 @@ from oncelog.wire.messages.list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: ListPartitionReassignmentsRequest, context: RequestContext
+    services: Services, request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    image = node.metadata.image
+    image = services.metadata.image
     found = []
     if request.topics is None:
         found = [_moving(topic, range(len(topic.partitions))) for topic in image.topics.values()]

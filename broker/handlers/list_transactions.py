@@ -12,12 +12,12 @@ from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: ListTransactionsRequest, context: RequestContext
+    services: Services, request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse | Coroutine[Any, Any, ListTransactionsResponse]:
     from oncelog.coordinator.transactions.admin import list_transactions
 
@@ -25,7 +25,7 @@ def handle(
         return ListTransactionsResponse(0, error.code)
 
     try:
-        shards = node.transactions.shards()
-        return node.transactions.answer_of(shards, list_transactions(shards, request), refused)
+        shards = services.transactions.shards()
+        return services.transactions.answer_of(shards, list_transactions(shards, request), refused)
     except KafkaError as error:
         return refused(error)

@@ -23,21 +23,21 @@ from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 TOPIC_ID_LOOKUP_VERSION = 12
 ALLOW_AUTO_CREATION_VERSION = 4
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
-def handle(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def handle(services: Services, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     version = context.api_version
     if version < TOPIC_ID_LOOKUP_VERSION and any(
         asked.name is None or asked.topic_id != ZERO_UUID for asked in request.topics or []
     ):
         return _invalid(request)
-    topics = _topics(node, request, version)
+    topics = _topics(services, request, version)
     if request.include_topic_authorized_operations:
         for row in topics:
             row.topic_authorized_operations = TOPIC_OPERATIONS
@@ -46,10 +46,10 @@ def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Met
         0,
         [
             MetadataResponseBroker(*endpoint)
-            for endpoint in node.cluster.nodes(context.connection.listener_name)
+            for endpoint in services.cluster.nodes(context.connection.listener_name)
         ],
-        node.cluster.cluster_id,
-        node.cluster.controller_id(),
+        services.cluster.cluster_id,
+        services.cluster.controller_id(),
         topics,
         CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
     )
@@ -65,12 +65,12 @@ def _invalid(request: MetadataRequest) -> MetadataResponse:
     )
 
 
-def _topics(node: Node, request: MetadataRequest, version: int) -> list[MetadataResponseTopic]:
+def _topics(services: Services, request: MetadataRequest, version: int) -> list[MetadataResponseTopic]:
     if request.topics is None or (version == 0 and not request.topics):
-        return [_found(topic) for topic in node.metadata.image.topics.values()]
+        return [_found(topic) for topic in services.metadata.image.topics.values()]
     ids = list(dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID))
     if ids:
-        by_id = [(topic_id, node.cluster.topic_by_id(topic_id)) for topic_id in ids]
+        by_id = [(topic_id, services.cluster.topic_by_id(topic_id)) for topic_id in ids]
         unknown = [
             MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
             for topic_id, topic in by_id
@@ -78,22 +78,22 @@ def _topics(node: Node, request: MetadataRequest, version: int) -> list[Metadata
         ]
         return unknown + [_found(topic) for _, topic in by_id if topic is not None]
     names = list(dict.fromkeys(asked.name for asked in request.topics if asked.name is not None))
-    return _by_name(node, names, request, version)
+    return _by_name(services, names, request, version)
 
 
 def _by_name(
-    node: Node, names: list[str], request: MetadataRequest, version: int
+    services: Services, names: list[str], request: MetadataRequest, version: int
 ) -> list[MetadataResponseTopic]:
-    found = [topic for name in names if (topic := node.cluster.topic(name)) is not None]
+    found = [topic for name in names if (topic := services.cluster.topic(name)) is not None]
     known = {topic.name for topic in found}
     missing = [name for name in names if name not in known]
     rows = [_found(topic) for topic in found]
     if not missing:
         return rows
     allowed = version < ALLOW_AUTO_CREATION_VERSION or request.allow_auto_topic_creation
-    if allowed and node.config.auto_create_topics_enable:
-        for name, error in auto_create(node, missing).items():
-            created = node.cluster.topic(name) if error is None else None
+    if allowed and services.config.current.auto_create_topics_enable:
+        for name, error in auto_create(services, missing).items():
+            created = services.cluster.topic(name) if error is None else None
             if created is not None:
                 # Kafka answers LEADER_NOT_AVAILABLE first and the client asks again; here the topic is there already.
                 rows.append(_found(created))

@@ -26,45 +26,45 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 TOPIC_ID_VERSION = 10
 
 
 def handle(
-    node: Node, request: OffsetCommitRequest, context: RequestContext
+    services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     by_id = context.api_version >= TOPIC_ID_VERSION
     topics = request.topics
     unknown: list[OffsetCommitResponseTopic] = []
     if len(topics) <= ROWS_AT_ONCE:
-        there = [found for topic in topics if (found := _existing(node, topic, unknown, by_id=by_id))]
-        return _commit(node, request, context, there, unknown)
+        there = [found for topic in topics if (found := _existing(services, topic, unknown, by_id=by_id))]
+        return _commit(services, request, context, there, unknown)
     there = []
-    began = node.metadata.image.offset
+    began = services.metadata.image.offset
 
     def sort_out() -> Iterator[None]:
         for topic in topics:
-            found = _existing(node, topic, unknown, by_id=by_id)
+            found = _existing(services, topic, unknown, by_id=by_id)
             if found is not None:
                 there.append(found)
             yield
 
     def commit() -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-        if node.metadata.image.offset != began:  # one that is gone must leave no offsets
+        if services.metadata.image.offset != began:  # one that is gone must leave no offsets
             there.clear()
             unknown.clear()
             for _ in sort_out():
                 pass
-        return _commit(node, request, context, there, unknown)
+        return _commit(services, request, context, there, unknown)
 
     return after_steps(sort_out(), len(topics), commit)
 
 
 def _commit(
-    node: Node,
+    services: Services,
     request: OffsetCommitRequest,
     context: RequestContext,
     there: list[OffsetCommitRequestTopic],
@@ -87,14 +87,18 @@ def _commit(
         rows = [_refused_topic(topic, topic.partitions, error.code) for topic in there]
         return OffsetCommitResponse(0, merged(unknown + rows, topic_of))
 
-    return node.groups.ask(request.group_id, step, refused, empty_allowed=True)
+    return services.groups.ask(request.group_id, step, refused, empty_allowed=True)
 
 
 def _existing(
-    node: Node, topic: OffsetCommitRequestTopic, unknown: list[OffsetCommitResponseTopic], *, by_id: bool
+    services: Services,
+    topic: OffsetCommitRequestTopic,
+    unknown: list[OffsetCommitResponseTopic],
+    *,
+    by_id: bool,
 ) -> OffsetCommitRequestTopic | None:
     """The topic, with name, id and those of its partitions that are there; ``unknown`` gets rows for the others."""
-    known = node.cluster.topic_by_id(topic.topic_id) if by_id else node.cluster.topic(topic.name)
+    known = services.cluster.topic_by_id(topic.topic_id) if by_id else services.cluster.topic(topic.name)
     if known is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         unknown.append(_refused_topic(topic, topic.partitions, code))

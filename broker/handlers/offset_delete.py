@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
-    node: Node, request: OffsetDeleteRequest, context: RequestContext
+    services: Services, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
     from oncelog.coordinator.groups.offsets import delete_offsets
 
     unknown: list[OffsetDeleteResponseTopic] = []
     there: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
-        known = node.cluster.topic(topic.name)
+        known = services.cluster.topic(topic.name)
         count = 0 if known is None else len(known.partitions)
         found = [row for row in topic.partitions if 0 <= row.partition_index < count]
         missing = [
@@ -54,7 +54,7 @@ def handle(
         answer.topics = merged(unknown + answer.topics, attrgetter("name"))
         return answer
 
-    return node.groups.ask(request.group_id, step, _refused)
+    return services.groups.ask(request.group_id, step, _refused)
 
 
 def _refused(error: KafkaError) -> OffsetDeleteResponse:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 ERROR_OF_ALL_VERSION = 2
@@ -40,7 +40,7 @@ NO_OFFSET = -1
 
 
 def handle(
-    node: Node, request: OffsetFetchRequest, context: RequestContext
+    services: Services, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     version = context.api_version
     groups = request.groups if version >= SEVERAL_GROUPS_VERSION else [_only_group(request)]
@@ -52,12 +52,12 @@ def handle(
 
     def answer() -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
         rows = [
-            _row(node, lookup, shards, require_stable=request.require_stable, version=version)
+            _row(services, lookup, shards, require_stable=request.require_stable, version=version)
             for lookup in lookups
         ]
-        return node.groups.answer_of(shards, _response(rows, version), refused)
+        return services.groups.answer_of(shards, _response(rows, version), refused)
 
-    steps = (step for lookup in lookups for step in lookup.steps(node))
+    steps = (step for lookup in lookups for step in lookup.steps(services))
     return after_steps(steps, sum([len(lookup.by_id) for lookup in lookups]), answer)
 
 
@@ -81,12 +81,12 @@ class _Lookup:
         self.by_id = asked.topics or () if version >= TOPIC_ID_VERSION else ()
         self.unknown: list[OffsetFetchResponseTopics] = []
 
-    def steps(self, node: Node) -> Iterator[None]:
+    def steps(self, services: Services) -> Iterator[None]:
         if not self.by_id:
             return
         known: list[OffsetFetchRequestTopics] = []
         for topic in self.by_id:
-            found = node.cluster.topic_by_id(topic.topic_id)
+            found = services.cluster.topic_by_id(topic.topic_id)
             if found is not None:
                 known.append(OffsetFetchRequestTopics(found.name, topic.topic_id, topic.partition_indexes))
             else:
@@ -102,29 +102,29 @@ class _Lookup:
 
 
 def _row(
-    node: Node, lookup: _Lookup, shards: list[GroupShard], *, require_stable: bool, version: int
+    services: Services, lookup: _Lookup, shards: list[GroupShard], *, require_stable: bool, version: int
 ) -> OffsetFetchResponseGroup:
     """One group's answer; the shard that it rests on is added to ``shards``."""
     from oncelog.coordinator.groups.offsets import fetch_offsets
 
     asked = lookup.asked
     try:
-        shard = node.groups.shard(asked.group_id, empty_allowed=True)
+        shard = services.groups.shard(asked.group_id, empty_allowed=True)
         found = fetch_offsets(shard, lookup.wanted, require_stable=require_stable)
     except KafkaError as error:
         return _refused(asked, error, version)
     shards.append(shard)
     if version >= TOPIC_ID_VERSION and asked.topics is None:
-        found.topics = _with_ids(node, found.topics)
+        found.topics = _with_ids(services, found.topics)
     found.topics += lookup.unknown
     return found
 
 
-def _with_ids(node: Node, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
+def _with_ids(services: Services, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
     """Those topics that are still there, with the ids that they have now."""
     rows: list[OffsetFetchResponseTopics] = []
     for topic in topics:
-        known = node.cluster.topic(topic.name)
+        known = services.cluster.topic(topic.name)
         if known is not None:
             topic.topic_id = known.topic_id
             rows.append(topic)

@@ -14,27 +14,27 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 
 def handle(
-    node: Node, request: OffsetForLeaderEpochRequest, context: RequestContext
+    services: Services, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         0,
         [
             OffsetForLeaderTopicResult(
-                topic.topic, [_end(node, topic.topic, row) for row in topic.partitions]
+                topic.topic, [_end(services, topic.topic, row) for row in topic.partitions]
             )
             for topic in request.topics
         ],
     )
 
 
-def _end(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(services: Services, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        log = node.cluster.log(topic, asked.partition, asked.current_leader_epoch)
+        log = services.cluster.log(topic, asked.partition, asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error.code, asked.partition)
     epoch, end_offset = log.end_offset_for_epoch(asked.leader_epoch)

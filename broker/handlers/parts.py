@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 
     from oncelog.broker.handlers.table import Handle
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
     from oncelog.wire.schema import Message
 
@@ -71,14 +71,14 @@ LONG_ANSWERS = frozenset((*PARTS, _DESCRIBE_CONFIGS))
 def in_parts(handle: Handle, parts: Parts) -> Handle:
     """The handler that answers a request of many rows in parts, and any other as ``handle`` does."""
 
-    def handle_parts(node: Node, request: Any, context: RequestContext) -> Any:
+    def handle_parts(services: Services, request: Any, context: RequestContext) -> Any:
         rows = getattr(request, parts.asked)
         count = len(rows)
         if parts.asked_inner:
             count += sum([len(getattr(row, parts.asked_inner)) for row in rows])
         if count <= (ROWS_AT_ONCE if parts.same is None else LARGE_ROWS_AT_ONCE):
-            return handle(node, request, context)
-        return _handle_slowly(handle, parts, node, request, context)
+            return handle(services, request, context)
+        return _handle_slowly(handle, parts, services, request, context)
 
     return handle_parts
 
@@ -107,28 +107,28 @@ async def _step_slowly(steps: Iterable[object], then: Callable[[], M | Coroutine
 
 
 async def _handle_slowly(
-    handle: Handle, parts: Parts, node: Node, request: Any, context: RequestContext
+    handle: Handle, parts: Parts, services: Services, request: Any, context: RequestContext
 ) -> Any:
     if parts.same is None:
-        return await _handle_each(handle, parts, node, request, context)
+        return await _handle_each(handle, parts, services, request, context)
     rows = getattr(request, parts.asked)
     keys = [parts.same(row) for row in rows]
     distinct = dict(zip(keys, rows, strict=True))
     setattr(request, parts.asked, list(distinct.values()))
-    whole = await _handle_each(handle, parts, node, request, context)
+    whole = await _handle_each(handle, parts, services, request, context)
     answered = dict(zip(distinct, getattr(whole, parts.answered), strict=True))
     setattr(whole, parts.answered, [answered[key] for key in keys])
     return whole
 
 
 async def _handle_each(
-    handle: Handle, parts: Parts, node: Node, request: Any, context: RequestContext
+    handle: Handle, parts: Parts, services: Services, request: Any, context: RequestContext
 ) -> Any:
     whole: Any = None
     slices = Slices()
     for continues, rows in _nested(request, parts) if parts.asked_inner else _flat(request, parts):
         setattr(request, parts.asked, rows)
-        answer: Any = handle(node, request, context)
+        answer: Any = handle(services, request, context)
         if isinstance(answer, CoroutineType):
             answer = await answer
         if whole is None:

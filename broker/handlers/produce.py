@@ -36,8 +36,8 @@ from oncelog.wire.validate import InvalidRecords
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.enrolment import Refusals
     from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 TOPIC_ID_VERSION = 13
 ADMIN_CLIENT_ID = "__admin_client"
@@ -83,7 +83,7 @@ Unflushed = tuple["PartitionLog", int, PartitionProduceResponse]
 
 
 def handle(
-    node: Node, request: ProduceRequest, context: RequestContext
+    services: Services, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Deferred | Coroutine[Any, Any, Message | None] | None:
     for topic in request.topic_data:
         for partition in topic.partition_data:
@@ -94,14 +94,14 @@ def handle(
                 and records[ATTRIBUTES_AT] & TRANSACTIONAL
                 and records[MAGIC_AT] == MAGIC
             ):
-                return _handle_transactional(node, request, context)
+                return _handle_transactional(services, request, context)
     if len(request.topic_data) == 1 == len(request.topic_data[0].partition_data):
-        return _append_all(node, request, context, {})
-    return _append_in_turns(node, request, context)
+        return _append_all(services, request, context, {})
+    return _append_in_turns(services, request, context)
 
 
 def _append_in_turns(
-    node: Node, request: ProduceRequest, context: RequestContext
+    services: Services, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Deferred | Coroutine[Any, Any, Message | None] | None:
     """As `_append_all` without refusals; where its partitions take long together, others have their turn between two.
 
@@ -114,14 +114,14 @@ def _append_in_turns(
     for at, (topic, partition) in enumerate(todo):
         if at and trio.current_time() >= end:
             _keep_records(later for _, later in todo[at:])
-            return _append_rest(node, request, context, todo[at:], rows, unflushed)
-        name = _name_of(node, topic, context)
-        rows.append(_append(node, name, partition, request.acks, context, unflushed))
+            return _append_rest(services, request, context, todo[at:], rows, unflushed)
+        name = _name_of(services, topic, context)
+        rows.append(_append(services, name, partition, request.acks, context, unflushed))
     return _answer(request, rows, unflushed)
 
 
 async def _append_rest(
-    node: Node,
+    services: Services,
     request: ProduceRequest,
     context: RequestContext,
     todo: list[tuple[TopicProduceData, PartitionProduceData]],
@@ -130,8 +130,8 @@ async def _append_rest(
 ) -> Message | None:
     for topic, partition in todo:
         await trio.lowlevel.checkpoint()
-        name = _name_of(node, topic, context)
-        rows.append(_append(node, name, partition, request.acks, context, unflushed))
+        name = _name_of(services, topic, context)
+        rows.append(_append(services, name, partition, request.acks, context, unflushed))
     answer = _answer(request, rows, unflushed)
     return await answer.reply if isinstance(answer, Deferred) else answer
 
@@ -161,32 +161,32 @@ def _answer(
     return Deferred(_wait_flushed(unflushed, response, request.acks))
 
 
-def _name_of(node: Node, topic: TopicProduceData, context: RequestContext) -> str:
+def _name_of(services: Services, topic: TopicProduceData, context: RequestContext) -> str:
     """The topic's name; empty where nobody knows its id."""
     if context.api_version < TOPIC_ID_VERSION:
         return topic.name
-    known = node.cluster.topic_by_id(topic.topic_id)
+    known = services.cluster.topic_by_id(topic.topic_id)
     return known.name if known is not None else ""
 
 
 def _append_all(
-    node: Node, request: ProduceRequest, context: RequestContext, refusals: Refusals
+    services: Services, request: ProduceRequest, context: RequestContext, refusals: Refusals
 ) -> ProduceResponse | Deferred | None:
     unflushed: list[Unflushed] = []
     rows: list[PartitionProduceResponse] = []
     for topic in request.topic_data:
-        name = _name_of(node, topic, context)
+        name = _name_of(services, topic, context)
         rows += [
             _refused_row(partition.index, refusals[name, partition.index], context)
             if refusals and (name, partition.index) in refusals
-            else _append(node, name, partition, request.acks, context, unflushed)
+            else _append(services, name, partition, request.acks, context, unflushed)
             for partition in topic.partition_data
         ]
     return _answer(request, rows, unflushed)
 
 
 def _append(
-    node: Node,
+    services: Services,
     topic: str,
     partition: PartitionProduceData,
     acks: int,
@@ -201,7 +201,7 @@ def _append(
                 if context.api_version >= TOPIC_ID_VERSION
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-        hosted = node.cluster.hosted(topic, partition.index)
+        hosted = services.cluster.hosted(topic, partition.index)
         log = hosted.log
         _check(topic, log, acks, context)
         records = partition.records
@@ -249,7 +249,7 @@ def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> Partit
 
 
 def _handle_transactional(
-    node: Node, request: ProduceRequest, context: RequestContext
+    services: Services, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Deferred | Coroutine[Any, Any, Message | None] | None:
     """Transactional batches are written once their partitions are known to be part of an open transaction."""
     if request.transactional_id is None:
@@ -257,7 +257,7 @@ def _handle_transactional(
     producers: set[tuple[int, int]] = set()
     sequences: dict[tuple[str, int], int] = {}
     for topic in request.topic_data:
-        name = _name_of(node, topic, context)
+        name = _name_of(services, topic, context)
         for partition in topic.partition_data:
             records = partition.records
             if name and records is not None and len(records) >= HEADER_SIZE:
@@ -272,14 +272,14 @@ def _handle_transactional(
             "The request has transactional batches of more than one producer",
         )
     if not producers:
-        return _append_all(node, request, context, {})
+        return _append_all(services, request, context, {})
     producer = enrolment.Producer(request.transactional_id, *producers.pop())
     support = support_of(context.api_version)
-    refusals = enrolment.enrol(node, producer, sequences, support)
+    refusals = enrolment.enrol(services, producer, sequences, support)
     if refusals is not None:
-        return _append_all(node, request, context, refusals)
+        return _append_all(services, request, context, refusals)
     _keep_records(partition for topic in request.topic_data for partition in topic.partition_data)
-    return _append_later(node, request, context, (producer, sequences, support))
+    return _append_later(services, request, context, (producer, sequences, support))
 
 
 def support_of(version: int) -> enrolment.Support:
@@ -290,12 +290,12 @@ def support_of(version: int) -> enrolment.Support:
 
 
 async def _append_later(
-    node: Node,
+    services: Services,
     request: ProduceRequest,
     context: RequestContext,
     asked: tuple[enrolment.Producer, dict[enrolment.Partition, int], enrolment.Support],
 ) -> Message | None:
-    answer = _append_all(node, request, context, await enrolment.enrol_later(node, *asked))
+    answer = _append_all(services, request, context, await enrolment.enrol_later(services, *asked))
     return await answer.reply if isinstance(answer, Deferred) else answer
 
 

@@ -37,7 +37,7 @@ from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceRespo
 if TYPE_CHECKING:
     from oncelog.broker.cluster import Hosted
     from oncelog.broker.handlers.table import Api
-    from oncelog.broker.node import Node
+    from oncelog.broker.services import Services
     from oncelog.wire.messages.produce import ProduceRequest
 
 KNOWN_MAX = 16 * 1024
@@ -110,11 +110,11 @@ class _Known:
 class RepeatedProduces:
     """The Produce requests that came lately, of all connections."""
 
-    __slots__ = ("_cluster", "_known", "_node", "_served")
+    __slots__ = ("_cluster", "_known", "_served", "_services")
 
-    def __init__(self, node: Node, served: Api) -> None:
-        self._node = node
-        self._cluster = node.cluster
+    def __init__(self, services: Services, served: Api) -> None:
+        self._services = services
+        self._cluster = services.cluster
         self._served = served
         self._known: dict[bytes, _Known] = {}
         """By what stands between a request's correlation id and the size of its records."""
@@ -186,7 +186,7 @@ class RepeatedProduces:
         if producer_id < 0:
             return False
         producer = Producer(known.transactional_id, producer_id, epoch)
-        return enrol(self._node, producer, {(known.topic, known.index): sequence}, known.support) == {}
+        return enrol(self._services, producer, {(known.topic, known.index): sequence}, known.support) == {}
 
     def remember(self, frame: memoryview, lengths: list[int], version: int, request: ProduceRequest) -> None:
         """``frame`` is decoded as ``request``: what follows may be like it."""

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 PROTOCOL_VERSION = 5
 
 
 def handle(
-    node: Node, request: SyncGroupRequest, context: RequestContext
+    services: Services, request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
     from oncelog.coordinator.groups.classic.sync import sync
 
@@ -32,7 +32,7 @@ def handle(
     ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     client = client_of(context)
-    return node.groups.ask(request.group_id, lambda shard: sync(shard, request, client), _refused)
+    return services.groups.ask(request.group_id, lambda shard: sync(shard, request, client), _refused)
 
 
 def _refused(error: KafkaError) -> SyncGroupResponse:

@@ -19,13 +19,13 @@ from oncelog.wire.compiler import compile_step_encoder
 from oncelog.wire.header import has_tagged_response_header
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.wire.compiler import StepEncoder
     from oncelog.wire.errors import KafkaError
     from oncelog.wire.schema import Message
 
-Handle = Callable[["Node", Any, "RequestContext"], "Message | Coroutine[Any, Any, Message] | None"]
+Handle = Callable[["Services", Any, "RequestContext"], "Message | Coroutine[Any, Any, Message] | None"]
 
 
 class Handler(NamedTuple):

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
     Answer = TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]
@@ -42,8 +42,8 @@ ABORTABLE_VERSION = 4
 ADDS_VERSION = 5
 
 
-def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext) -> Answer:
-    commit = _Commit(node, request, context)
+def handle(services: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> Answer:
+    commit = _Commit(services, request, context)
     rows = len(request.topics) + sum([len(topic.partitions) for topic in request.topics])
     return after_steps(commit.sort_out(), rows, commit.enrol)
 
@@ -51,8 +51,8 @@ def handle(node: Node, request: TxnOffsetCommitRequest, context: RequestContext)
 class _Commit:
     """One request: what of it concerns partitions that are there, and the rows of those that are not."""
 
-    def __init__(self, node: Node, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
-        self.node = node
+    def __init__(self, services: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+        self.services = services
         self.request = request
         self.context = context
         self.unknown: list[TxnOffsetCommitResponseTopic] = []
@@ -83,12 +83,12 @@ class _Commit:
             return TxnOffsetCommitResponse(0, self.unknown)
         if not request.group_id:
             return self.refused(KafkaError(ErrorCode.INVALID_GROUP_ID))
-        sequences = {(OFFSETS_TOPIC, self.node.groups.partition_for(request.group_id)): -1}
-        refusals = enrolment.enrol(self.node, self.producer, sequences, self.support)
+        sequences = {(OFFSETS_TOPIC, self.services.groups.partition_for(request.group_id)): -1}
+        refusals = enrolment.enrol(self.services, self.producer, sequences, self.support)
         return self.store_later(sequences) if refusals is None else self.store(refusals)
 
     def _existing(self, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic | None:
-        known = self.node.cluster.topic(topic.name)
+        known = self.services.cluster.topic(topic.name)
         count = 0 if known is None else len(known.partitions)
         there: list[TxnOffsetCommitRequestPartition] = []
         missing: list[TxnOffsetCommitResponsePartition] = []
@@ -106,10 +106,10 @@ class _Commit:
         if refusals:
             [code] = refusals.values()
             return self.refused(as_told(KafkaError(code)))
-        return self.node.groups.ask(self.request.group_id, self._step, self.refused)
+        return self.services.groups.ask(self.request.group_id, self._step, self.refused)
 
     async def store_later(self, sequences: dict[enrolment.Partition, int]) -> TxnOffsetCommitResponse:
-        refusals = await enrolment.enrol_later(self.node, self.producer, sequences, self.support)
+        refusals = await enrolment.enrol_later(self.services, self.producer, sequences, self.support)
         answer = self.store(refusals)
         return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
 

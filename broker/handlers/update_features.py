@@ -18,25 +18,27 @@ from oncelog.wire.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 NO_RESULTS_VERSION = 2
 
 
-def handle(node: Node, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+def handle(
+    services: Services, request: UpdateFeaturesRequest, context: RequestContext
+) -> UpdateFeaturesResponse:
     updates = {
         row.feature: (row.feature, row.max_version_level, row.upgrade_type) for row in request.feature_updates
     }
     try:
         records = features.update(
-            node.metadata.image,
-            node.config.node_id,
+            services.metadata.image,
+            services.config.current.node_id,
             list(updates.values()),
-            node.static_config.min_insync_replicas,
+            services.config.static.min_insync_replicas,
         )
         if not request.validate_only:
-            node.metadata.commit(records)
+            services.metadata.commit(records)
     except KafkaError as error:
         text = f"The update failed for all features since the following feature had an error: {error.message}"
         return UpdateFeaturesResponse(0, error.code, text)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 Unflushed = tuple["PartitionLog", int, WritableTxnMarkerPartitionResult]
 
@@ -44,19 +44,19 @@ NOT_READY = frozenset(
 
 
 def handle(
-    node: Node, request: WriteTxnMarkersRequest, context: RequestContext
+    services: Services, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse]:
     unflushed: list[Unflushed] = []
     response = WriteTxnMarkersResponse()
     partitions = sum([len(topic.partition_indexes) for marker in request.markers for topic in marker.topics])
-    answer = in_steps(_answer(node, request, response, unflushed), partitions, response)
+    answer = in_steps(_answer(services, request, response, unflushed), partitions, response)
     if isinstance(answer, CoroutineType) or unflushed:
         return _wait_flushed(answer, unflushed, response)
     return answer
 
 
 def _answer(
-    node: Node,
+    services: Services,
     request: WriteTxnMarkersRequest,
     response: WriteTxnMarkersResponse,
     unflushed: list[Unflushed],
@@ -68,7 +68,7 @@ def _answer(
         for topic in marker.topics:
             rows = topics.setdefault(topic.name, [])
             for index in topic.partition_indexes:
-                rows.append(_write(node, marker, topic.name, index, unflushed))
+                rows.append(_write(services, marker, topic.name, index, unflushed))
                 yield
     response.markers = [
         WritableTxnMarkerResult(
@@ -80,11 +80,11 @@ def _answer(
 
 
 def _write(
-    node: Node, marker: WritableTxnMarker, topic: str, partition: int, unflushed: list[Unflushed]
+    services: Services, marker: WritableTxnMarker, topic: str, partition: int, unflushed: list[Unflushed]
 ) -> WritableTxnMarkerPartitionResult:
     row = WritableTxnMarkerPartitionResult(partition, 0)
     try:
-        log, up_to = _append(node, marker, topic, partition)
+        log, up_to = _append(services, marker, topic, partition)
         if log.high_watermark < up_to:
             unflushed.append((log, up_to, row))
     except KafkaError as error:
@@ -92,10 +92,12 @@ def _write(
     return row
 
 
-def _append(node: Node, marker: WritableTxnMarker, topic: str, partition: int) -> tuple[PartitionLog, int]:
-    hosted = node.cluster.hosted(topic, partition)
+def _append(
+    services: Services, marker: WritableTxnMarker, topic: str, partition: int
+) -> tuple[PartitionLog, int]:
+    hosted = services.cluster.hosted(topic, partition)
     if topic == OFFSETS_TOPIC:
-        node.groups.complete_transaction(
+        services.groups.complete_transaction(
             partition,
             marker.producer_id,
             marker.producer_epoch,
@@ -110,7 +112,7 @@ def _append(node: Node, marker: WritableTxnMarker, topic: str, partition: int) -
             coordinator_epoch=marker.coordinator_epoch,
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
-            timestamp=node.clock.now_ms(),
+            timestamp=services.clock.now_ms(),
         ),
         leader_epoch=hosted.leader_epoch,
         origin=Origin.COORDINATOR,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from oncelog.broker.config.definitions import Key
-    from oncelog.broker.node import Node
+    from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
 
 R = TypeVar("R")
@@ -58,7 +58,7 @@ class Resource(NamedTuple):
 
 
 def alter(
-    node: Node,
+    services: Services,
     resources: Iterable[Resource],
     rows: list[R],
     make_row: Callable[[int, str | None, int, str], R],
@@ -77,23 +77,23 @@ def alter(
         seen[resource[:2]] = seen.get(resource[:2], 0) + 1
         yield
     outcomes: list[list[Message] | KafkaError] = []
-    began = node.metadata.image.offset
+    began = services.metadata.image.offset
     count = 0
     for resource in asked:
         if seen[resource[:2]] > 1:
             outcomes.append(_invalid_request("Each resource must appear at most once."))
         else:
-            outcomes.append(_records_or_refusal(node, resource, count))
+            outcomes.append(_records_or_refusal(services, resource, count))
             count += _count(outcomes[-1])
         yield
-    if node.metadata.image.offset != began:
+    if services.metadata.image.offset != began:
         # Others had their turn: what was allowed may not be any more, or may need other records.
         count = 0
         for at, resource in enumerate(asked):
             if _count(outcomes[at]):
-                outcomes[at] = _records_or_refusal(node, resource, count)
+                outcomes[at] = _records_or_refusal(services, resource, count)
                 count += _count(outcomes[at])
-    failed = None if validate_only else _commit(node, outcomes)
+    failed = None if validate_only else _commit(services, outcomes)
     for resource, outcome in zip(asked, outcomes, strict=True):
         error = outcome if isinstance(outcome, KafkaError) else failed
         code, message = (0, None) if error is None else (error.code, error.message)
@@ -101,10 +101,10 @@ def alter(
         yield
 
 
-def _records_or_refusal(node: Node, resource: Resource, count: int) -> list[Message] | KafkaError:
+def _records_or_refusal(services: Services, resource: Resource, count: int) -> list[Message] | KafkaError:
     """``count``: the records that the resources before it need."""
     try:
-        made = _alter(node, resource)
+        made = _alter(services, resource)
         check_record_count(count + len(made))
     except KafkaError as error:
         return error
@@ -115,10 +115,10 @@ def _count(outcome: list[Message] | KafkaError) -> int:
     return 0 if isinstance(outcome, KafkaError) else len(outcome)
 
 
-def _commit(node: Node, outcomes: Iterable[list[Message] | KafkaError]) -> KafkaError | None:
+def _commit(services: Services, outcomes: Iterable[list[Message] | KafkaError]) -> KafkaError | None:
     records = [record for outcome in outcomes if not isinstance(outcome, KafkaError) for record in outcome]
     try:
-        node.metadata.commit(records + _elr_cleared(node, records))
+        services.metadata.commit(records + _elr_cleared(services, records))
     except KafkaError as error:
         return error
     return None
@@ -128,7 +128,7 @@ def _invalid_request(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _alter(node: Node, resource: Resource) -> list[Message]:
+def _alter(services: Services, resource: Resource) -> list[Message]:
     """The records for one resource; raises KafkaError where it is refused."""
     changes = resource.changes
     if len({change.name for change in changes}) < len(changes):
@@ -140,37 +140,37 @@ def _alter(node: Node, resource: Resource) -> list[Message]:
         if change.operation not in (SET, DELETE, APPEND, SUBTRACT):
             raise _invalid_request(f"Unknown operations type {change.operation}")
     if resource.resource_type == TOPIC:
-        return _alter_topic(node, resource)
+        return _alter_topic(services, resource)
     if resource.resource_type == BROKER:
-        return _alter_broker(node, resource)
+        return _alter_broker(services, resource)
     if resource.resource_type == GROUP:
-        return _alter_group(node, resource)
+        return _alter_group(services, resource)
     raise _invalid_request(f"Unknown resource type {resource.resource_type}")
 
 
-def _alter_topic(node: Node, resource: Resource) -> list[Message]:
+def _alter_topic(services: Services, resource: Resource) -> list[Message]:
     _check_lists(resource, TopicConfig.KEYS)
-    current = node.metadata.image.configs.get((TOPIC, resource.name), {})
+    current = services.metadata.image.configs.get((TOPIC, resource.name), {})
     changed = _changed(resource, current, TopicConfig.KEYS)
     after = _after(current, changed)
     if not resource.name:
         raise _invalid_request("Default topic resources are not allowed.")
     check_name(resource.name)
-    parse_topic_overrides(after, node.config.topic_defaults())
-    if resource.name not in node.metadata.image.topics:
+    parse_topic_overrides(after, services.config.current.topic_defaults())
+    if resource.name not in services.metadata.image.topics:
         text = f"The topic '{resource.name}' does not exist."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     return _changes_only(resource, current, changed)
 
 
-def _alter_group(node: Node, resource: Resource) -> list[Message]:
+def _alter_group(services: Services, resource: Resource) -> list[Message]:
     """A group need not be there to be configured."""
     _check_lists(resource, GroupConfig.KEYS)
-    current = node.metadata.image.configs.get((GROUP, resource.name), {})
+    current = services.metadata.image.configs.get((GROUP, resource.name), {})
     changed = _changed(resource, current, GroupConfig.KEYS)
     if not resource.name:
         raise _invalid_request("Default group resources are not allowed.")
-    parse_group_overrides(_after(current, changed), node.config)
+    parse_group_overrides(_after(current, changed), services.config.current)
     return _changes_only(resource, current, changed)
 
 
@@ -193,9 +193,9 @@ def _changes_only(
     return _records(resource, {name: text for name, text in changed.items() if current.get(name) != text})
 
 
-def _alter_broker(node: Node, resource: Resource) -> list[Message]:
+def _alter_broker(services: Services, resource: Resource) -> list[Message]:
     if resource.name:
-        _check_node_id(node, resource.name)
+        _check_node_id(services, resource.name)
     for change in resource.changes:
         key = BrokerConfig.KEYS.get(change.name)
         if change.operation in _OPERATION_NAMES and key is None:
@@ -206,21 +206,23 @@ def _alter_broker(node: Node, resource: Resource) -> list[Message]:
                 ErrorCode.INVALID_CONFIG,
                 f"Config value {operation} is not allowed for config key: {change.name}",
             )
-    current = node.metadata.image.configs.get((BROKER, resource.name), {})
+    current = services.metadata.image.configs.get((BROKER, resource.name), {})
     changed = _changed(resource, current, BrokerConfig.KEYS)
     after = _after(dynamic_texts(current), changed)
     _check_dynamic(after, resource.name)
-    _check_min_insync_replicas(node, resource.name, changed)
-    _check_values(node, resource.name, after)
+    _check_min_insync_replicas(services, resource.name, changed)
+    _check_values(services, resource.name, after)
     return _records(resource, changed)
 
 
-def _check_node_id(node: Node, name: str) -> None:
+def _check_node_id(services: Services, name: str) -> None:
     node_id = parse_node_id(name)
     if node_id is None:
         raise _invalid_request(f"Node id must be an integer, but it is: {name}")
-    if node_id != node.config.node_id:
-        raise _invalid_request(f"Unexpected broker id, expected {node.config.node_id}, but received {name}")
+    if node_id != services.config.current.node_id:
+        raise _invalid_request(
+            f"Unexpected broker id, expected {services.config.current.node_id}, but received {name}"
+        )
 
 
 def _check_dynamic(after: Mapping[str, str], resource_name: str) -> None:
@@ -240,9 +242,11 @@ def _listed(names: Iterable[str]) -> str:
     return f"[{', '.join(sorted(names))}]"
 
 
-def _check_min_insync_replicas(node: Node, resource_name: str, changed: Mapping[str, str | None]) -> None:
+def _check_min_insync_replicas(
+    services: Services, resource_name: str, changed: Mapping[str, str | None]
+) -> None:
     """With ELR the setting is the cluster's, and stays (KIP-966)."""
-    if MIN_INSYNC_REPLICAS not in changed or not node.metadata.image.elr_enabled:
+    if MIN_INSYNC_REPLICAS not in changed or not services.metadata.image.elr_enabled:
         return
     if resource_name:
         text = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
@@ -252,16 +256,16 @@ def _check_min_insync_replicas(node: Node, resource_name: str, changed: Mapping[
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
-def _check_values(node: Node, resource_name: str, after: Mapping[str, str]) -> None:
+def _check_values(services: Services, resource_name: str, after: Mapping[str, str]) -> None:
     """Whether the broker could run with what would hold then (``KafkaConfig`` made anew)."""
-    configs = node.metadata.image.configs
-    own_name = str(node.config.node_id)
+    configs = services.metadata.image.configs
+    own_name = str(services.config.current.node_id)
     cluster = dynamic_texts(configs.get((BROKER, ""), {})) if resource_name else after
     own = after if resource_name else dynamic_texts(configs.get((BROKER, own_name), {}))
     try:
         for name, text in after.items():
             BrokerConfig.KEYS[name].parse(text)
-        BrokerConfig({**node.static_config.texts, **cluster, **own})
+        BrokerConfig({**services.config.static.texts, **cluster, **own})
     except ConfigError as error:
         raise _invalid_request(str(error)) from None
 
@@ -312,9 +316,9 @@ def _records(resource: Resource, changed: Mapping[str, str | None]) -> list[Mess
     return [ConfigRecord(resource.resource_type, resource.name, name, text) for name, text in changed.items()]
 
 
-def _elr_cleared(node: Node, records: Iterable[Message]) -> list[Message]:
+def _elr_cleared(services: Services, records: Iterable[Message]) -> list[Message]:
     """A new ``min.insync.replicas`` makes the eligible leaders known so far void."""
-    if not node.metadata.image.elr_enabled:
+    if not services.metadata.image.elr_enabled:
         return []
     return [
         ClearElrRecord(record.resource_name if record.resource_type == TOPIC else "")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from oncelog.broker.metadata.image import MetadataImage, Topic
-    from oncelog.broker.node import Node
+    from oncelog.broker.services import Services
     from oncelog.wire.messages.create_partitions import CreatePartitionsTopic
     from oncelog.wire.messages.delete_topics import DeleteTopicState
     from oncelog.wire.schema import Message, Uuid
@@ -60,38 +60,38 @@ def check_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def auto_create(node: Node, names: Sequence[str]) -> dict[str, KafkaError | None]:
+def auto_create(services: Services, names: Sequence[str]) -> dict[str, KafkaError | None]:
     """Create topics as the broker's defaults have it, those of coordinators as these want them: name -> None, or why
     not.
     """
     answers: dict[str, KafkaError | None] = {}
     for name in names:
         if name in INTERNAL_TOPICS:
-            answers[name] = _make_internal(node, name)
+            answers[name] = _make_internal(services, name)
     wanted = [CreatableTopic(name, _UNSET, _UNSET) for name in names if name not in INTERNAL_TOPICS]
-    for row in create(node, wanted):
+    for row in create(services, wanted):
         failed = row.error_code != ErrorCode.NONE
         answers[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
     return answers
 
 
-def _make_internal(node: Node, name: str) -> KafkaError | None:
+def _make_internal(services: Services, name: str) -> KafkaError | None:
     from oncelog.broker.coordinators.internal_topics import SERVED, ensure
 
     if name not in SERVED:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # there is no coordinator for it
     try:
-        ensure(node, name)
+        ensure(services, name)
     except KafkaError as error:
         return error
     return None
 
 
 def create(
-    node: Node, wanted: list[CreatableTopic], *, validate_only: bool = False
+    services: Services, wanted: list[CreatableTopic], *, validate_only: bool = False
 ) -> list[CreatableTopicResult]:
     """Create topics; rows in the request's order, then one for each name that it holds twice, as Kafka answers."""
-    total = sum(_partitions_wanted(node, topic) for topic in wanted)
+    total = sum(_partitions_wanted(services, topic) for topic in wanted)
     if total > PARTITIONS_PER_REQUEST_MAX:
         too_many = KafkaError(
             ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
@@ -105,7 +105,7 @@ def create(
         if topic.name in twice or topic.name == CLUSTER_METADATA_TOPIC:
             continue
         try:
-            made, row = _create(node, topic)
+            made, row = _create(services, topic)
             check_record_count(len(records) + len(made))
             records.extend(made)
             rows.append(row)
@@ -113,7 +113,7 @@ def create(
             rows.append(_refused(topic.name, error))
     if records and not validate_only:
         try:
-            node.metadata.commit(records)
+            services.metadata.commit(records)
         except KafkaError as error:
             rows = [row if row.error_code else _refused(row.name, error) for row in rows]
     rows += [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in twice]
@@ -123,10 +123,14 @@ def create(
     return rows
 
 
-def _partitions_wanted(node: Node, topic: CreatableTopic) -> int:
+def _partitions_wanted(services: Services, topic: CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
-    return node.config.num_partitions if topic.num_partitions == _UNSET else max(topic.num_partitions, 0)
+    return (
+        services.config.current.num_partitions
+        if topic.num_partitions == _UNSET
+        else max(topic.num_partitions, 0)
+    )
 
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
@@ -139,16 +143,16 @@ def check_record_count(count: int) -> None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
-def _create(node: Node, topic: CreatableTopic) -> tuple[list[Message], CreatableTopicResult]:
+def _create(services: Services, topic: CreatableTopic) -> tuple[list[Message], CreatableTopicResult]:
     """The records that make the topic, and its row. Raises KafkaError where it is refused."""
-    image = node.metadata.image
+    image = services.metadata.image
     _check_new_name(image, topic.name)
     overrides = {config.name: config.value for config in topic.configs}
-    values = check_topic_overrides(node, overrides)
-    replicas = _assigned(image, topic) if topic.assignments else _placed(node, topic)
-    topic_id = node.metadata.new_uuid()
+    values = check_topic_overrides(services, overrides)
+    replicas = _assigned(image, topic) if topic.assignments else _placed(services, topic)
+    topic_id = services.metadata.new_uuid()
     while topic_id in image.topics_by_id:
-        topic_id = node.metadata.new_uuid()
+        topic_id = services.metadata.new_uuid()
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [ConfigRecord(TOPIC, topic.name, name, value) for name, value in values.items()]
     records += [partition_record(image, topic_id, index, brokers) for index, brokers in enumerate(replicas)]
@@ -158,7 +162,7 @@ def _create(node: Node, topic: CreatableTopic) -> tuple[list[Message], Creatable
         error_message=None,
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
-        configs=creation_rows(node, values),
+        configs=creation_rows(services, values),
     )
     return records, row
 
@@ -205,7 +209,7 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[list[int]]:
     return [by_index[index] for index in range(len(by_index))]
 
 
-def _placed(node: Node, topic: CreatableTopic) -> list[list[int]]:
+def _placed(services: Services, topic: CreatableTopic) -> list[list[int]]:
     """Replicas for the number of partitions and the replication factor that the request names or leaves open."""
     if topic.replication_factor < _UNSET or topic.replication_factor == 0:
         raise KafkaError(
@@ -218,9 +222,9 @@ def _placed(node: Node, topic: CreatableTopic) -> list[list[int]]:
         )
     factor = topic.replication_factor
     if factor == _UNSET:
-        factor = node.config.default_replication_factor
+        factor = services.config.current.default_replication_factor
     try:
-        return place(node.metadata.image, 0, _partitions_wanted(node, topic), factor)
+        return place(services.metadata.image, 0, _partitions_wanted(services, topic), factor)
     except KafkaError as error:
         raise KafkaError(
             error.code, f"Unable to replicate the partition {factor} time(s): {error.message}"
@@ -240,9 +244,9 @@ def bump_leader_epoch(topic: Topic, partitions: Iterable[int]) -> list[Message]:
     ]
 
 
-def grow(node: Node, topic: CreatePartitionsTopic) -> list[Message]:
+def grow(services: Services, topic: CreatePartitionsTopic) -> list[Message]:
     """The records that give a topic more partitions; raises KafkaError where it is refused."""
-    image = node.metadata.image
+    image = services.metadata.image
     known = image.topics.get(topic.name)
     if known is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -279,11 +283,11 @@ UNKNOWN_ID = "This server does not host this topic ID."
 
 
 def delete(
-    node: Node, wanted: Iterable[DeleteTopicState], rows: list[DeletableTopicResult]
+    services: Services, wanted: Iterable[DeleteTopicState], rows: list[DeletableTopicResult]
 ) -> Iterator[None]:
     """Delete topics named by name or by id, in steps, the last of which deletes all in one batch; ``rows`` gets one
     for each name and each id in the request."""
-    image = node.metadata.image
+    image = services.metadata.image
 
     def refuse(name: str | None, topic_id: Uuid, code: ErrorCode, text: str | None = None) -> None:
         rows.append(DeletableTopicResult(name, topic_id, code, KafkaError(code, text).message))
@@ -340,7 +344,7 @@ def delete(
         yield
     for topic_id in [gone for gone in found if gone not in image.topics_by_id]:  # while others had their turn
         refuse(found.pop(topic_id), topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
-    rows += _remove(node, found)
+    rows += _remove(services, found)
 
 
 def once_and_twice(items: list[T]) -> tuple[list[T], list[T]]:
@@ -351,11 +355,11 @@ def once_and_twice(items: list[T]) -> tuple[list[T], list[T]]:
     return [item for item in counts if counts[item] == 1], [item for item in counts if counts[item] > 1]
 
 
-def _remove(node: Node, found: dict[Uuid, str]) -> list[DeletableTopicResult]:
+def _remove(services: Services, found: dict[Uuid, str]) -> list[DeletableTopicResult]:
     """All of them in one batch."""
     code, text = ErrorCode.NONE, None
     try:
-        node.metadata.commit([RemoveTopicRecord(topic_id=topic_id) for topic_id in found])
+        services.metadata.commit([RemoveTopicRecord(topic_id=topic_id) for topic_id in found])
     except KafkaError as error:
         code, text = error.code, error.message
     return [DeletableTopicResult(name, topic_id, code, text) for topic_id, name in found.items()]

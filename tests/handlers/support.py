@@ -9,6 +9,7 @@ from typing import Any
 
 from oncelog.broker.cluster import Endpoint
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.metadata.configs import dynamic_broker_texts
 from oncelog.broker.metadata.image import BROKER
 from oncelog.broker.metadata.store import MetadataStore
@@ -50,15 +51,15 @@ def open_store(
 
 
 class StandInNode:
-    """What the handlers of admin requests look at. ``config`` follows dynamic changes, as a node's does."""
+    """The services that admin handlers use. ``config`` follows dynamic changes, as a node's does."""
 
     def __init__(self, texts: dict[str, str] | None = None, seed: int = 1) -> None:
         self.files = SimFileSystem(random.Random(seed))
         self.files.makedirs(DATA_DIR)
         self.clock = FixedClock()
-        self.static_config = self.config = BrokerConfig(texts)
-        self.metadata = open_store(self.files, self.static_config, self.clock, seed)
-        endpoint = Endpoint(self.config.node_id, "localhost", 9092)
+        self.config = DynamicBrokerConfig(BrokerConfig(texts))
+        self.metadata = open_store(self.files, self.config.static, self.clock, seed)
+        endpoint = Endpoint(self.config.static.node_id, "localhost", 9092)
         self.cluster = SimpleNamespace(nodes=lambda listener_name: [endpoint])
         self.records: list[Message] = []
         self.metadata.subscribe(self._on_record)
@@ -66,8 +67,7 @@ class StandInNode:
     def _on_record(self, record: Message, topic: object) -> None:
         self.records.append(record)
         if isinstance(record, ConfigRecord) and record.resource_type == BROKER:
-            changes = dynamic_broker_texts(self.metadata.image, self.config.node_id)
-            self.config = self.static_config.with_changes(changes)
+            self.config.change(dynamic_broker_texts(self.metadata.image, self.config.static.node_id))
 
     def ask(self, request: Message, version: int) -> Any:
         """What the API's handler answers, both ways through the wire format of that version."""

@@ -57,9 +57,9 @@ def test_validate_only(node: StandInNode) -> None:
 
 def test_a_broker(node: StandInNode) -> None:
     assert alter(node, BROKER, "1", {"log.retention.ms": "12"}) == (0, None)
-    assert node.config.log_retention_ms == 12
+    assert node.config.current.log_retention_ms == 12
     assert alter(node, BROKER, "1", {}) == (0, None)
-    assert node.config.log_retention_ms is None
+    assert node.config.current.log_retention_ms is None
 
 
 @pytest.mark.parametrize(

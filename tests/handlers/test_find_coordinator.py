@@ -22,7 +22,7 @@ def test_every_key_is_answered(key_type: int, version: int, code: ErrorCode) -> 
         async with SimBroker() as broker:
             client = broker.connect()
             address = broker.listener.address if code is ErrorCode.NONE else ("", -1)
-            node = broker.node.config.node_id if code is ErrorCode.NONE else -1
+            node = broker.node.config.current.node_id if code is ErrorCode.NONE else -1
             if version < 4:
                 answer = await client.ask(
                     FindCoordinatorRequest("k", key_type), version, FindCoordinatorResponse

@@ -94,15 +94,15 @@ def test_only_what_changes_is_written_but_for_brokers(node: StandInNode) -> None
 
 
 def test_a_brokers_settings_take_effect(node: StandInNode) -> None:
-    assert node.config.log_retention_ms is None
+    assert node.config.current.log_retention_ms is None
     alter(node, resource(BROKER, "", ("log.retention.ms", SET, "9000")))
-    assert node.config.log_retention_ms == 9000
+    assert node.config.current.log_retention_ms == 9000
     alter(node, resource(BROKER, "1", ("log.retention.ms", SET, "7000")))
-    assert node.config.log_retention_ms == 7000
+    assert node.config.current.log_retention_ms == 7000
     alter(node, resource(BROKER, "1", ("log.retention.ms", DELETE, None)))
-    assert node.config.log_retention_ms == 9000
+    assert node.config.current.log_retention_ms == 9000
     alter(node, resource(BROKER, "", ("log.cleanup.policy", APPEND, "compact")))
-    assert node.config.log_cleanup_policy == ("delete", "compact")
+    assert node.config.current.log_cleanup_policy == ("delete", "compact")
 
 
 DYNAMICALLY = "Cannot update these configs dynamically"

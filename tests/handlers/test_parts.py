@@ -176,9 +176,9 @@ def test_a_large_group_that_is_named_again_is_read_once(monkeypatch: pytest.Monk
     asked: list[tuple[str, int]] = []
     read = offset_fetch._row
 
-    def counted(node: Any, lookup: Any, *args: Any, **kwargs: Any) -> Any:
+    def counted(services: Any, lookup: Any, *args: Any, **kwargs: Any) -> Any:
         asked.append((lookup.asked.group_id, lookup.asked.member_epoch))
-        return read(node, lookup, *args, **kwargs)
+        return read(services, lookup, *args, **kwargs)
 
     topics = [OffsetFetchRequestTopics("here", partition_indexes=[0])]
     rows = [OffsetFetchRequestGroup(name, None, -1, None) for name in ("a", "b", "a", "a")]

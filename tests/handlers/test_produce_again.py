@@ -217,8 +217,8 @@ def test_only_so_many_and_short_requests_are_kept(
             await create_topic(client, "t", 3 * kept_max)
             for partition in range(3 * kept_max):
                 assert await _produce_as(client, b"me", partition) == 0
-                assert broker.node.repeated is not None
-                assert len(broker.node.repeated._known) <= kept_max
+                assert broker.node.services.repeated is not None
+                assert len(broker.node.services.repeated._known) <= kept_max
             assert True not in repeats
             # Another connection that begins the same way profits as well, once it is known how long its requests are.
             for partition in (3 * kept_max - 1, 3 * kept_max - 2):
@@ -227,7 +227,7 @@ def test_only_so_many_and_short_requests_are_kept(
             long_named = broker.connect()
             for _ in range(2):
                 assert await _produce_as(long_named, b"x" * FRONT_BYTES_MAX, 0) == 0
-            assert not any(b"xxx" in front for front in broker.node.repeated._known)
+            assert not any(b"xxx" in front for front in broker.node.services.repeated._known)
 
     run()
 
@@ -239,9 +239,9 @@ def test_who_stands_before_the_handler_sees_every_request(
     assert served is not None
     seen = []
 
-    def counted(node: Any, request: Any, context: Any) -> Any:
+    def counted(services: Any, request: Any, context: Any) -> Any:
         seen.append(request)
-        return produce_handler.handle(node, request, context)
+        return produce_handler.handle(services, request, context)
 
     monkeypatch.setattr(served, "handle", counted)
 

@@ -92,7 +92,7 @@ def test_answers_of_random_consumers(seed: int, put: list[int], monkeypatch: pyt
             monkeypatch.setattr(
                 Fetch,
                 "ready_answer",
-                lambda self, served: None if self.node is other.node else ready_answer(self, served),
+                lambda self, served: None if self.services is other.services else ready_answer(self, served),
             )
             brokers = (one, other)
             ids = [await create_topic(broker.connect(), "t", 2) for broker in brokers]
