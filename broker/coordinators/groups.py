@@ -8,7 +8,7 @@ from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from oncelog.broker.coordinators.shards import M, Shards
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.image import GROUP
-from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.context import Client, GroupContext
     from oncelog.coordinator.groups.context import Topic as _AnyTopic
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.later import Later
+    from oncelog.coordinator.promise import Promise
     from oncelog.wire.schema import Message, Uuid
 
 _log = get_logger(__name__)
@@ -129,7 +129,7 @@ class Groups(Shards["GroupShard"]):
     def ask(
         self,
         group_id: str,
-        step: Callable[[GroupShard], M | Later[M]],
+        step: Callable[[GroupShard], M | Promise[M]],
         refused: Callable[[KafkaError], M],
         *,
         empty_allowed: bool = False,
@@ -139,7 +139,7 @@ class Groups(Shards["GroupShard"]):
             shard = self.shard(group_id, empty_allowed=empty_allowed)
             result = step(shard)
         except KafkaError as error:
-            return refused(as_told(error))
+            return refused(to_client_error(error))
         return self.answer(shard, result, refused)
 
     # -- what a shard is

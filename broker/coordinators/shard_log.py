@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.broker.log.producer_state import Origin
 from oncelog.broker.log.reads import FileRange
 from oncelog.broker.logs import get_logger
-from oncelog.coordinator.journal import NO_PRODUCER_ID
+from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
 from oncelog.wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header
 from oncelog.wire.compression import NONE
 from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER, end_transaction_marker, read_control_type
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oncelog.broker.cluster import Cluster, Hosted
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.seams.clock import Clock
-    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.batch import BatchHeader
     from oncelog.wire.schema import Message
 
@@ -44,7 +44,9 @@ _log = get_logger(__name__)
 
 
 class ShardLog:
-    """The `Journal` of the shard that ``topic``'s ``partition`` stores. ``codec`` gives the codec of new batches."""
+    """The `PartitionWriter` of the shard that ``topic``'s ``partition`` stores. ``codec`` returns the codec of new
+    batches.
+    """
 
     __slots__ = ("_base_sequence", "_clock", "_cluster", "_codec", "partition", "topic")
 

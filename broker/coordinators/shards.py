@@ -16,8 +16,8 @@ from oncelog.broker.coordinators.internal_topics import described, partition_of
 from oncelog.broker.coordinators.shard_log import LogReplay, Replayable, ShardLog
 from oncelog.broker.log.slices import Slices
 from oncelog.broker.logs import get_logger
-from oncelog.coordinator.groups.errors import as_told
-from oncelog.coordinator.later import Later
+from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.promise import Promise
 from oncelog.wire.batch import NO_SEQUENCE
 from oncelog.wire.compression import NONE
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
@@ -300,7 +300,7 @@ class Shards(Duties, Generic[S]):
         return served.journal
 
     def answer(
-        self, shard: S, result: M | Later[M], refused: Callable[[KafkaError], M]
+        self, shard: S, result: M | Promise[M], refused: Callable[[KafkaError], M]
     ) -> M | Coroutine[Any, Any, M]:
         """What a handler returns for a step's ``result``: the response, or a coroutine that waits for it, and for the
         flush of what it rests on where flush.messages asks for it. ``refused`` makes the response that tells of an
@@ -309,28 +309,28 @@ class Shards(Duties, Generic[S]):
         return self.answer_of([shard], result, refused)
 
     def answer_of(
-        self, shards: Sequence[S], result: M | Later[M], refused: Callable[[KafkaError], M]
+        self, shards: Sequence[S], result: M | Promise[M], refused: Callable[[KafkaError], M]
     ) -> M | Coroutine[Any, Any, M]:
         """The same, for an answer that rests on several shards."""
-        if isinstance(result, Later):
+        if isinstance(result, Promise):
             if not result.done:
-                return self._answer_later(shards, result, refused)
+                return self._answer_promise(shards, result, refused)
             result = result.value
         try:
             for shard in shards:
                 if not self.journal_of(shard).is_durable():
                     return self._answer_durable(shards, result, refused)
         except KafkaError as error:
-            return refused(as_told(error))
+            return refused(to_client_error(error))
         return result
 
-    async def _answer_later(
-        self, shards: Sequence[S], later: Later[M], refused: Callable[[KafkaError], M]
+    async def _answer_promise(
+        self, shards: Sequence[S], promise: Promise[M], refused: Callable[[KafkaError], M]
     ) -> M:
         resolved = trio.Event()
-        later.listen(resolved.set)
+        promise.listen(resolved.set)
         await resolved.wait()
-        return await self._answer_durable(shards, later.value, refused)
+        return await self._answer_durable(shards, promise.value, refused)
 
     async def _answer_durable(
         self, shards: Sequence[S], response: M, refused: Callable[[KafkaError], M]
@@ -341,7 +341,7 @@ class Shards(Duties, Generic[S]):
                 if not journal.is_durable():
                     await journal.wait_durable()
         except KafkaError as error:
-            return refused(as_told(error))
+            return refused(to_client_error(error))
         return response
 
     # -- the tasks

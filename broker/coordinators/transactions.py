@@ -150,7 +150,7 @@ class Transactions(Shards["TransactionShard"]):
     @staticmethod
     def _pending(shard: TransactionShard, transactional_id: str) -> PendingEnd | None:
         known = shard.transactions.get(transactional_id)
-        return None if known is None else known.soft.pending_end
+        return None if known is None else known.volatile.pending_end
 
     async def _serve_later(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.authorized_operations import GROUP_OPERATIONS
 from oncelog.broker.metadata.features import is_consumer_protocol_enabled
-from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -45,7 +45,7 @@ def handle(
             shards[shard.partition] = shard
             row = describe(shard, group_id)
         except KafkaError as error:
-            row = DescribedGroup(as_told(error).code, None, group_id)
+            row = DescribedGroup(to_client_error(error).code, None, group_id)
         if request.include_authorized_operations and not row.error_code:
             row.authorized_operations = GROUP_OPERATIONS
         rows.append(row)

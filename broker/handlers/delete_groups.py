@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -36,14 +36,14 @@ def handle(
         try:
             shard = services.groups.shard(group_id, empty_allowed=True)
         except KafkaError as error:
-            rows[group_id] = DeletableGroupResult(group_id, as_told(error).code)
+            rows[group_id] = DeletableGroupResult(group_id, to_client_error(error).code)
         else:
             by_partition.setdefault(shard.partition, (shard, []))[1].append(group_id)
     for shard, group_ids in by_partition.values():
         try:
             results = delete_groups(shard, group_ids)
         except KafkaError as error:
-            results = [DeletableGroupResult(group_id, as_told(error).code) for group_id in group_ids]
+            results = [DeletableGroupResult(group_id, to_client_error(error).code) for group_id in group_ids]
         rows.update((row.group_id, row) for row in results)
     answer = DeleteGroupsResponse(results=[rows[name] for name in dict.fromkeys(request.groups_names)])
     shards = [shard for shard, _ in by_partition.values()]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from oncelog.broker.coordinators.groups import client_of
-from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.describe_groups import (
     DescribedGroup,
@@ -41,7 +41,7 @@ def handle(
             shards[shard.partition] = shard
             rows += describe_groups(shard, [group_id], client)
         except KafkaError as error:
-            rows.append(DescribedGroup(as_told(error).code, None, group_id))
+            rows.append(DescribedGroup(to_client_error(error).code, None, group_id))
     for row in rows:
         asked = request.include_authorized_operations and not row.error_code
         row.authorized_operations = GROUP_OPERATIONS if asked else NOT_ASKED

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
-    from oncelog.coordinator.groups.classic.answers import as_versioned, join_error
     from oncelog.coordinator.groups.classic.join import check, join
+    from oncelog.coordinator.groups.classic.responses import as_versioned, join_error
 
     version = context.api_version
     code = check(request, services.config.current)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -27,7 +27,7 @@ def handle(
     try:
         shards = services.groups.shards()
     except KafkaError as error:
-        return _refused(as_told(error))
+        return _refused(to_client_error(error))
     rows = [row for shard in shards for row in list_groups(shard, request)]
     return services.groups.answer_of(shards, ListGroupsResponse(groups=rows), _refused)
 

@@ -16,7 +16,7 @@ from oncelog.broker.coordinators.groups import client_of
 from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from oncelog.broker.handlers.parts import after_steps
 from oncelog.broker.handlers.topic_rows import merged
-from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -105,7 +105,7 @@ class _Commit:
     def store(self, refusals: enrolment.Refusals) -> Answer:
         if refusals:
             [code] = refusals.values()
-            return self.refused(as_told(KafkaError(code)))
+            return self.refused(to_client_error(KafkaError(code)))
         return self.services.groups.ask(self.request.group_id, self._step, self.refused)
 
     async def store_later(self, sequences: dict[enrolment.Partition, int]) -> TxnOffsetCommitResponse:

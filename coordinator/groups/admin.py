@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.classic.member import Member
     from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.messages.list_groups import ListGroupsRequest
 
 NOT_FOUND_VERSION = 6
@@ -70,7 +70,7 @@ def _described_member(member: Member, protocol: str | None) -> DescribedGroupMem
 def delete_groups(shard: GroupShard, group_ids: Collection[str]) -> list[DeletableGroupResult]:
     """Delete those that are empty, with their offsets, as one batch of tombstones.
 
-    Raises what the journal raises; then none is deleted.
+    Raises what the log raises; then none is deleted.
     """
     tombstones: list[CoordinatorRecord] = []
     results = []

@@ -30,7 +30,7 @@ def expire_group(shard: GroupShard, group_id: str) -> Iterator[None]:
     """Forget offsets of the group that have expired, and the group if it has no members and nothing else is left.
 
     A step for every part of its offsets: others may come in between, and what they commit stays. Raises what the
-    journal raises; the next time does the rest.
+    writer raises; the next time does the rest.
     """
     store = shard.offsets
     places = [(topic, at) for topic, offsets in store.topics(group_id).items() for at in offsets]
@@ -72,7 +72,7 @@ def _is_expired(group: Group, committed: CommittedOffset, now_ms: int, retention
 def forget_topics(shard: GroupShard, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> Iterator[None]:
     """Forget the group's offsets of topics, by name and id, that were deleted; not those of a newer topic of the name.
 
-    A step for every part of them. Raises what the journal raises.
+    A step for every part of them. Raises what the log raises.
     """
     ids: dict[str, set[Uuid]] = {}
     for name, topic_id in deleted:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.journal import NO_PRODUCER_ID
+from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
 from oncelog.wire.stored.groups import LegacyOffsetCommitValue, OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:

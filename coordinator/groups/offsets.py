@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.timers import on_offset_commit
 from oncelog.coordinator.groups.group import any_partition
-from oncelog.coordinator.journal import CoordinatorRecord
+from oncelog.coordinator.partition_writer import CoordinatorRecord
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitResponse,
@@ -108,7 +108,7 @@ def _check_room(
     for topic in topics:
         stored = [not _is_too_long(row.committed_metadata or "", metadata_max) for row in topic.partitions]
         size += sum(stored) * (RECORD_BYTES_MIN + len(request.group_id) + len(topic.name))
-    shard.journal.check_room(size)
+    shard.writer.check_room(size)
 
 
 def _as_long(value: int) -> int:

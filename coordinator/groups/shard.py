@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.offset_store import OffsetStore
 from oncelog.coordinator.groups.replay import REPLAYS
-from oncelog.coordinator.journal import NO_PRODUCER_ID
+from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
     from oncelog.coordinator.groups.context import GroupContext
     from oncelog.coordinator.groups.group import Group
-    from oncelog.coordinator.journal import CoordinatorRecord, Journal
+    from oncelog.coordinator.partition_writer import CoordinatorRecord, PartitionWriter
     from oncelog.wire.schema import Message
 
 
 class GroupShard:
-    """``partition`` of the offsets topic; ``journal`` appends to it.
+    """``partition`` of the offsets topic; ``writer`` appends to it.
 
     ``deadlines`` of `context` are shared with other shards: keys begin with the partition.
     """
 
-    __slots__ = ("context", "groups", "journal", "loaded", "offsets", "partition")
+    __slots__ = ("context", "groups", "loaded", "offsets", "partition", "writer")
 
-    def __init__(self, partition: int, journal: Journal, context: GroupContext) -> None:
+    def __init__(self, partition: int, writer: PartitionWriter, context: GroupContext) -> None:
         self.partition = partition
-        self.journal = journal
+        self.writer = writer
         self.context = context
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.loaded = False
-        """Whether the whole log has been replayed: only then do deadlines run and requests get answers."""
+        """Whether the whole log has been replayed: only then do deadlines run and requests get responses."""
 
     def group(self, group_id: str) -> Group:
         """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
@@ -52,10 +52,10 @@ class GroupShard:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = -1,
     ) -> None:
-        """Append ``records`` as one batch, then replay them. Raises what the journal raises; nothing changed then."""
+        """Append ``records`` as one batch, then replay them. Raises what the log raises; nothing changed then."""
         if not records:
             return
-        offset = self.journal.append(records, producer_id, producer_epoch)
+        offset = self.writer.append(records, producer_id, producer_epoch)
         for at, record in enumerate(records, offset):
             self.replay(record.key, record.value, at, producer_id)
 

@@ -72,7 +72,7 @@ def describe_transaction(shard: TransactionShard, transactional_id: str) -> Desc
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     metadata = known.metadata
     partitions = metadata.partitions
-    pending = known.soft.pending_end
+    pending = known.volatile.pending_end
     if pending is not None:
         # Those that have their marker are done with.
         partitions = {}

@@ -69,7 +69,7 @@ def end_transaction(
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if metadata.producer_epoch != producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if known.soft.pending_end is not None:
+    if known.volatile.pending_end is not None:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if metadata.state is TransactionState.ONGOING:
         _prepare(shard, transactional_id, known, commit=commit)
@@ -98,7 +98,7 @@ def _prepare(shard: TransactionShard, transactional_id: str, known: Transaction,
 def _end_v2(
     shard: TransactionShard, transactional_id: str, known: Transaction, sent: tuple[int, int], commit: bool
 ) -> Ended:
-    if known.soft.pending_end is not None:
+    if known.volatile.pending_end is not None:
         # Before anything else: the end may bring the producer id that this one has been told already.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     metadata = known.metadata
@@ -158,7 +158,7 @@ def prepare_v2(
             client_version=TRANSACTIONS_V2,
         ),
     )
-    known.soft.last_producer_epoch = old.producer_epoch
+    known.volatile.last_producer_epoch = old.producer_epoch
     prepared = shard.prepared(transactional_id).metadata
     after = completed(prepared, prepared.last_update_ms)
     return Ended(after.producer_id, after.producer_epoch)
@@ -185,7 +185,7 @@ def fence(shard: TransactionShard, transactional_id: str, known: Transaction) ->
             client_version=0,
         ),
     )
-    known.soft.last_producer_epoch = -1
+    known.volatile.last_producer_epoch = -1
     shard.prepared(transactional_id)
 
 
@@ -207,6 +207,6 @@ def complete(shard: TransactionShard, pending: PendingEnd) -> None:
     """Every partition has its marker: store that. Raises KafkaError where the log did not take it; try again then."""
     assert not pending.partitions
     known = shard.transactions[pending.transactional_id]
-    assert known.soft.pending_end is pending
+    assert known.volatile.pending_end is pending
     shard.move(pending.transactional_id, completed(known.metadata, shard.context.now_ms()))
-    known.soft.pending_end = None
+    known.volatile.pending_end = None

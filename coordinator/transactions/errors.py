@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.wire.errors import ErrorCode, KafkaError
 
-_TOLD = {
+_CLIENT_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -16,9 +16,9 @@ _TOLD = {
 }
 
 
-def as_told(error: KafkaError) -> KafkaError:
+def to_client_error(error: KafkaError) -> KafkaError:
     """The error as the client of a step gets it."""
-    told = _TOLD.get(error.code)
+    told = _CLIENT_ERRORS.get(error.code)
     return error if told is None else KafkaError(told)
 
 

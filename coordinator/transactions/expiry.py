@@ -104,7 +104,7 @@ def forget_expired(shard: TransactionShard) -> list[str]:
         name
         for name, known in shard.transactions.items()
         if known.metadata.state in ENDED
-        and known.soft.pending_end is None
+        and known.volatile.pending_end is None
         and known.metadata.last_update_ms <= before
     ]
     for at in range(0, len(expired), EXPIRED_BATCH):

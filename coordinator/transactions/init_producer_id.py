@@ -44,7 +44,7 @@ def init_producer_id(
     if known is None:
         return _begin(shard, transactional_id, timeout_ms)
     old = known.metadata
-    if known.soft.pending_end is not None or old.state in PREPARED:
+    if known.volatile.pending_end is not None or old.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if expected is not None and not _is_owner(known, expected):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
@@ -58,7 +58,7 @@ def init_producer_id(
         epoch, last_epoch = _next_epoch(known, expected)
         found = ProducerIdAndEpoch(old.producer_id, epoch)
     shard.move(transactional_id, _initialised(shard, old, found, timeout_ms))
-    known.soft.last_producer_epoch = last_epoch
+    known.volatile.last_producer_epoch = last_epoch
     return found
 
 
@@ -91,15 +91,15 @@ def _is_owner(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
 
 
 def _next_epoch(known: Transaction, expected: ProducerIdAndEpoch | None) -> tuple[int, int]:
-    """The epoch to answer, and the one whose owner may ask again."""
+    """The epoch to respond with, and the previous epoch, with which its producer may repeat the request."""
     current = known.metadata.producer_epoch
     if expected is None:
         return current + 1, NO_PRODUCER_EPOCH
     if expected.producer_epoch == current:
         return current + 1, current
-    if expected.producer_epoch == known.soft.last_producer_epoch:
-        # The answer to the same request was lost; whoever came later would have set the last epoch to none.
-        return current, known.soft.last_producer_epoch
+    if expected.producer_epoch == known.volatile.last_producer_epoch:
+        # The response to the same request was lost; a newer producer would have reset the last epoch.
+        return current, known.volatile.last_producer_epoch
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 

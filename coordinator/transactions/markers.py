@@ -37,7 +37,9 @@ class Outcome(Enum):
 def is_current(shard: TransactionShard, pending: PendingEnd) -> bool:
     """Whether it is still this one that is to be finished: the shard has not been given up or loaded anew."""
     known = shard.transactions.get(pending.transactional_id)
-    return shard.loaded and known is not None and known.soft.pending_end is pending and not pending.given_up
+    return (
+        shard.loaded and known is not None and known.volatile.pending_end is pending and not pending.given_up
+    )
 
 
 def settle(pending: PendingEnd, topic: str, partition: int, code: ErrorCode, *, exists: bool) -> Outcome:

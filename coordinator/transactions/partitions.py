@@ -42,7 +42,7 @@ def add_partitions(
     transaction is being ended, UNSUPPORTED_VERSION for v2 where ``transaction.version`` is 0; what the log gives.
     """
     known = shard.known(transactional_id)
-    if known.soft.pending_end is not None:
+    if known.volatile.pending_end is not None:
         # Before anything else: the end may bring the producer id that this one has been told already.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     _check_owner(known, producer_id, producer_epoch)

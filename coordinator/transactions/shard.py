@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from oncelog.coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
+from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorRecord
 from oncelog.coordinator.transactions import expiry
-from oncelog.coordinator.transactions.errors import as_told
+from oncelog.coordinator.transactions.errors import to_client_error
 from oncelog.coordinator.transactions.state import (
     ENDED,
     LEGAL_PREVIOUS,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oncelog.coordinator.deadlines import Deadlines
-    from oncelog.coordinator.journal import Journal
+    from oncelog.coordinator.partition_writer import PartitionWriter
     from oncelog.wire.schema import Message
 
 
@@ -73,14 +73,14 @@ class TransactionContext:
 class TransactionShard:
     """``partition`` of the topic; ``coordinator_epoch`` is the epoch with which this node leads it."""
 
-    __slots__ = ("context", "coordinator_epoch", "journal", "loaded", "partition", "transactions")
+    __slots__ = ("context", "coordinator_epoch", "loaded", "partition", "transactions", "writer")
 
     def __init__(
-        self, partition: int, coordinator_epoch: int, journal: Journal, context: TransactionContext
+        self, partition: int, coordinator_epoch: int, writer: PartitionWriter, context: TransactionContext
     ) -> None:
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
-        self.journal = journal
+        self.writer = writer
         self.context = context
         self.transactions: dict[str, Transaction] = {}
         self.loaded = False
@@ -106,7 +106,7 @@ class TransactionShard:
         assert new.producer_epoch >= 0
         version = 1 if self.context.transaction_version() >= STORED_FLEXIBLE else 0
         self._commit([CoordinatorRecord(TransactionLogKey(transactional_id), new.to_value(version), version)])
-        self.transactions[transactional_id].soft.previous_producer_id = old.producer_id
+        self.transactions[transactional_id].volatile.previous_producer_id = old.producer_id
         if new.state is TransactionState.ONGOING and old.state is not TransactionState.ONGOING:
             expiry.watch(self, transactional_id)
         elif known is None:
@@ -120,9 +120,9 @@ class TransactionShard:
 
     def _commit(self, records: Sequence[CoordinatorRecord]) -> None:
         try:
-            offset = self.journal.append(records)
+            offset = self.writer.append(records)
         except KafkaError as error:
-            raise as_told(error) from error
+            raise to_client_error(error) from error
         for at, record in enumerate(records, offset):
             self.replay(record.key, record.value, at)
 
@@ -153,8 +153,8 @@ class TransactionShard:
         """The transaction is decided: from here on its markers are due."""
         transaction = self.transactions[transactional_id]
         assert transaction.metadata.state in PREPARED
-        assert transaction.soft.pending_end is None
-        pending = transaction.soft.pending_end = PendingEnd(transactional_id, transaction.metadata)
+        assert transaction.volatile.pending_end is None
+        pending = transaction.volatile.pending_end = PendingEnd(transactional_id, transaction.metadata)
         self.context.on_prepared(self, pending)
         return pending
 

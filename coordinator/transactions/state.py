@@ -1,7 +1,7 @@
 """What is durable of a transactional id: its last record, and the states that one can go through.
 
-`TransactionMetadata` never changes: a record replayed puts a new one in its place. What Kafka does not store either
-(`Soft`) stands apart and is lost with the process. Source: Kafka's ``TransactionState``, ``TransactionMetadata``,
+`TransactionMetadata` never changes: a replayed record puts a new one in its place. `VolatileTransactionState` is what
+Kafka does not store either; it is lost with the process. Source: Kafka's ``TransactionState``, ``TransactionMetadata``,
 ``TransactionLog``; KIP-98, KIP-360, KIP-890.
 """
 
@@ -159,7 +159,7 @@ def each(partitions: Partitions) -> Iterator[tuple[str, int]]:
             yield topic, partition
 
 
-class Soft:
+class VolatileTransactionState:
     """What a coordinator remembers of a transactional id beside its record; a restart begins without it."""
 
     __slots__ = ("last_producer_epoch", "pending_end", "previous_producer_id")
@@ -196,16 +196,16 @@ class PendingEnd:
 class Transaction:
     """A transactional id: what is durable of it, and what is not."""
 
-    __slots__ = ("metadata", "offset", "soft")
+    __slots__ = ("metadata", "offset", "volatile")
 
     def __init__(self, metadata: TransactionMetadata, offset: int) -> None:
         self.metadata = metadata
         self.offset = offset
         """Of its last record: what is done because of it must wait until that is durable."""
-        self.soft = Soft()
+        self.volatile = VolatileTransactionState()
 
     @property
     def previous_producer_id(self) -> int:
         """The id before the last move. Records of version 0 do not hold it."""
-        known = self.soft.previous_producer_id
+        known = self.volatile.previous_producer_id
         return self.metadata.previous_producer_id if known == NO_PRODUCER_ID else known

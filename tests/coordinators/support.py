@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.coordinator.journal import CoordinatorRecord
+from oncelog.coordinator.partition_writer import CoordinatorRecord
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 from tests.sim.broker import SimBroker

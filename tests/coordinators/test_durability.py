@@ -12,8 +12,8 @@ import trio.testing
 
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.shard import GroupShard
-from oncelog.coordinator.journal import CoordinatorRecord
-from oncelog.coordinator.later import Later
+from oncelog.coordinator.partition_writer import CoordinatorRecord
+from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -159,12 +159,12 @@ async def test_a_later_answer_of_a_shard_that_is_given_up() -> None:
         await commit(client, "g", {"a": {0: 1}})
         groups = broker.node.groups
         shard = groups.shard("g")
-        later: Later[HeartbeatResponse] = Later()
-        waiting = groups.answer(shard, later, lambda error: HeartbeatResponse(0, error.code))
+        promise: Promise[HeartbeatResponse] = Promise()
+        waiting = groups.answer(shard, promise, lambda error: HeartbeatResponse(0, error.code))
         assert not isinstance(waiting, HeartbeatResponse)
         log_of(broker).fail(OSError(errno.EIO, "broken"))
         await trio.testing.wait_all_tasks_blocked()
-        later.resolve(HeartbeatResponse(0, 0))
+        promise.resolve(HeartbeatResponse(0, 0))
         assert (await waiting).error_code == NOT_COORDINATOR
 
 

@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it answers. Source: Kafka's ``GroupSpec``, ``PartitionAssignor``."""
+"""What an assignor takes and returns. Source: Kafka's ``GroupSpec``, ``PartitionAssignor``."""
 
 from __future__ import annotations
 

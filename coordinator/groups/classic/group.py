@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import answers, rebalance, records, timers
+from oncelog.coordinator.groups.classic import rebalance, records, responses, timers
 from oncelog.coordinator.groups.classic.states import LEGAL_MOVES, State
 from oncelog.coordinator.groups.classic.subscriptions import Subscriptions
 from oncelog.coordinator.groups.group import CLASSIC, any_partition
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from oncelog.coordinator.groups.classic.member import Member, Supported
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.journal import CoordinatorRecord
-    from oncelog.coordinator.later import Later
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
+    from oncelog.coordinator.promise import Promise
     from oncelog.wire.messages.join_group import JoinGroupResponse
     from oncelog.wire.schema import Uuid
     from oncelog.wire.stored.groups import GroupMetadataValue
@@ -163,11 +163,11 @@ class ClassicGroup:
     def on_unloaded(self, shard: GroupShard) -> None:
         timers.cancel_all(shard, self)
         self.move_to(State.DEAD, shard.context.now_ms())
-        self.answer_all(ErrorCode.NOT_COORDINATOR)
+        self.fail_waiting(ErrorCode.NOT_COORDINATOR)
 
     def on_removed(self, shard: GroupShard) -> None:
         timers.cancel_all(shard, self)
-        self.answer_all(ErrorCode.REBALANCE_IN_PROGRESS)
+        self.fail_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
         """Nothing: here it is the members that watch their topics."""
@@ -259,8 +259,8 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_supporters(member.protocols, -1)
-            assert member.join_answer is None, "who goes has its answers"
-            assert member.sync_answer is None, "who goes has its answers"
+            assert member.join_promise is None, "a member that goes awaits no response"
+            assert member.sync_promise is None, "a member that goes awaits no response"
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
@@ -271,7 +271,7 @@ class ClassicGroup:
     def replace(self, old: Member, new: Member) -> None:
         """Put a member into the place of another with the same instance id, as its leader too where it was."""
         assert old.group_instance_id is not None
-        assert old.join_answer is None
+        assert old.join_promise is None
         del self.members[old.member_id]
         self._count_supporters(old.protocols, -1)
         self.members[new.member_id] = new
@@ -284,32 +284,32 @@ class ClassicGroup:
         """What each member was assigned, by member id."""
         return {member.member_id: member.assignment for member in self.members.values()}
 
-    def await_join(self, member: Member, answer: Later[JoinGroupResponse]) -> None:
-        """``answer`` is what the member is owed for its JoinGroup now. One before has been given up by its client;
-        Kafka leaves it without an answer, and its connection waiting for ever.
+    def await_join(self, member: Member, promise: Promise[JoinGroupResponse]) -> None:
+        """``promise`` is for the member's newest JoinGroup. Its client has given up an earlier one, to which Kafka
+        never responds: that connection waits for ever.
         """
-        self.answer_join(member, answers.join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-        member.join_answer = answer
+        self.complete_join(member, responses.join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        member.join_promise = promise
         self.awaited_joins += 1
 
-    def answer_join(self, member: Member, response: JoinGroupResponse) -> None:
-        """Answer the member's JoinGroup, if one waits."""
-        answer = member.join_answer
-        if answer is not None:
-            member.join_answer = None
+    def complete_join(self, member: Member, response: JoinGroupResponse) -> None:
+        """Respond to the member's JoinGroup, if one waits."""
+        promise = member.join_promise
+        if promise is not None:
+            member.join_promise = None
             self.awaited_joins -= 1
-            answer.resolve(response)
+            promise.resolve(response)
 
-    def answer_all(self, code: ErrorCode) -> None:
-        """Answer whatever waits with an error."""
+    def fail_waiting(self, code: ErrorCode) -> None:
+        """Respond with an error to every JoinGroup and SyncGroup that waits."""
         for member in list(self.members.values()):
-            self.answer_join(member, answers.join_error(code, member.member_id))
-            answers.answer_sync(member, answers.sync_error(code))
+            self.complete_join(member, responses.join_error(code, member.member_id))
+            responses.complete_sync(member, responses.sync_error(code))
 
     def elect_joined_leader(self) -> bool:
         """Make sure that a member leads that has joined; False where there is none."""
-        if self.leader_id is not None and self.members[self.leader_id].join_answer is None:
-            joined = next((m for m in self.members.values() if m.join_answer is not None), None)
+        if self.leader_id is not None and self.members[self.leader_id].join_promise is None:
+            joined = next((m for m in self.members.values() if m.join_promise is not None), None)
             if joined is None:
                 return False
             self.leader_id = joined.member_id

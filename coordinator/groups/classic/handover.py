@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from oncelog.coordinator.groups.classic import answers
+from oncelog.coordinator.groups.classic import responses
 from oncelog.coordinator.groups.group import CONSUMER
 from oncelog.wire.errors import ErrorCode, KafkaError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.group import Group
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.later import Later
+    from oncelog.coordinator.promise import Promise
     from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
     from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 def join(
     shard: GroupShard, group: Group, request: JoinGroupRequest, client: Client
-) -> JoinGroupResponse | Later[JoinGroupResponse]:
+) -> JoinGroupResponse | Promise[JoinGroupResponse]:
     if group.kind == CONSUMER:
         from oncelog.coordinator.groups.consumer import classic_members
 
         return classic_members.join(shard, cast("ConsumerGroup", group), request, client)
-    return answers.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return responses.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
 def sync(
     shard: GroupShard, group: Group, request: SyncGroupRequest, client: Client
-) -> SyncGroupResponse | Later[SyncGroupResponse]:
+) -> SyncGroupResponse | Promise[SyncGroupResponse]:
     if group.kind == CONSUMER:
         from oncelog.coordinator.groups.consumer import classic_members
 
         return classic_members.sync(shard, cast("ConsumerGroup", group), request, client)
-    return answers.sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
+    return responses.sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def heartbeat(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import answers, handover, rebalance, records, static, timers
+from oncelog.coordinator.groups.classic import handover, rebalance, records, responses, static, timers
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.member import Member, Supported
 from oncelog.coordinator.groups.classic.states import State
-from oncelog.coordinator.groups.errors import as_told
-from oncelog.coordinator.later import Later
+from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-    Answer = JoinGroupResponse | Later[JoinGroupResponse]
+    JoinResult = JoinGroupResponse | Promise[JoinGroupResponse]
 
 UNKNOWN_MEMBER_ID = ""
 MEMBER_ID_REQUIRED_VERSION = 4
@@ -45,28 +45,28 @@ def check(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
     )
 
 
-def join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> Answer:
+def join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> JoinResult:
     """Let a member in, back in, or say why not; later where the answer waits for other members."""
-    answer = _join(shard, request, client)
-    return answer if isinstance(answer, Later) else answers.as_versioned(answer, client.api_version)
+    result = _join(shard, request, client)
+    return result if isinstance(result, Promise) else responses.as_versioned(result, client.api_version)
 
 
-def _join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> Answer:
+def _join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> JoinResult:
     code = check(request, shard.context.settings())
     if code:
-        return answers.join_error(code, request.member_id)
+        return responses.join_error(code, request.member_id)
     group = shard.groups.get(request.group_id)
     if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty():
         return handover.join(shard, group, request, client)
     if not isinstance(group, ClassicGroup):
         if request.member_id != UNKNOWN_MEMBER_ID:
-            return answers.join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            return responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         # A group begins with a record, whether or not its first member is let in; of another kind, it ends with one.
         ended = () if group is None else group.tombstones()
         try:
             shard.commit([*ended, records.new_group_record(request.group_id, shard.context.now_ms())])
         except KafkaError as error:
-            return answers.join_error(as_told(error).code)
+            return responses.join_error(to_client_error(error).code)
         group = shard.groups[request.group_id]
         assert isinstance(group, ClassicGroup)
     return _join_classic(shard, group, request, client)
@@ -74,16 +74,16 @@ def _join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> Answe
 
 def _join_classic(
     shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client
-) -> Answer:
+) -> JoinResult:
     member_id = request.member_id
     if not _has_room(group, member_id, shard.context.settings().group_max_size):
         group.remove(member_id)
         timers.cancel_session(shard, group, member_id)
-        return answers.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        return responses.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if group.state is State.DEAD:
-        return answers.join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
+        return responses.join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
     if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
-        return answers.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        return responses.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     if member_id == UNKNOWN_MEMBER_ID:
         return _join_new(shard, group, request, client)
     if member_id in group.pending_joins:
@@ -93,7 +93,7 @@ def _join_classic(
     try:
         group.check_member(member_id, request.group_instance_id)
     except KafkaError as error:
-        return answers.join_error(error.code, member_id)
+        return responses.join_error(error.code, member_id)
     return _join_again(shard, group, request, client, group.members[member_id])
 
 
@@ -101,36 +101,38 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Whether the group takes the member in. Where a group is larger than it may be, those that join last go."""
     member = group.members.get(member_id)
     if group.state is State.PREPARING_REBALANCE:
-        return (member is not None and member.join_answer is not None) or group.awaited_joins < max_size
+        return (member is not None and member.join_promise is not None) or group.awaited_joins < max_size
     if group.state in (State.COMPLETING_REBALANCE, State.STABLE):
         return member is not None or len(group.members) < max_size
     return True
 
 
-def _join_new(shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client) -> Answer:
+def _join_new(
+    shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client
+) -> JoinResult:
     instance_id = request.group_instance_id
     stem = client.client_id if instance_id is None else instance_id
     member_id = f"{stem}-{shard.context.new_uuid_text()}"
     if len(member_id) > MEMBER_ID_BYTES_MAX // 4 and len(member_id.encode()) > MEMBER_ID_BYTES_MAX:
         # No answer could carry it, and those to the group's leader would have to.
-        return answers.join_error(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return responses.join_error(ErrorCode.UNKNOWN_SERVER_ERROR)
     if instance_id is not None and instance_id in group.static_members:
         return static.replace(shard, group, request, client, member_id)
     if instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
         if len(group.pending_joins) >= PENDING_MEMBERS_MAX:
-            return answers.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            return responses.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
         group.pending_joins.add(member_id)
         timers.set_session(shard, group, member_id, request.session_timeout_ms)
-        return answers.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        return responses.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     return add_member(shard, group, request, client, member_id)
 
 
 def _join_again(
     shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client, member: Member
-) -> Answer:
+) -> JoinResult:
     """A member joins again: because it was asked to, because it has something new to say, or to be sure."""
     if group.state is State.EMPTY:
-        return answers.join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
+        return responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
     protocols = protocols_of(request)
     leads = group.is_leader(member.member_id)
     # It may not have got the answer to its JoinGroup: it is told again. The leader of a stable group comes because of
@@ -138,18 +140,18 @@ def _join_again(
     if member.protocols == protocols and (
         group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)
     ):
-        members = answers.members_for_leader(group) if leads else ()
-        return answers.joined(group, member.member_id, members)
-    answer = answers.JoinAnswer(client.api_version)
+        members = responses.members_for_leader(group) if leads else ()
+        return responses.joined(group, member.member_id, members)
+    promise = responses.JoinPromise(client.api_version)
     group.update(member, protocols, rebalance_timeout_ms(request, client), request.session_timeout_ms)
-    group.await_join(member, answer)
+    group.await_join(member, promise)
     rebalance.prepare_or_complete(shard, group, f"{member.member_id} joins again: {reason_of(request)}")
-    return answer
+    return promise
 
 
 def add_member(
     shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client, member_id: str
-) -> Answer:
+) -> JoinResult:
     """A new member, and with it a rebalance."""
     member = Member(
         member_id,
@@ -164,12 +166,12 @@ def add_member(
     member.is_new = True
     if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
         group.new_member_added = True
-    answer = answers.JoinAnswer(client.api_version)
+    promise = responses.JoinPromise(client.api_version)
     group.add(member)
-    group.await_join(member, answer)
+    group.await_join(member, promise)
     timers.set_session(shard, group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
     rebalance.prepare_or_complete(shard, group, f"{member_id} is new: {reason_of(request)}")
-    return answer
+    return promise
 
 
 def reason_of(request: JoinGroupRequest) -> str:

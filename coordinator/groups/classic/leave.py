@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oncelog.coordinator.groups.classic import handover, rebalance, removal, timers
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.states import State
-from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 
@@ -26,7 +26,7 @@ NO_REASON = "not given"
 def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> LeaveGroupResponse:
     """Take members out, each by its member id, its instance id, or both; an answer per member.
 
-    Raises KafkaError: UNKNOWN_MEMBER_ID where there is no such group; what the journal raises where the group is empty
+    Raises KafkaError: UNKNOWN_MEMBER_ID where there is no such group; what the log raises where the group is empty
     now and that could not be stored.
     """
     group = shard.groups.get(request.group_id)
@@ -44,7 +44,7 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> Leav
         try:
             rebalance.prepare_or_complete(shard, group, "members left")
         except KafkaError as error:
-            raise as_told(error) from error
+            raise to_client_error(error) from error
     return LeaveGroupResponse(members=rows)
 
 

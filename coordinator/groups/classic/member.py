@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from oncelog.coordinator.later import Later
+    from oncelog.coordinator.promise import Promise
     from oncelog.wire.messages.join_group import JoinGroupResponse
     from oncelog.wire.messages.sync_group import SyncGroupResponse
 
@@ -22,7 +22,7 @@ class Supported(NamedTuple):
 class Member:
     """``protocols`` in the order of the member's preference; timeouts in milliseconds.
 
-    ``join_answer`` and ``sync_answer`` are owed while they are there; ``is_new`` until the first rebalance that it
+    ``join_promise`` and ``sync_promise`` are owed while they are there; ``is_new`` until the first rebalance that it
     takes part in is through.
     """
 
@@ -32,13 +32,13 @@ class Member:
         "client_id",
         "group_instance_id",
         "is_new",
-        "join_answer",
+        "join_promise",
         "member_id",
         "protocol_type",
         "protocols",
         "rebalance_timeout_ms",
         "session_timeout_ms",
-        "sync_answer",
+        "sync_promise",
     )
 
     def __init__(
@@ -63,8 +63,8 @@ class Member:
         self.protocols = protocols
         self.assignment = assignment
         self.is_new = False
-        self.join_answer: Later[JoinGroupResponse] | None = None
-        self.sync_answer: Later[SyncGroupResponse] | None = None
+        self.join_promise: Promise[JoinGroupResponse] | None = None
+        self.sync_promise: Promise[SyncGroupResponse] | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
         """What it tells the leader for that protocol, which it supports."""
@@ -85,7 +85,7 @@ class Member:
         """Whether it waits for an answer, so that its silence is no sign of death. A new member may have gone
         while its first JoinGroup waits: that one is not held.
         """
-        return not self.is_new and (self.join_answer is not None or self.sync_answer is not None)
+        return not self.is_new and (self.join_promise is not None or self.sync_promise is not None)
 
     def succeeded_by(
         self,

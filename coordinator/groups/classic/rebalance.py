@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import answers, records, timers
+from oncelog.coordinator.groups.classic import records, responses, timers
 from oncelog.coordinator.groups.classic.states import LEGAL_MOVES, State
 from oncelog.wire.errors import ErrorCode
 
@@ -76,7 +76,7 @@ def complete_if_all_joined(shard: GroupShard, group: ClassicGroup) -> None:
 def complete(shard: GroupShard, group: ClassicGroup) -> None:
     """The join phase is over: dynamic members that did not join are dropped, the others get their generation.
 
-    Raises what the journal raises where nobody is left and that could not be stored. The group is empty all the same:
+    Raises what the log raises where nobody is left and that could not be stored. The group is empty all the same:
     the generation before stays stored, and after a restart its members would time out.
     """
     timers.cancel_join(shard, group)
@@ -88,7 +88,7 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
         [
             member.member_id
             for member in group.members.values()
-            if member.join_answer is None and member.group_instance_id is None
+            if member.join_promise is None and member.group_instance_id is None
         ],
         "it did not join again in time",
     )
@@ -98,13 +98,13 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
         return
     group.begin_generation(shard.context.now_ms())
     if group.members:
-        _answer_joins(shard, group)
+        _complete_joins(shard, group)
         return
     shard.context.note("a group is empty", group=group.group_id, generation=group.generation_id)
     shard.commit([records.metadata_record(group, {})])
 
 
-def _answer_joins(shard: GroupShard, group: ClassicGroup) -> None:
+def _complete_joins(shard: GroupShard, group: ClassicGroup) -> None:
     """Tell all members their generation, and the leader all members."""
     shard.context.note(
         "a generation begins",
@@ -115,8 +115,8 @@ def _answer_joins(shard: GroupShard, group: ClassicGroup) -> None:
         leader=group.leader_id,
     )
     for member in list(group.members.values()):
-        members = answers.members_for_leader(group) if group.is_leader(member.member_id) else ()
-        group.answer_join(member, answers.joined(group, member.member_id, members))
+        members = responses.members_for_leader(group) if group.is_leader(member.member_id) else ()
+        group.complete_join(member, responses.joined(group, member.member_id, members))
         timers.renew_session(shard, group, member)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
@@ -143,5 +143,5 @@ def drop_assignments(shard: GroupShard, group: ClassicGroup, code: ErrorCode) ->
     """The generation gets no assignment: who waits for one is told ``code``."""
     for member in group.members.values():
         member.assignment = b""
-        if answers.answer_sync(member, answers.sync_error(code)):
+        if responses.complete_sync(member, responses.sync_error(code)):
             timers.renew_session(shard, group, member)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.journal import CoordinatorRecord
+from oncelog.coordinator.partition_writer import CoordinatorRecord
 from oncelog.wire.stored.groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import answers, rebalance
+from oncelog.coordinator.groups.classic import rebalance, responses
 from oncelog.coordinator.groups.classic.states import State
 from oncelog.wire.errors import ErrorCode
 
@@ -35,6 +35,6 @@ def expire(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
 
 def remove(group: ClassicGroup, member: Member) -> None:
     """Drop a member. If it is alive after all and waits for an answer, it shall come again as a new one."""
-    group.answer_join(member, answers.join_error(ErrorCode.UNKNOWN_MEMBER_ID))
-    answers.answer_sync(member, answers.sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+    group.complete_join(member, responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID))
+    responses.complete_sync(member, responses.sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
     group.remove(member.member_id)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import answers, join, rebalance, records, timers
+from oncelog.coordinator.groups.classic import join, rebalance, records, responses, timers
 from oncelog.coordinator.groups.classic.states import State
-from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.classic.member import Member
     from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.later import Later
+    from oncelog.coordinator.promise import Promise
     from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 SKIP_ASSIGNMENT_VERSION = 9
@@ -23,7 +23,7 @@ SKIP_ASSIGNMENT_VERSION = 9
 
 def replace(
     shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client, member_id: str
-) -> JoinGroupResponse | Later[JoinGroupResponse]:
+) -> JoinGroupResponse | Promise[JoinGroupResponse]:
     """Let ``member_id`` take the place of the member with its instance id.
 
     A stable group goes on without a rebalance, unless it would now choose another protocol: the assignment stays, and
@@ -47,25 +47,25 @@ def replace(
         except KafkaError as error:
             group.replace(new, old)
             timers.renew_session(shard, group, old)
-            return _not_replaced(group, as_told(error).code)
+            return _not_replaced(group, to_client_error(error).code)
         group.remember_subscriptions()
         _hand_over_session(shard, group, old, new)
         return _resumed(group, new, old_leader, client)
     _hand_over_session(shard, group, old, new)
-    answer = answers.JoinAnswer(client.api_version)
+    promise = responses.JoinPromise(client.api_version)
     reason = join.reason_of(request)
-    group.await_join(new, answer)
+    group.await_join(new, promise)
     if group.state is State.PREPARING_REBALANCE:
         rebalance.complete_if_all_joined(shard, group)
     else:
         rebalance.prepare(shard, group, f"static member {request.group_instance_id} has begun anew: {reason}")
-    return answer
+    return promise
 
 
 def _fence(group: ClassicGroup, old: Member) -> None:
     """Whoever still waits as the old member has lost its place."""
-    group.answer_join(old, answers.join_error(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
-    answers.answer_sync(old, answers.sync_error(ErrorCode.FENCED_INSTANCE_ID))
+    group.complete_join(old, responses.join_error(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
+    responses.complete_sync(old, responses.sync_error(ErrorCode.FENCED_INSTANCE_ID))
 
 
 def _hand_over_session(shard: GroupShard, group: ClassicGroup, old: Member, new: Member) -> None:
@@ -81,16 +81,16 @@ def _resumed(
     would not pass that on.
     """
     if client.api_version < SKIP_ASSIGNMENT_VERSION:
-        response = answers.joined(group, member.member_id)
+        response = responses.joined(group, member.member_id)
         response.leader = old_leader or ""
         return response
     leads = group.is_leader(member.member_id)
-    response = answers.joined(group, member.member_id, answers.members_for_leader(group) if leads else ())
+    response = responses.joined(group, member.member_id, responses.members_for_leader(group) if leads else ())
     response.skip_assignment = leads
     return response
 
 
 def _not_replaced(group: ClassicGroup, code: ErrorCode) -> JoinGroupResponse:
-    response = answers.joined(group, "")
+    response = responses.joined(group, "")
     response.error_code = code
     return response

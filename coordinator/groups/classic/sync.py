@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import answers, handover, rebalance, records, timers
+from oncelog.coordinator.groups.classic import handover, rebalance, records, responses, timers
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.states import State
-from oncelog.coordinator.groups.errors import as_told
-from oncelog.coordinator.later import Later
+from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-    Answer = SyncGroupResponse | Later[SyncGroupResponse]
+    SyncResult = SyncGroupResponse | Promise[SyncGroupResponse]
 
 
-def sync(shard: GroupShard, request: SyncGroupRequest, client: Client) -> Answer:
+def sync(shard: GroupShard, request: SyncGroupRequest, client: Client) -> SyncResult:
     """The member's assignment; later where the leader has not given it yet."""
     group = shard.groups.get(request.group_id)
     if group is None or group.is_empty():
-        return answers.sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
+        return responses.sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
     if not isinstance(group, ClassicGroup):
         return handover.sync(shard, group, request, client)
     code = _refusal(group, request)
     if code:
-        return answers.sync_error(code)
+        return responses.sync_error(code)
     member = group.members[request.member_id]
     _has_come(shard, group, member)
     if group.state is State.STABLE:
-        return answers.synced(group, member)
-    answer: Later[SyncGroupResponse] = Later()
-    answers.await_sync(member, answer)
+        return responses.synced(group, member)
+    promise: Promise[SyncGroupResponse] = Promise()
+    responses.await_sync(member, promise)
     if group.is_leader(member.member_id):
         _assign(shard, group, {row.member_id: bytes(row.assignment) for row in request.assignments})
-    return answer
+    return promise
 
 
 def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
@@ -77,12 +77,12 @@ def _assign(shard: GroupShard, group: ClassicGroup, assignments: Mapping[str, by
     try:
         shard.commit([records.metadata_record(group, assignments)])
     except KafkaError as error:
-        rebalance.drop_assignments(shard, group, as_told(error).code)
+        rebalance.drop_assignments(shard, group, to_client_error(error).code)
         rebalance.prepare_or_complete(shard, group, f"its assignments could not be stored: {error}")
         return
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-        if answers.answer_sync(member, answers.synced(group, member)):
+        if responses.complete_sync(member, responses.synced(group, member)):
             # It could not be heard of while it waited.
             timers.renew_session(shard, group, member)
     group.move_to(State.STABLE, shard.context.now_ms())

@@ -1,6 +1,6 @@
 """The deadlines of a classic group: sessions of its members, its joins, its syncs.
 
-What comes due may raise what the journal raises, where a group is empty now and that could not be stored. It may then
+What comes due may raise what the log raises, where a group is empty now and that could not be stored. It may then
 be done again (Kafka's timers do), which changes nothing more.
 """
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import answers
+from oncelog.coordinator.groups.classic import responses
 from oncelog.coordinator.groups.consumer import (
     embedded,
     joining,
@@ -22,7 +22,7 @@ from oncelog.coordinator.groups.consumer import (
 )
 from oncelog.coordinator.groups.consumer.group import PROTOCOL_TYPE
 from oncelog.coordinator.groups.consumer.states import MemberState
-from oncelog.coordinator.groups.errors import as_told
+from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import TopicPartitions
 from oncelog.wire.messages.heartbeat import HeartbeatResponse
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.consumer.member import Member
     from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.messages.heartbeat import HeartbeatRequest
     from oncelog.wire.messages.join_group import JoinGroupRequest
     from oncelog.wire.messages.leave_group import LeaveGroupRequest
@@ -58,7 +58,7 @@ def join(
     try:
         return _join(shard, group, request, client)
     except KafkaError as error:
-        return answers.join_error(as_told(error).code)
+        return responses.join_error(to_client_error(error).code)
 
 
 def _join(
@@ -74,7 +74,7 @@ def _join(
     if not group.supports_classic_protocols(request.protocol_type, names):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if is_unknown and instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
-        return answers.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        return responses.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     replaced: list[CoordinatorRecord] = []
     if instance_id is None:
         old = joining.dynamic_member(group, member_id, create=True)
@@ -175,7 +175,7 @@ def sync(
     try:
         return _sync(shard, group, request)
     except KafkaError as error:
-        return answers.sync_error(error.code)
+        return responses.sync_error(error.code)
 
 
 def _sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:

@@ -1,7 +1,7 @@
 """`ConsumerGroup`: what the stored records say of a group of the consumer protocol, and what can be asked of it.
 
 Its durable fields change only in `coordinator.groups.consumer.replay`, through the methods under "replay"; what is
-not stored is in `soft`. Source: Kafka's ``ConsumerGroup``, ``ModernGroup``; KIP-848, KIP-1251.
+not stored is in `volatile`. Source: Kafka's ``ConsumerGroup``, ``ModernGroup``; KIP-848, KIP-1251.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from oncelog.coordinator.groups.consumer.member import Assignment, Member
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.schema import Uuid
 
 __all__ = ["ConsumerGroup", "ResolvedRegex"]
@@ -33,7 +33,7 @@ MEMBER_EPOCH_VERSION = 9
 """OffsetCommit from this version on says that its generation may be a member epoch."""
 
 
-class Soft:
+class VolatileGroupState:
     """What is not stored: it is lost when the broker stops, and a heartbeat makes it anew.
 
     ``metadata_checked``: whether the group's hash of its topics is that of the topics as they are.
@@ -67,13 +67,13 @@ class ConsumerGroup:
         "holders",
         "members",
         "metadata_hash",
-        "soft",
         "static_members",
         "subscriptions",
         "target_epoch",
         "target_owners",
         "target_timestamp_ms",
         "targets",
+        "volatile",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -92,7 +92,7 @@ class ConsumerGroup:
         self.targets: dict[str, Assignment] = {}
         self.target_owners: dict[Uuid, dict[int, str]] = {}
         self.has_subscription_metadata = False
-        self.soft = Soft()
+        self.volatile = VolatileGroupState()
 
     # --- what can be asked
 
@@ -236,7 +236,7 @@ class ConsumerGroup:
         return records.no_group(self.group_id, self.members, self.subscriptions.resolved)
 
     def on_loaded(self, shard: GroupShard) -> None:
-        self.soft.regexes_outdated = True
+        self.volatile.regexes_outdated = True
         timeouts.start_all(shard, self)
 
     def on_unloaded(self, shard: GroupShard) -> None:
@@ -249,9 +249,9 @@ class ConsumerGroup:
         """The next heartbeat looks what this means for the group."""
         read = self.subscriptions.topics
         if any(name in read for name in topics):
-            self.soft.metadata_checked = False
+            self.volatile.metadata_checked = False
         if self.subscriptions.regexes and any(name not in read for name in topics):
-            self.soft.regexes_outdated = True
+            self.volatile.regexes_outdated = True
 
     # --- replay
 

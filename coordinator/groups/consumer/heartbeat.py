@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.consumer.member import Member, PartitionEpochs
     from oncelog.coordinator.groups.context import Client, GroupContext
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 OWN_MEMBER_ID_VERSION = 1
@@ -79,7 +79,7 @@ def heartbeat(
     """A request that `check` let pass.
 
     Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
-    UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, and what the journal gives.
+    UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, and what the log gives.
     """
     if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
         return leave.leave(shard, request)
@@ -117,7 +117,7 @@ def _heartbeat(
     entry.after_commit(shard)
     subscribing.after_commit(shard, group_id, change)
     timeouts.renew_session(shard, group_id, member_id)
-    return _answer(context, request, old, change.member)
+    return _response(context, request, old, change.member)
 
 
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
@@ -144,7 +144,7 @@ def _owns_only(request: ConsumerGroupHeartbeatRequest, assigned: PartitionEpochs
     )
 
 
-def _answer(
+def _response(
     context: GroupContext, request: ConsumerGroupHeartbeatRequest, old: Member, new: Member
 ) -> ConsumerGroupHeartbeatResponse:
     """The assignment is in it where it has changed, and where the request says everything of the member."""

@@ -17,7 +17,7 @@ from oncelog.wire.primitives import uuid_to_text
 if TYPE_CHECKING:
     from oncelog.coordinator.groups.context import GroupContext
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
 
 
 def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.Entry:

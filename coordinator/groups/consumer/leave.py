@@ -28,17 +28,17 @@ def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Consumer
     group = shard.group(request.group_id)
     if not isinstance(group, ConsumerGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
-    answer = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
         fence(shard, group, [group.member(request.member_id)], None)
-        return answer
+        return response
     holder = group.static_member(request.instance_id)
     member = joining.checked_holder(holder, request.member_id, request.instance_id)
     if request.member_epoch == STATIC_LEAVING_EPOCH:
         _leave_for_a_while(shard, group, member)
     else:
         fence(shard, group, [member], None)
-    return answer
+    return response
 
 
 def _leave_for_a_while(shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
@@ -81,7 +81,7 @@ def _fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[Member]) -
         if expression not in after.regexes:
             made.append(records.no_regex(group.group_id, expression))
             after.resolve(expression, None)
-    found = group.soft.topic_hashes.of_group(after.topics, shard.context.topics)
+    found = group.volatile.topic_hashes.of_group(after.topics, shard.context.topics)
     made.append(records.group_epoch(group.group_id, group.epoch + 1, found))
     shard.commit(made)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from oncelog.coordinator.groups.context import GroupContext
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
 
 BIDIRECTIONAL, UPGRADE, DOWNGRADE, DISABLED = "bidirectional", "upgrade", "downgrade", "disabled"
 
@@ -103,7 +103,9 @@ def upgraded(shard: GroupShard, classic: ClassicGroup) -> Entry:
             + "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
             "default assignor before re-attempting the upgrade."
         ) from None
-    group.metadata_hash = group.soft.topic_hashes.of_group(group.subscriptions.topics, shard.context.topics)
+    group.metadata_hash = group.volatile.topic_hashes.of_group(
+        group.subscriptions.topics, shard.context.topics
+    )
     members = list(group.members.values())
     return Entry(group, [*classic.tombstones(), *_stored(group, members)], members)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.journal import CoordinatorRecord
+from oncelog.coordinator.partition_writer import CoordinatorRecord
 from oncelog.wire.stored import groups as stored
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from oncelog.coordinator.groups.consumer.member import Member
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
 
 REFRESH_MIN_INTERVAL_MS = 10_000
 """Milliseconds from one resolution of a group to the next at least."""
@@ -75,7 +75,7 @@ def _is_due(shard: GroupShard, group: ConsumerGroup, old: Member, new: Member, i
     return (
         is_new
         or len(after.regexes) != len(subscriptions.resolved)
-        or group.soft.regexes_outdated
+        or group.volatile.regexes_outdated
         or last is None
         or now_ms > last.timestamp_ms + interval_ms
     )
@@ -108,7 +108,7 @@ class _Resolution:
             self._names = self._shard.context.topics.names()
             self._version = self._shard.context.topics.version
             # Topics that are made from now on ask for the next time.
-            group.soft.regexes_outdated = False
+            group.volatile.regexes_outdated = False
         compared = 0
         while self._left:
             if compared >= COMPARED_AT_ONCE_MAX:
@@ -138,9 +138,9 @@ def _store(shard: GroupShard, group: ConsumerGroup, matched: dict[str, set[str]]
         resolved = ResolvedRegex(frozenset(names), version, shard.context.now_ms())
         after.resolve(expression, resolved)
         made.append(records.regex(group.group_id, expression, resolved))
-    found = group.soft.topic_hashes.of_group(after.topics, shard.context.topics)
+    found = group.volatile.topic_hashes.of_group(after.topics, shard.context.topics)
     rebalances = rebalances or found != group.metadata_hash
     if rebalances:
         made.append(records.group_epoch(group.group_id, group.epoch + 1, found))
     shard.commit(made)
-    group.soft.metadata_checked = group.soft.metadata_checked or rebalances
+    group.volatile.metadata_checked = group.volatile.metadata_checked or rebalances

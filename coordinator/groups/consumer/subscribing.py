@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.consumer.subscriptions import Subscriptions
     from oncelog.coordinator.groups.context import Client, GroupContext, Topics
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.stored.groups import ClassicMemberMetadata
 
 NOT_GIVEN = -1
@@ -114,9 +114,9 @@ def describe(shard: GroupShard, group: ConsumerGroup, old: Member, said: Said, c
     else:
         subscriptions = group.subscriptions.without_last_of(old, new)
     epoch = group.epoch
-    checks = rebalances or not group.soft.metadata_checked
+    checks = rebalances or not group.volatile.metadata_checked
     if checks:
-        found = group.soft.topic_hashes.of_group(subscriptions.topics, context.topics)
+        found = group.volatile.topic_hashes.of_group(subscriptions.topics, context.topics)
         if rebalances or found != group.metadata_hash:
             epoch += 1
             made.append(records.group_epoch(group.group_id, epoch, found))
@@ -177,6 +177,6 @@ def after_commit(shard: GroupShard, group_id: str, change: Change) -> None:
             protocol="classic" if change.member.is_classic else "consumer",
         )
     if change.checked_metadata and isinstance(group, ConsumerGroup):
-        group.soft.metadata_checked = True
+        group.volatile.metadata_checked = True
     if change.resolves:
         regex.resolve_soon(shard, group_id)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.consumer.member import Assignment, Member
     from oncelog.coordinator.groups.consumer.subscriptions import Subscriptions
     from oncelog.coordinator.groups.context import GroupContext, Topics
-    from oncelog.coordinator.journal import CoordinatorRecord
+    from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.schema import Uuid
 
 DEFAULT_ASSIGNOR = "uniform"

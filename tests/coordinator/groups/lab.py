@@ -1,6 +1,6 @@
-"""A shard of groups without a broker: a journal in memory, a clock that moves when told to, topics made by hand.
+"""A shard of groups without a broker: a log in memory, a clock that moves when told to, topics made by hand.
 
-The journal keeps bytes, as a log does, so that `Lab.reloaded` is a restart.
+The log keeps bytes, as a log does, so that `Lab.reloaded` is a restart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.coordinator.deadlines import NEVER, Deadlines
 from oncelog.coordinator.groups.context import Client, GroupContext
 from oncelog.coordinator.groups.shard import GroupShard
-from oncelog.coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
+from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorRecord
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
 from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
@@ -73,7 +73,7 @@ class FakeTopics:
         return self.racks_of.get((topic.name, partition), ())
 
 
-class MemoryJournal:
+class MemoryLog:
     """Records as the bytes of their keys and values. ``failure``: what the next append raises, once; ``fails``: how
     likely each append is to fail, by ``rng``.
     """
@@ -122,10 +122,10 @@ class Lab:
         self.overrides: dict[str, dict[str, str]] = {}
         self.topics = FakeTopics()
         self.rng = random.Random(seed)
-        self.journal = MemoryJournal(random.Random(seed + 1))
+        self.log = MemoryLog(random.Random(seed + 1))
         self.deadlines = Deadlines(lambda: self.now)
         self.retried: set[Hashable] = set()
-        self.shard = GroupShard(PARTITION, self.journal, self.context(self.deadlines))
+        self.shard = GroupShard(PARTITION, self.log, self.context(self.deadlines))
         self.shard.on_loaded()
 
     def context(self, deadlines: Deadlines) -> GroupContext:
@@ -172,13 +172,13 @@ class Lab:
         return Client(client_id, "/127.0.0.1", api_version)
 
     def reloaded(self) -> GroupShard:
-        """A shard that has only read what the journal has, with deadlines of its own, which never come due."""
-        shard = GroupShard(PARTITION, self.journal, self.context(Deadlines(lambda: self.now)))
-        self.journal.replay_into(shard)
+        """A shard that has only read what the log has, with deadlines of its own, which never come due."""
+        shard = GroupShard(PARTITION, self.log, self.context(Deadlines(lambda: self.now)))
+        self.log.replay_into(shard)
         return shard
 
     def restart(self) -> None:
-        """Go on as a process that has just started does: soft state is gone."""
+        """Go on as a process that has just started does: volatile state is gone."""
         self.deadlines = Deadlines(lambda: self.now)
-        self.shard = GroupShard(PARTITION, self.journal, self.context(self.deadlines))
-        self.journal.replay_into(self.shard)
+        self.shard = GroupShard(PARTITION, self.log, self.context(self.deadlines))
+        self.log.replay_into(self.shard)

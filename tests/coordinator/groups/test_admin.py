@@ -118,7 +118,7 @@ def test_delete() -> None:
 
 def test_a_deletion_that_cannot_be_written_deletes_nothing() -> None:
     lab = groups_of_all_kinds()
-    lab.journal.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
     with pytest.raises(KafkaError):
         delete_groups(lab.shard, ["e", "simple"])
     assert lab.shard.groups.keys() == {"s", "e", "p", "simple"}
@@ -132,8 +132,8 @@ def test_a_deleted_group_waits_for_nobody() -> None:
     [row] = delete_groups(lab.shard, ["g"])
     assert row.error_code == ErrorCode.NONE
     assert not len(lab.deadlines)
-    answer = player.join()
-    assert answer is not None
-    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    response = player.join()
+    assert response is not None
+    assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     lab.advance(2 * DELAY_MS)
     assert not lab.shard.groups

@@ -8,12 +8,12 @@ from oncelog.coordinator.groups import offset_expiry
 from oncelog.coordinator.groups.admin import delete_groups
 from oncelog.coordinator.groups.offset_expiry import TOMBSTONES_AT_ONCE_MAX
 from oncelog.coordinator.groups.shard import GroupShard
-from oncelog.coordinator.journal import CoordinatorRecord
-from tests.coordinator.groups.lab import Lab, MemoryJournal
+from oncelog.coordinator.partition_writer import CoordinatorRecord
+from tests.coordinator.groups.lab import Lab, MemoryLog
 from tests.coordinator.groups.test_offsets import MINUTE_MS, all_of, commit, commit_in_transaction
 
 
-class CountingJournal(MemoryJournal):
+class CountingLog(MemoryLog):
     """``sizes``: records per append."""
 
     def __init__(self) -> None:
@@ -58,12 +58,12 @@ def test_a_group_of_many_offsets_expires_in_batches_of_a_bounded_size() -> None:
     for partition in range(2_500):
         commit(lab, ("g", "a", partition), 1)
     lab.advance(7 * 24 * 60 * MINUTE_MS)
-    journal = CountingJournal()
-    journal.entries = lab.journal.entries
-    lab.journal = journal
+    log = CountingLog()
+    log.entries = lab.log.entries
+    lab.log = log
     lab.restart()
     expire_group(lab.shard, "g")
-    assert journal.sizes == [1000, 1000, 501]
+    assert log.sizes == [1000, 1000, 501]
     assert lab.shard.groups == {}
 
 
@@ -85,9 +85,9 @@ def test_others_come_between_the_steps_of_an_expiry() -> None:
     steps = offset_expiry.expire_group(lab.shard, "h")
     next(steps)
     delete_groups(lab.shard, ["h"])
-    written = len(lab.journal.entries)
+    written = len(lab.log.entries)
     assert do_all(steps) == 0
-    assert len(lab.journal.entries) == written
+    assert len(lab.log.entries) == written
     assert list(lab.shard.groups) == ["g"]
 
 

@@ -42,7 +42,7 @@ from oncelog.wire.stored.groups import (
     LegacyOffsetCommitValue,
     OffsetCommitValue,
 )
-from tests.coordinator.groups.lab import Lab, MemoryJournal
+from tests.coordinator.groups.lab import Lab, MemoryLog
 
 Place = tuple[str, str, int]
 MINUTE_MS = 60_000
@@ -54,8 +54,8 @@ def commit(lab: Lab, place: Place, offset: int, metadata: str | None = "", **fie
     known = lab.topics.by_name(topic)
     row = OffsetCommitRequestPartition(partition, offset, 4, metadata)
     asked = OffsetCommitRequestTopic(topic, bytes(16) if known is None else known.topic_id, [row])
-    answer = commit_offsets(lab.shard, OffsetCommitRequest(group, topics=[asked], **fields), lab.client(9))
-    return answer.topics[0].partitions[0].error_code
+    response = commit_offsets(lab.shard, OffsetCommitRequest(group, topics=[asked], **fields), lab.client(9))
+    return response.topics[0].partitions[0].error_code
 
 
 def commit_in_transaction(lab: Lab, producer_id: int, place: Place, offset: int, generation: int = -1) -> int:
@@ -69,16 +69,16 @@ def fetched(shard: GroupShard, place: Place, *, stable: bool = False, topic_id: 
     """The offset; less than -1 for an error code."""
     group, topic, partition = place
     asked = OffsetFetchRequestTopics(topic, topic_id, [partition])
-    answer = fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=[asked]), require_stable=stable)
-    [row] = answer.topics[0].partitions
+    response = fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=[asked]), require_stable=stable)
+    [row] = response.topics[0].partitions
     return -1 - row.error_code - 100 if row.error_code else row.committed_offset
 
 
 def all_of(shard: GroupShard, group: str) -> dict[tuple[str, int], int]:
-    answer = fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=None), require_stable=False)
+    response = fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=None), require_stable=False)
     return {
         (topic.name, row.partition_index): row.committed_offset
-        for topic in answer.topics
+        for topic in response.topics
         for row in topic.partitions
     }
 
@@ -86,7 +86,7 @@ def all_of(shard: GroupShard, group: str) -> dict[tuple[str, int], int]:
 COMMIT, ABORT = b"commit", b"abort"
 
 
-class JournalWithMarkers(MemoryJournal):
+class LogWithMarkers(MemoryLog):
     """A marker is an entry whose key is `COMMIT` or `ABORT`."""
 
     def replay_into(self, shard: GroupShard) -> None:
@@ -103,14 +103,14 @@ class JournalWithMarkers(MemoryJournal):
 
 def lab_with_markers(seed: int) -> Lab:
     lab = Lab(seed=seed)
-    lab.journal = JournalWithMarkers()
+    lab.log = LogWithMarkers()
     lab.restart()
     return lab
 
 
 def end(lab: Lab, producer_id: int, *, committed: bool) -> None:
     """What writing a marker does."""
-    lab.journal.entries.append((COMMIT if committed else ABORT, None, producer_id))
+    lab.log.entries.append((COMMIT if committed else ABORT, None, producer_id))
     lab.shard.replay_end_transaction(producer_id, committed=committed)
 
 
@@ -151,7 +151,7 @@ def test_a_generation_of_no_group() -> None:
     with pytest.raises(KafkaError) as found:
         commit_in_transaction(lab, 7, ("g", "a", 0), 5, generation=0)
     assert found.value.code is ErrorCode.ILLEGAL_GENERATION
-    assert lab.journal.entries == []
+    assert lab.log.entries == []
     assert lab.shard.groups == {}
 
 
@@ -160,7 +160,7 @@ def test_nothing_changes_where_the_log_cannot_be_written() -> None:
     commit(lab, ("g", "a", 0), 1)
     before = everything(lab.shard)
     for place in (("g", "a", 0), ("new", "a", 0)):
-        lab.journal.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
         with pytest.raises(KafkaError):
             commit(lab, place, 2)
         assert everything(lab.shard) == before
@@ -172,7 +172,7 @@ def test_the_versions_that_values_are_written_in() -> None:
     topic = lab.topics.create("a", 1)
     commit(lab, ("g", "a", 0), 1, "note")
     commit(lab, ("g", "a", 0), 2, None, retention_time_ms=5)
-    stored = [value for _, value, _ in lab.journal.entries if value is not None]
+    stored = [value for _, value, _ in lab.log.entries if value is not None]
     assert [value[:2] for value in stored] == [b"\0\4", b"\0\1"]
     now_ms = lab.now_ms()
     values = [decode_value(value, OffsetCommitValue) for value in stored]
@@ -185,7 +185,7 @@ def test_the_versions_that_values_are_written_in() -> None:
 def test_records_of_the_first_brokers() -> None:
     lab = Lab()
     key = encode_key(LegacyOffsetCommitKey("g", "a", 0))
-    lab.journal.entries.append((key, encode_value(LegacyOffsetCommitValue(9, "note", 1), 0), -1))
+    lab.log.entries.append((key, encode_value(LegacyOffsetCommitValue(9, "note", 1), 0), -1))
     assert fetched(lab.reloaded(), ("g", "a", 0)) == 9
 
 

@@ -1,11 +1,11 @@
-"""A shard over a journal in memory, with a clock that the test moves and partitions that take markers."""
+"""A shard over a log in memory, with a clock that the test moves and partitions that take markers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from oncelog.coordinator.deadlines import Deadlines
-from oncelog.coordinator.journal import NO_PRODUCER_ID, CoordinatorRecord
+from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorRecord
 from oncelog.coordinator.transactions import markers
 from oncelog.coordinator.transactions.shard import TransactionContext, TransactionShard
 from oncelog.coordinator.transactions.state import PendingEnd, TransactionMetadata
@@ -23,7 +23,7 @@ class Settings:
     transaction_remove_expired_transaction_cleanup_interval_ms = 3_600_000
 
 
-class MemoryJournal:
+class MemoryLog:
     """Records as their stored bytes; ``fails_with`` refuses the next appends."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Rig:
     def __init__(self, transaction_version: int = 2) -> None:
         self.now_ms = NOW_MS
         self.transaction_version = transaction_version
-        self.journal = MemoryJournal()
+        self.log = MemoryLog()
         self.settings = Settings()
         self.next_producer_id = 1000
         self.prepared: list[PendingEnd] = []
@@ -71,8 +71,8 @@ class Rig:
             next_producer_id=self._take_producer_id,
             on_prepared=lambda shard, pending: self.prepared.append(pending),
         )
-        shard = TransactionShard(0, self.coordinator_epoch, self.journal, context)
-        for offset, (key, value) in enumerate(self.journal.records):
+        shard = TransactionShard(0, self.coordinator_epoch, self.log, context)
+        for offset, (key, value) in enumerate(self.log.records):
             decoded = decode_key(key, KEY_TYPES)
             assert decoded is not None
             shard.replay(
@@ -86,7 +86,7 @@ class Rig:
         return self.next_producer_id
 
     def crash(self) -> None:
-        """Only the journal is left; another coordinator loads it."""
+        """Only the log is left; another coordinator loads it."""
         self.coordinator_epoch += 1
         self.shard = self._load()
 

@@ -26,10 +26,10 @@ def end(rig: Rig, epoch: int, *, commit: bool, version: int, producer_id: int = 
 
 
 def end_refused(rig: Rig, epoch: int, *, commit: bool, version: int, producer_id: int = ID) -> ErrorCode:
-    before = (rig.durable(), len(rig.journal.records))
+    before = (rig.durable(), len(rig.log.records))
     with pytest.raises(KafkaError) as caught:
         end(rig, epoch, commit=commit, version=version, producer_id=producer_id)
-    assert (rig.durable(), len(rig.journal.records)) == before
+    assert (rig.durable(), len(rig.log.records)) == before
     return caught.value.code
 
 
@@ -207,10 +207,10 @@ def test_who_is_told_what() -> None:
 def test_asking_which_partitions_were_added_adds_none() -> None:
     rig = begun()
     add(rig, 0, P, version=0)
-    before = len(rig.journal.records)
+    before = len(rig.log.records)
     assert verify_partitions(rig.shard, "t", ID, 0, [P, Q]) == [Q]
     add(rig, 0, P, version=0)
-    assert len(rig.journal.records) == before
+    assert len(rig.log.records) == before
 
 
 def test_v2_needs_records_that_can_hold_it() -> None:
@@ -234,8 +234,8 @@ def test_a_transaction_of_v2_outlives_the_downgrade() -> None:
     rig.crash()
     rig.finish()
     assert (rig.metadata().producer_id, rig.metadata().producer_epoch) == (ID + 1, 0)
-    assert rig.journal.records[-1][1] is not None
-    assert rig.journal.records[-1][1][:2] == b"\0\0"
+    assert rig.log.records[-1][1] is not None
+    assert rig.log.records[-1][1][:2] == b"\0\0"
     before = rig.durable()
     rig.crash()
     assert rig.durable() == before

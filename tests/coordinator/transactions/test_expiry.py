@@ -73,10 +73,10 @@ def test_the_timeout_goes_on_over_a_crash() -> None:
 def test_a_log_that_takes_nothing_is_asked_again() -> None:
     rig = Rig()
     open_transaction(rig)
-    rig.journal.fails_with = ErrorCode.KAFKA_STORAGE_ERROR
+    rig.log.fails_with = ErrorCode.KAFKA_STORAGE_ERROR
     rig.pass_time(10_000)
     assert rig.metadata().state is TransactionState.ONGOING
-    rig.journal.fails_with = None
+    rig.log.fails_with = None
     rig.pass_time(10_000)
     assert len(rig.prepared) == 1
 
@@ -92,7 +92,7 @@ def test_unused_ids_are_forgotten() -> None:
     rig.pass_time(3_600_000)
     rig.pass_time(3_600_000)
     assert list(rig.shard.transactions) == ["used"]
-    assert rig.journal.records[-1][1] is None
+    assert rig.log.records[-1][1] is None
     rig.crash()
     assert list(rig.shard.transactions) == ["used"]
     rig.pass_time(8 * DAY_MS)
@@ -109,9 +109,9 @@ def test_an_open_transaction_does_not_expire() -> None:
 
 def names(rig: Rig, **filters: object) -> list[tuple[str, int, str]]:
     request = ListTransactionsRequest(**filters)  # type: ignore[arg-type]
-    answer = list_transactions([rig.shard], request)
+    response = list_transactions([rig.shard], request)
     return [
-        (row.transactional_id, row.producer_id, row.transaction_state) for row in answer.transaction_states
+        (row.transactional_id, row.producer_id, row.transaction_state) for row in response.transaction_states
     ]
 
 
@@ -130,8 +130,8 @@ def test_list_and_describe() -> None:
     assert names(rig, duration_filter=500) == [empty]
     assert names(rig, transactional_id_pattern="a-.*") == [opened]
     assert names(rig, transactional_id_pattern="a-") == []
-    answer = list_transactions([rig.shard], ListTransactionsRequest(["Nonsense"]))
-    assert answer.unknown_state_filters == ["Nonsense"]
+    response = list_transactions([rig.shard], ListTransactionsRequest(["Nonsense"]))
+    assert response.unknown_state_filters == ["Nonsense"]
     with pytest.raises(KafkaError) as caught:
         names(rig, transactional_id_pattern="(")
     assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -21,11 +21,11 @@ def init(rig: Rig, expected: tuple[int, int] | None = None, timeout_ms: int = 60
 
 
 def refused(rig: Rig, code: ErrorCode, expected: tuple[int, int] | None = None) -> None:
-    before = len(rig.journal.records)
+    before = len(rig.log.records)
     with pytest.raises(KafkaError) as caught:
         init(rig, expected)
     assert caught.value.code is code
-    assert len(rig.journal.records) == before
+    assert len(rig.log.records) == before
 
 
 def set_epoch(rig: Rig, epoch: int) -> None:
@@ -144,14 +144,14 @@ def test_fencing_uses_the_epoch_that_is_nobodys() -> None:
 )
 def test_a_log_that_takes_nothing(code: ErrorCode, told: ErrorCode) -> None:
     rig = Rig()
-    rig.journal.fails_with = code
+    rig.log.fails_with = code
     refused(rig, told)
     assert not rig.shard.transactions
-    rig.journal.fails_with = None
+    rig.log.fails_with = None
     assert init(rig).producer_epoch == 0
-    rig.journal.fails_with = code
+    rig.log.fails_with = code
     refused(rig, told)
-    rig.journal.fails_with = None
+    rig.log.fails_with = None
     assert init(rig).producer_epoch == 1
 
 

@@ -45,9 +45,9 @@ class Machine:
 
     def run(self) -> None:
         for _ in range(STEPS):
-            before, records = self.rig.durable(), len(self.rig.journal.records)
-            self.rig.journal.fails_with = self.rng.choice(LOG_ERRORS) if self.rng.random() < 0.1 else None
-            failing = self.rig.journal.fails_with is not None
+            before, records = self.rig.durable(), len(self.rig.log.records)
+            self.rig.log.fails_with = self.rng.choice(LOG_ERRORS) if self.rng.random() < 0.1 else None
+            failing = self.rig.log.fails_with is not None
             step = self.rng.choice(
                 [self.init, self.add, self.add, self.verify, self.end, self.end]
                 + [self.write_marker] * 3
@@ -56,11 +56,11 @@ class Machine:
             step()
             after = self.rig.durable()
             if failing:
-                assert (after, len(self.rig.journal.records)) == (before, records), "changed by what failed"
+                assert (after, len(self.rig.log.records)) == (before, records), "changed by what failed"
             for name, metadata in after.items():
                 self.check_move(before.get(name), metadata)
             self.check()
-        self.rig.journal.fails_with = None
+        self.rig.log.fails_with = None
         self.finish()
 
     # Steps.
@@ -185,7 +185,7 @@ class Machine:
             metadata = known.metadata
             assert metadata.producer_epoch >= self.epochs.get(metadata.producer_id, 0), "an epoch fell"
             self.epochs[metadata.producer_id] = metadata.producer_epoch
-            assert (known.soft.pending_end is not None) == (metadata.state in PREPARED), name
+            assert (known.volatile.pending_end is not None) == (metadata.state in PREPARED), name
             if metadata.state is TransactionState.ONGOING:
                 assert ("transaction", 0, name) in self.rig.deadlines
             if metadata.state in ENDED:

@@ -10,7 +10,7 @@ from oncelog.coordinator.groups.classic.heartbeat import heartbeat
 from oncelog.coordinator.groups.classic.join import join
 from oncelog.coordinator.groups.classic.leave import leave
 from oncelog.coordinator.groups.classic.sync import sync
-from oncelog.coordinator.later import Later
+from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.heartbeat import HeartbeatRequest
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -33,18 +33,18 @@ def subscription(*topics: str) -> bytes:
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
-def answer_of(result: T | Later[T]) -> T | None:
+def response_of(result: T | Promise[T]) -> T | None:
     """The answer; None while it is owed."""
-    if not isinstance(result, Later):
+    if not isinstance(result, Promise):
         return result
     return result.value if result.done else None
 
 
-def given(result: T | Later[T] | None) -> T:
+def given(result: T | Promise[T] | None) -> T:
     assert result is not None, "not asked"
-    answer = answer_of(result)
-    assert answer is not None, "still owed"
-    return answer
+    response = response_of(result)
+    assert response is not None, "still owed"
+    return response
 
 
 class Player:
@@ -74,9 +74,9 @@ class Player:
         self.client_id = client_id
         self.member_id = ""
         self.generation = -1
-        self.joined: JoinGroupResponse | Later[JoinGroupResponse] | None = None
+        self.joined: JoinGroupResponse | Promise[JoinGroupResponse] | None = None
         self.synced_generation = -1
-        self.synced: SyncGroupResponse | Later[SyncGroupResponse] | None = None
+        self.synced: SyncGroupResponse | Promise[SyncGroupResponse] | None = None
 
     @property
     def group(self) -> ClassicGroup:
@@ -97,27 +97,27 @@ class Player:
             "a reason",
         )
         self.joined = join(self.lab.shard, request, self.lab.client(self.version, self.client_id))
-        return self.join_answer()
+        return self.join_response()
 
-    def join_answer(self) -> JoinGroupResponse | None:
+    def join_response(self) -> JoinGroupResponse | None:
         """What it was told, which it then takes over."""
         assert self.joined is not None
-        answer = answer_of(self.joined)
-        if answer is not None and answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
-            self.member_id, self.generation = answer.member_id, answer.generation_id
-        return answer
+        response = response_of(self.joined)
+        if response is not None and response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            self.member_id, self.generation = response.member_id, response.generation_id
+        return response
 
     def enter(self) -> JoinGroupResponse | None:
         """Join as a new member does: twice, if told to."""
-        answer = self.join()
-        if answer is not None and answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            answer = self.join()
-        return answer
+        response = self.join()
+        if response is not None and response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            response = self.join()
+        return response
 
     @property
     def leads(self) -> bool:
-        answer = self.join_answer()
-        return answer is not None and answer.leader == answer.member_id and not answer.skip_assignment
+        response = self.join_response()
+        return response is not None and response.leader == response.member_id and not response.skip_assignment
 
     def sync(
         self,
@@ -137,11 +137,11 @@ class Player:
         )
         self.synced_generation = request.generation_id
         self.synced = sync(self.lab.shard, request, self.lab.client(SYNC_VERSION))
-        return answer_of(self.synced)
+        return response_of(self.synced)
 
-    def sync_answer(self) -> SyncGroupResponse | None:
+    def sync_response(self) -> SyncGroupResponse | None:
         assert self.synced is not None
-        return answer_of(self.synced)
+        return response_of(self.synced)
 
     def heartbeat(self, generation: int | None = None) -> ErrorCode:
         request = HeartbeatRequest(
@@ -165,16 +165,16 @@ def leave_all(lab: Lab, members: Sequence[tuple[str, str | None]], group: str = 
     """Take members out by member id and instance id; their codes, or the one of the whole request."""
     request = LeaveGroupRequest(group, members=[MemberIdentity(*member) for member in members])
     try:
-        answer = leave(lab.shard, request, lab.client(LEAVE_VERSION))
+        response = leave(lab.shard, request, lab.client(LEAVE_VERSION))
     except KafkaError as error:
         return [error.code]
-    return [ErrorCode(row.error_code) for row in answer.members] or [ErrorCode(answer.error_code)]
+    return [ErrorCode(row.error_code) for row in response.members] or [ErrorCode(response.error_code)]
 
 
 def settle(players: Sequence[Player]) -> Player:
     """Bring a group that everybody has joined to its end: the leader assigns each member its own id. The leader."""
     for player in players:
-        player.join_answer()
+        player.join_response()
     leader = next(player for player in players if player.leads)
     for player in players:
         if player is not leader:
@@ -189,5 +189,5 @@ def stable(lab: Lab, players: Sequence[Player]) -> Player:
     for player in players:
         player.enter()
     lab.advance(2 * DELAY_MS)
-    assert all(player.join_answer() is not None for player in players)
+    assert all(player.join_response() is not None for player in players)
     return settle(players)

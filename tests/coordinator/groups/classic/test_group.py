@@ -42,7 +42,7 @@ def in_state(state: State) -> tuple[Player, ClassicGroup]:
     if state is State.COMPLETING_REBALANCE:
         player.enter()
         lab.advance(DELAY_MS)
-        player.join_answer()
+        player.join_response()
     if state is State.PREPARING_REBALANCE:
         Player(lab).enter()
     if state is State.EMPTY:
@@ -168,7 +168,7 @@ def test_a_restart_of_a_stable_group() -> None:
     group = leader.group
     assert (group.state, group.generation_id, group.leader_id) == (State.STABLE, 1, leader.member_id)
     assert {player.heartbeat() for player in players} == {ErrorCode.NONE}
-    assert [answer.assignment for player in players if (answer := player.sync())] == [
+    assert [response.assignment for player in players if (response := player.sync())] == [
         player.member_id.encode() for player in players
     ]
     lab.advance(SESSION_MS - 1)
@@ -186,7 +186,7 @@ def test_a_restart_in_a_rebalance_goes_back_to_the_generation_before() -> None:
     for player in players:
         player.join()
     for player in (*players, new):
-        player.join_answer()
+        player.join_response()
     assert leader.generation == 2
     lab.restart()
     assert leader.heartbeat() == ErrorCode.ILLEGAL_GENERATION
@@ -198,7 +198,7 @@ def test_records_of_other_brokers() -> None:
     """Without timestamps or timeouts (versions 0 and 1), with members and none, and gone."""
     lab = Lab()
     member = MemberMetadata("m", None, "c", "/h", -1, 7_000, subscription("t"), b"a")
-    lab.journal.append(
+    lab.log.append(
         [
             record_of("old", GroupMetadataValue("consumer", 3, "range", "m", -1, [member]))._replace(
                 version=0

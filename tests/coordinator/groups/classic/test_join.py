@@ -24,24 +24,24 @@ from tests.coordinator.groups.lab import Lab
 def test_a_new_member_comes_twice() -> None:
     lab = Lab()
     player = Player(lab, client_id="reader")
-    answer = player.join()
-    assert answer is not None
-    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert answer.member_id.startswith("reader-")
-    assert (answer.generation_id, answer.protocol_name, answer.leader) == (-1, None, "")
-    assert len(answer.member_id) == len("reader-") + 36
+    response = player.join()
+    assert response is not None
+    assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert response.member_id.startswith("reader-")
+    assert (response.generation_id, response.protocol_name, response.leader) == (-1, None, "")
+    assert len(response.member_id) == len("reader-") + 36
     assert not player.group.members
     assert player.join() is None, "it waits for others"
     lab.advance(DELAY_MS)
-    answer = player.join_answer()
-    assert answer is not None
-    assert (answer.error_code, answer.generation_id, answer.leader) == (0, 1, player.member_id)
-    assert (answer.protocol_type, answer.protocol_name, answer.skip_assignment) == (
+    response = player.join_response()
+    assert response is not None
+    assert (response.error_code, response.generation_id, response.leader) == (0, 1, player.member_id)
+    assert (response.protocol_type, response.protocol_name, response.skip_assignment) == (
         "consumer",
         "range",
         False,
     )
-    assert [(row.member_id, row.metadata) for row in answer.members] == [
+    assert [(row.member_id, row.metadata) for row in response.members] == [
         (player.member_id, subscription("t"))
     ]
 
@@ -51,18 +51,18 @@ def test_every_version(version: int) -> None:
     """Before version 4 a member is in at once; a name that is not there is null from version 7 on."""
     lab = Lab()
     player = Player(lab, version=version)
-    answer = player.join()
+    response = player.join()
     if version < 4:
-        assert answer is None
+        assert response is None
     else:
-        assert answer is not None
-        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
-        assert answer.protocol_name == ("" if version < 7 else None)
+        assert response is not None
+        assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert response.protocol_name == ("" if version < 7 else None)
         assert player.join() is None
     lab.advance(DELAY_MS)
-    answer = player.join_answer()
-    assert answer is not None
-    assert (answer.error_code, answer.generation_id) == (0, 1)
+    response = player.join_response()
+    assert response is not None
+    assert (response.error_code, response.generation_id) == (0, 1)
     [member] = player.group.members.values()
     assert member.rebalance_timeout_ms == (player.session_ms if version == 0 else player.rebalance_ms)
 
@@ -72,7 +72,7 @@ def test_static_members_come_once() -> None:
     player = Player(lab, instance="one")
     assert player.join() is None
     lab.advance(DELAY_MS)
-    assert player.join_answer() is not None
+    assert player.join_response() is not None
     assert player.member_id.startswith("one-")
 
 
@@ -87,19 +87,19 @@ def test_static_members_come_once() -> None:
 def test_what_no_group_takes(group: str, session_ms: int, code: ErrorCode) -> None:
     lab = Lab()
     player = Player(lab, group=group, session_ms=session_ms)
-    answer = player.join("said")
-    assert answer is not None
-    assert (answer.error_code, answer.member_id) == (code, "said")
+    response = player.join("said")
+    assert response is not None
+    assert (response.error_code, response.member_id) == (code, "said")
     assert not lab.shard.groups
 
 
 def test_an_unknown_group_has_no_members() -> None:
     lab = Lab()
-    answer = Player(lab).join("said")
-    assert answer is not None
-    assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "said")
+    response = Player(lab).join("said")
+    assert response is not None
+    assert (response.error_code, response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "said")
     assert not lab.shard.groups
-    assert not lab.journal.entries
+    assert not lab.log.entries
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_an_unknown_group_has_no_members() -> None:
 def test_a_first_member_without_a_protocol(protocol_type: str, protocols: dict[str, bytes]) -> None:
     """It is refused, and the group is there all the same."""
     lab = Lab()
-    answer = Player(lab, protocol_type=protocol_type, protocols=protocols).join()
-    assert answer is not None
-    assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    response = Player(lab, protocol_type=protocol_type, protocols=protocols).join()
+    assert response is not None
+    assert (response.error_code, response.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     assert lab.shard.groups["g"].is_empty()
     assert lab.reloaded().groups["g"].is_empty()
 
@@ -123,15 +123,15 @@ def test_members_agree_on_type_and_a_protocol() -> None:
         Player(lab, protocols={"c": b""}),
         Player(lab, protocol_type="connect", protocols={"a": b""}),
     ):
-        answer = stranger.join()
-        assert answer is not None
-        assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        response = stranger.join()
+        assert response is not None
+        assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     second = Player(lab, protocols={"b": b"", "c": b""})
     second.enter()
     # From now on everybody must know b.
-    answer = Player(lab, protocols={"a": b""}).join()
-    assert answer is not None
-    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    response = Player(lab, protocols={"a": b""}).join()
+    assert response is not None
+    assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     lab.advance(2 * DELAY_MS)
     assert {player.group.protocol_name for player in (first, second)} == {"b"}
 
@@ -166,12 +166,12 @@ def test_the_first_rebalance_waits_while_members_come() -> None:
         players.append(Player(lab, rebalance_ms=8_000))
         players[-1].enter()
         lab.advance(1)
-        assert players[0].join_answer() is None
+        assert players[0].join_response() is None
     lab.advance(1_999)
-    assert players[0].join_answer() is None
+    assert players[0].join_response() is None
     lab.advance(1)
     assert lab.now == 8.0
-    assert all(player.join_answer() is not None for player in players)
+    assert all(player.join_response() is not None for player in players)
     assert {player.generation for player in players} == {1}
 
 
@@ -182,9 +182,9 @@ def test_the_first_rebalance_does_not_wait_longer_than_needed() -> None:
     lab.advance(1_000)
     players[1].enter()
     lab.advance(2_000)
-    assert players[0].join_answer() is None, "somebody came during the first delay"
+    assert players[0].join_response() is None, "somebody came during the first delay"
     lab.advance(DELAY_MS)
-    assert all(player.join_answer() is not None for player in players)
+    assert all(player.join_response() is not None for player in players)
 
 
 def test_without_a_delay_the_first_member_goes_ahead() -> None:
@@ -192,7 +192,7 @@ def test_without_a_delay_the_first_member_goes_ahead() -> None:
     player = Player(lab)
     player.enter()
     lab.advance(0)
-    assert player.join_answer() is not None
+    assert player.join_response() is not None
 
 
 def test_only_the_leader_learns_of_the_others() -> None:
@@ -201,10 +201,10 @@ def test_only_the_leader_learns_of_the_others() -> None:
     leader = stable(lab, players)
     assert leader is players[0], "who came first"
     for player in players:
-        answer = player.join_answer()
-        assert answer is not None
-        assert answer.leader == leader.member_id
-        known = {row.member_id for row in answer.members}
+        response = player.join_response()
+        assert response is not None
+        assert response.leader == leader.member_id
+        known = {row.member_id for row in response.members}
         assert known == ({other.member_id for other in players} if player is leader else set())
 
 
@@ -218,7 +218,7 @@ def test_a_member_that_comes_makes_the_others_join_again() -> None:
     assert old[0].join() is None
     assert old[1].join() is not None, "the last of them ends the join phase"
     players = [*old, new]
-    assert all(player.join_answer() is not None for player in players)
+    assert all(player.join_response() is not None for player in players)
     assert {player.generation for player in players} == {2}
     settle(players)
     assert {player.heartbeat() for player in players} == {ErrorCode.NONE}
@@ -231,10 +231,10 @@ def test_who_does_not_join_in_time_is_dropped() -> None:
     players[1].protocols = {"range": subscription("t", "u")}
     assert players[1].join() is None
     lab.advance(REBALANCE_MS - 1)
-    assert players[1].join_answer() is None
+    assert players[1].join_response() is None
     assert players[2].join() is None
     lab.advance(1)
-    assert {player.generation for player in players[1:] if player.join_answer()} == {2}
+    assert {player.generation for player in players[1:] if player.join_response()} == {2}
     assert players[0].heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
     assert players[1].group.leader_id == players[1].member_id, "the leader is gone: another one leads"
 
@@ -243,9 +243,9 @@ def test_a_member_without_news_causes_no_rebalance() -> None:
     lab = Lab()
     players = [Player(lab), Player(lab)]
     stable(lab, players)
-    answer = players[1].join()
-    assert answer is not None
-    assert (answer.error_code, answer.generation_id, answer.members) == (0, 1, [])
+    response = players[1].join()
+    assert response is not None
+    assert (response.error_code, response.generation_id, response.members) == (0, 1, [])
     assert players[0].heartbeat() == ErrorCode.NONE
     players[1].protocols = {"range": subscription("u")}
     assert players[1].join() is None
@@ -268,7 +268,7 @@ def test_a_lost_answer_is_given_again() -> None:
         player.enter()
     lab.advance(2 * DELAY_MS)
     for player in players:
-        first = player.join_answer()
+        first = player.join_response()
         again = player.join()
         assert again == first
     assert players[0].heartbeat() == ErrorCode.NONE
@@ -285,13 +285,13 @@ def test_a_second_request_of_the_same_member_ends_the_first() -> None:
     assert player.join() is None
     assert first is not player.joined
     player.joined, second = first, player.joined
-    answer = player.join_answer()
-    assert answer is not None
-    assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    response = player.join_response()
+    assert response is not None
+    assert response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     player.joined = second
     assert player.group.awaited_joins == 1
     lab.advance(DELAY_MS)
-    assert player.join_answer() is not None
+    assert player.join_response() is not None
 
 
 def test_a_group_takes_no_more_than_it_may() -> None:
@@ -326,7 +326,7 @@ def test_a_group_that_is_too_large_drops_who_comes_last() -> None:
     assert refused is not None
     assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     lab.advance(REBALANCE_MS)
-    assert players[0].join_answer() is not None
+    assert players[0].join_response() is not None
     assert players[0].group.members.keys() == {players[0].member_id, players[2].member_id}
 
 
@@ -340,7 +340,7 @@ def test_a_pending_member_is_waited_for() -> None:
     assert old.join() is None, "as the leader it may rebalance"
     assert old.group.pending_joins == {pending.member_id}
     lab.advance(pending.session_ms)
-    assert old.join_answer() is not None
+    assert old.join_response() is not None
     refused = pending.join()
     assert refused is not None
     assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -349,12 +349,12 @@ def test_a_pending_member_is_waited_for() -> None:
 def test_member_ids_are_not_given_out_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "PENDING_MEMBERS_MAX", 2)
     lab = Lab()
-    codes = [answer.error_code for _ in range(3) if (answer := Player(lab).join())]
+    codes = [response.error_code for _ in range(3) if (response := Player(lab).join())]
     assert codes == [ErrorCode.MEMBER_ID_REQUIRED] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
     lab.advance(SESSION_MS)
-    answer = Player(lab).join()
-    assert answer is not None
-    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    response = Player(lab).join()
+    assert response is not None
+    assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
 @pytest.mark.parametrize("version", [3, 9])
@@ -363,12 +363,12 @@ def test_a_client_whose_name_leaves_no_room_for_a_member_id(version: int) -> Non
     lab = Lab()
     longest = join.MEMBER_ID_BYTES_MAX - 37
     for client_id in ("x" * (longest + 1), "\u20ac" * (longest // 3 + 1)):
-        answer = Player(lab, client_id=client_id, version=version).join()
-        assert answer is not None
-        assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
+        response = Player(lab, client_id=client_id, version=version).join()
+        assert response is not None
+        assert (response.error_code, response.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
     assert not Player(lab).group.members
-    answer = Player(lab, client_id="x" * longest, version=version).join()
-    assert answer is None or answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    response = Player(lab, client_id="x" * longest, version=version).join()
+    assert response is None or response.error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
 class Twice(dict[str, bytes]):
@@ -408,9 +408,9 @@ def test_the_owner_is_told_why() -> None:
 
 def test_a_failed_write_makes_no_group() -> None:
     lab = Lab()
-    lab.journal.failure = ErrorCode.KAFKA_STORAGE_ERROR
-    answer = Player(lab).join()
-    assert answer is not None
-    assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+    lab.log.failure = ErrorCode.KAFKA_STORAGE_ERROR
+    response = Player(lab).join()
+    assert response is not None
+    assert (response.error_code, response.member_id) == (ErrorCode.NOT_COORDINATOR, "")
     assert not lab.shard.groups
     assert not len(lab.deadlines)

@@ -1,4 +1,4 @@
-"""Many members, each doing valid and invalid things at random times, over a journal that sometimes fails.
+"""Many members, each doing valid and invalid things at random times, over a log that sometimes fails.
 
 After every step: what a restart would read is what is stored live; generations never fall; nobody is owed an answer
 that nothing will give; no two clients of one generation own a partition. Only legal moves are made: `move_to` asserts.
@@ -14,7 +14,7 @@ import pytest
 from oncelog.coordinator.groups.admin import delete_groups
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.states import State
-from oncelog.coordinator.later import Later
+from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.groups.classic.players import Player, leave_all
 from tests.coordinator.groups.lab import PARTITION, Lab
@@ -39,9 +39,9 @@ class Crowd:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.lab = Lab({"group.max.size": "6"} if seed % 4 == 0 else None, seed)
-        self.lab.journal.fails = 0.1 if seed % 2 else 0.0
+        self.lab.log.fails = 0.1 if seed % 2 else 0.0
         self.players: list[Player] = []
-        self.owed: list[Later[object]] = []
+        self.owed: list[Promise[object]] = []
         self.generations: dict[str, int] = {}
         self.log: list[str] = []
 
@@ -86,9 +86,9 @@ class Crowd:
     def join_with(self, player: Player) -> None:
         if self.is_owed(player.joined):
             return
-        answer = player.join()
+        response = player.join()
         self.note(player.joined)
-        if answer is not None and answer.error_code in (
+        if response is not None and response.error_code in (
             ErrorCode.UNKNOWN_MEMBER_ID,
             ErrorCode.GROUP_MAX_SIZE_REACHED,
         ):
@@ -107,7 +107,7 @@ class Crowd:
 
     def sync_with(self, player: Player) -> None:
         if player.joined is not None:
-            player.join_answer()
+            player.join_response()
         assignments = {}
         if player.joined is not None and player.leads:
             assignments = self.assign(player)
@@ -116,9 +116,9 @@ class Crowd:
 
     def assign(self, leader: Player) -> dict[str, bytes]:
         """What a client's assignor does: every partition to one of the members that it was told."""
-        answer = leader.join_answer()
-        assert answer is not None
-        members = [row.member_id for row in answer.members]
+        response = leader.join_response()
+        assert response is not None
+        members = [row.member_id for row in response.members]
         shares: dict[str, list[int]] = {member: [] for member in members}
         for partition in range(PARTITIONS if members else 0):
             shares[self.rng.choice(members)].append(partition)
@@ -179,9 +179,9 @@ class Crowd:
                 self.generations.pop(row.group_id, None)
 
     def restart(self) -> None:
-        """Whoever waits is told, the process ends, and its soft state with it."""
+        """Whoever waits is told, the process ends, and its volatile state with it."""
         self.lab.shard.on_unloaded()
-        assert all(later.done for later in self.owed)
+        assert all(promise.done for promise in self.owed)
         self.lab.restart()
         self.generations = {
             group_id: group.generation_id
@@ -191,14 +191,14 @@ class Crowd:
 
     @staticmethod
     def is_owed(result: object) -> bool:
-        return isinstance(result, Later) and not result.done
+        return isinstance(result, Promise) and not result.done
 
     def note(self, result: object) -> None:
-        if isinstance(result, Later):
+        if isinstance(result, Promise):
             self.owed.append(result)
 
     def check(self) -> None:
-        self.owed = [later for later in self.owed if not later.done]
+        self.owed = [promise for promise in self.owed if not promise.done]
         groups = {
             name: group for name, group in self.lab.shard.groups.items() if isinstance(group, ClassicGroup)
         }
@@ -215,16 +215,18 @@ class Crowd:
             self.check_settled(group, other)
             for member in group.members.values():
                 parked |= {
-                    id(later) for later in (member.join_answer, member.sync_answer) if later is not None
+                    id(promise)
+                    for promise in (member.join_promise, member.sync_promise)
+                    if promise is not None
                 }
-        assert {id(later) for later in self.owed} <= parked, "an answer that nobody will give"
+        assert {id(promise) for promise in self.owed} <= parked, "a promise that nobody will resolve"
         self.check_deadlines(groups)
         self.check_owners()
 
     @staticmethod
     def check_counts(group: ClassicGroup) -> None:
         members = group.members.values()
-        assert group.awaited_joins == sum(member.join_answer is not None for member in members)
+        assert group.awaited_joins == sum(member.join_promise is not None for member in members)
         assert group.static_members == {
             member.group_instance_id: member.member_id for member in members if member.group_instance_id
         }
@@ -238,7 +240,7 @@ class Crowd:
         assert {name: count for name, count in group.supporters.items() if count} == counted
         assert not members or len(members) in counted.values(), "no protocol that all of them know"
         if group.state is not State.COMPLETING_REBALANCE:
-            assert all(member.sync_answer is None for member in members)
+            assert all(member.sync_promise is None for member in members)
         if group.state is not State.PREPARING_REBALANCE:
             assert not group.awaited_joins
 
@@ -289,23 +291,23 @@ class Crowd:
         """Of the clients that were given an assignment in the same generation, no two own a partition."""
         owners: dict[tuple[str, int, int], str] = {}
         for player in self.players:
-            answer = None if player.synced is None else player.sync_answer()
+            response = None if player.synced is None else player.sync_response()
             group = self.lab.shard.groups.get(player.group_id)
-            if not isinstance(group, ClassicGroup) or answer is None or answer.error_code:
+            if not isinstance(group, ClassicGroup) or response is None or response.error_code:
                 continue
             if group.state is not State.STABLE or player.synced_generation != group.generation_id:
                 continue
             if not group.has_member(player.member_id):
                 continue
-            for partition in answer.assignment:
+            for partition in response.assignment:
                 owner = owners.setdefault((player.group_id, group.generation_id, partition), player.member_id)
                 assert owner == player.member_id
 
     def finish(self) -> None:
         """All clients fall silent: sessions end, everybody gets an answer, groups are empty, nothing is due."""
-        self.lab.journal.fails = 0.0
+        self.lab.log.fails = 0.0
         self.lab.settle()
-        assert all(later.done for later in self.owed)
+        assert all(promise.done for promise in self.owed)
         for group in self.lab.shard.groups.values():
             assert group.is_empty()
         assert not len(self.lab.deadlines)

@@ -85,11 +85,11 @@ def test_a_member_that_waits_for_others_is_not_silent() -> None:
     assert players[1].join() is None
     lab.advance(SESSION_MS * 2)
     assert players[1].joined is not None
-    assert players[1].join_answer() is None
+    assert players[1].join_response() is None
     players[0].join()
-    answer = players[1].join_answer()
-    assert answer is not None
-    assert answer.error_code == 0
+    response = players[1].join_response()
+    assert response is not None
+    assert response.error_code == 0
     lab.advance(SESSION_MS - 1)
     assert players[1].heartbeat() == ErrorCode.NONE
     lab.advance(SESSION_MS)
@@ -104,7 +104,7 @@ def test_a_new_member_is_waited_for_five_minutes() -> None:
     new = Player(lab)
     new.enter()
     lab.advance(299_999)
-    assert new.join_answer() is None
+    assert new.join_response() is None
     lab.advance(1)
     assert given(new.joined).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert given(new.joined).member_id == ""
@@ -189,7 +189,7 @@ def test_who_leaves_while_it_waits_is_answered() -> None:
     new = Player(lab)
     new.enter()
     players[0].join()
-    new.join_answer()
+    new.join_response()
     new.sync()
     assert new.leave() == ErrorCode.NONE
     assert given(new.synced).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -201,7 +201,7 @@ def test_who_leaves_ends_the_wait_for_it() -> None:
     stable(lab, players)
     players[0].join()
     players[1].join()
-    assert players[0].join_answer() is None
+    assert players[0].join_response() is None
     assert players[2].leave() == ErrorCode.NONE
     settle(players[:2])
 
@@ -213,9 +213,9 @@ def test_a_pending_member_that_leaves_is_no_longer_waited_for() -> None:
     pending = Player(lab)
     pending.join()
     player.join()
-    assert player.join_answer() is None
+    assert player.join_response() is None
     assert pending.leave() == ErrorCode.NONE
-    assert player.join_answer() is not None
+    assert player.join_response() is not None
 
 
 def test_an_empty_group_that_cannot_be_stored() -> None:
@@ -223,7 +223,7 @@ def test_an_empty_group_that_cannot_be_stored() -> None:
     lab = Lab()
     player = Player(lab)
     stable(lab, [player])
-    lab.journal.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
     assert player.leave() == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert player.group.is_empty()
     lab.restart()
@@ -237,7 +237,7 @@ def test_a_timeout_that_cannot_be_stored() -> None:
     lab = Lab()
     player = Player(lab)
     stable(lab, [player])
-    lab.journal.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
     lab.advance(SESSION_MS)
     assert player.group.is_empty()
     assert not lab.reloaded().groups["g"].is_empty()
@@ -255,7 +255,7 @@ def test_a_shard_that_is_given_up_answers_everybody() -> None:
         player.enter()
     lab.advance(2 * DELAY_MS)
     for player in (*waiting, *others):
-        player.join_answer()
+        player.join_response()
     waiting[0].join()
     others[1].sync()
     new = Player(lab, group="i")
@@ -268,6 +268,6 @@ def test_a_shard_that_is_given_up_answers_everybody() -> None:
     assert new.group.state_name == "Dead"
     assert not len(lab.deadlines)
     assert waiting[0].heartbeat() == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    answer = waiting[0].join()
-    assert answer is not None
-    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    response = waiting[0].join()
+    assert response is not None
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -30,12 +30,12 @@ def test_a_follower_that_restarts(version: int) -> None:
     stable(lab, players)
     old = players[1]
     new = again(old)
-    answer = new.join()
-    assert answer is not None
-    assert (answer.error_code, answer.generation_id, answer.leader) == (0, 1, players[0].member_id)
-    assert (answer.members, answer.skip_assignment) == ([], False)
-    assert answer.member_id != old.member_id
-    assert answer.member_id.startswith("b-")
+    response = new.join()
+    assert response is not None
+    assert (response.error_code, response.generation_id, response.leader) == (0, 1, players[0].member_id)
+    assert (response.members, response.skip_assignment) == ([], False)
+    assert response.member_id != old.member_id
+    assert response.member_id.startswith("b-")
     assert players[0].heartbeat() == ErrorCode.NONE
     synced = new.sync()
     assert synced is not None
@@ -59,16 +59,16 @@ def test_a_leader_that_restarts(version: int) -> None:
     players = [Player(lab, instance=name, version=version) for name in ("a", "b")]
     old = stable(lab, players)
     new = again(old)
-    answer = new.join()
-    assert answer is not None
+    response = new.join()
+    assert response is not None
     if version == 9:
-        assert (answer.leader, answer.skip_assignment) == (new.member_id, True)
-        assert {row.member_id: row.group_instance_id for row in answer.members} == {
+        assert (response.leader, response.skip_assignment) == (new.member_id, True)
+        assert {row.member_id: row.group_instance_id for row in response.members} == {
             new.member_id: "a",
             players[1].member_id: "b",
         }
     else:
-        assert (answer.leader, answer.skip_assignment, answer.members) == (old.member_id, False, [])
+        assert (response.leader, response.skip_assignment, response.members) == (old.member_id, False, [])
     assert new.group.leader_id == new.member_id
     assert lab.reloaded().groups["g"].leader_id == new.member_id  # type: ignore[attr-defined]
     # A leader may rebalance when it has found new partitions.
@@ -81,9 +81,9 @@ def test_new_words_are_taken_over() -> None:
     players = [Player(lab, instance=name) for name in ("a", "b")]
     stable(lab, players)
     new = again(players[1], protocols={"range": subscription("other")}, session_ms=60_000)
-    answer = new.join()
-    assert answer is not None
-    assert answer.error_code == 0
+    response = new.join()
+    assert response is not None
+    assert response.error_code == 0
     assert new.group.subscribed_topics() == frozenset({"t", "other"})
     assert lab.reloaded().groups["g"].is_subscribed_to("other")
     member = new.group.members[new.member_id]
@@ -141,8 +141,8 @@ def test_the_old_one_is_fenced_while_it_waits() -> None:
     assert given(old.joined).error_code == ErrorCode.FENCED_INSTANCE_ID
     assert given(old.joined).member_id.startswith("b-")
     lab.advance(2 * DELAY_MS)
-    first.join_answer()
-    new.join_answer()
+    first.join_response()
+    new.join_response()
     new.sync()
     # The leader may have the old member id by now: everybody joins again.
     newest = again(new)
@@ -161,7 +161,7 @@ def test_static_members_that_do_not_join_stay_until_their_session_is_over() -> N
     players[2].join()
     lab.advance(30_000)
     assert given(players[2].joined).generation_id == 2
-    assert players[2].join_answer() is not None
+    assert players[2].join_response() is not None
     assert players[2].leads, "the leader did not join"
     assert players[2].group.members.keys() == {players[0].member_id, players[2].member_id}
     players[2].sync({})
@@ -186,12 +186,16 @@ def test_a_replacement_that_cannot_be_stored() -> None:
     lab = Lab()
     players = [Player(lab, instance=name) for name in ("a", "b")]
     stable(lab, players)
-    lab.journal.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
     new = again(players[1], protocols={"range": b"news"})
-    answer = new.join()
-    assert answer is not None
-    assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
-    assert (answer.generation_id, answer.leader, answer.protocol_name) == (1, players[0].member_id, "range")
+    response = new.join()
+    assert response is not None
+    assert (response.error_code, response.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+    assert (response.generation_id, response.leader, response.protocol_name) == (
+        1,
+        players[0].member_id,
+        "range",
+    )
     assert players[1].heartbeat() == ErrorCode.NONE
     member = new.group.members[players[1].member_id]
     assert member.protocols == [("range", subscription("t"))]

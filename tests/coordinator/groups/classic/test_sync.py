@@ -28,7 +28,7 @@ def joined(lab: Lab, count: int) -> list[Player]:
     lab.advance(2 * DELAY_MS)
     assert [given(player.joined).error_code for player in players] == [0] * count
     for player in players:
-        player.join_answer()
+        player.join_response()
     return players
 
 
@@ -36,9 +36,13 @@ def test_everybody_waits_for_the_leader() -> None:
     lab = Lab()
     leader, *others = joined(lab, 3)
     assert [player.sync() for player in others] == [None, None]
-    answer = leader.sync({leader.member_id: b"l", others[0].member_id: b"o", "stranger": b"s"})
-    assert answer is not None
-    assert (answer.assignment, answer.protocol_type, answer.protocol_name) == (b"l", "consumer", "range")
+    response = leader.sync({leader.member_id: b"l", others[0].member_id: b"o", "stranger": b"s"})
+    assert response is not None
+    assert (response.assignment, response.protocol_type, response.protocol_name) == (
+        b"l",
+        "consumer",
+        "range",
+    )
     assert [given(player.synced).assignment for player in others] == [b"o", b""], (
         "who is left out gets nothing"
     )
@@ -56,7 +60,7 @@ def test_what_is_stored() -> None:
     ]
     leader = stable(lab, players)
     group = leader.group
-    _, value_bytes, _ = lab.journal.entries[-1]
+    _, value_bytes, _ = lab.log.entries[-1]
     assert value_bytes is not None
     assert value_bytes[:2] == b"\x00\x03"
     value = decode_value(value_bytes, GroupMetadataValue)
@@ -112,9 +116,9 @@ def test_who_is_refused(change: dict[str, object], code: ErrorCode) -> None:
     players = joined(lab, 2)
     for name, value in change.items():
         setattr(players[1], name, value)
-    answer = players[1].sync()
-    assert answer is not None
-    assert (answer.error_code, answer.assignment, answer.protocol_name) == (code, b"", None)
+    response = players[1].sync()
+    assert response is not None
+    assert (response.error_code, response.assignment, response.protocol_name) == (code, b"", None)
     assert players[0].group.state_name == "CompletingRebalance"
 
 
@@ -122,9 +126,9 @@ def test_the_protocol_must_be_the_groups() -> None:
     lab = Lab()
     leader, other = joined(lab, 2)
     for words in (("connect", "range"), ("consumer", "sticky"), ("connect", None), (None, "sticky")):
-        answer = other.sync(None, None, *words)
-        assert answer is not None
-        assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        response = other.sync(None, None, *words)
+        assert response is not None
+        assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert other.sync(None, None, "consumer", "range") is None
     assert leader.sync({}) is not None
 
@@ -136,9 +140,9 @@ def test_a_rebalance_meanwhile_sends_everybody_back() -> None:
     new = Player(lab)
     new.enter()
     assert given(other.synced).error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    answer = leader.sync({})
-    assert answer is not None
-    assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    response = leader.sync({})
+    assert response is not None
+    assert response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     for player in (leader, other):
         player.join()
     assert {player.group.generation_id for player in (leader, other, new)} == {2}
@@ -150,9 +154,9 @@ def test_an_empty_group_has_no_assignments() -> None:
     player = Player(lab)
     stable(lab, [player])
     player.leave()
-    answer = player.sync()
-    assert answer is not None
-    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    response = player.sync()
+    assert response is not None
+    assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(
@@ -168,13 +172,13 @@ def test_an_assignment_that_cannot_be_stored(failure: ErrorCode, code: ErrorCode
     lab = Lab()
     leader, other = joined(lab, 2)
     other.sync()
-    stored = len(lab.journal.entries)
-    lab.journal.failure = failure
-    answer = leader.sync({leader.member_id: b"l", other.member_id: b"o"})
-    assert answer is not None
-    assert (answer.error_code, answer.assignment, answer.protocol_name) == (code, b"", None)
+    stored = len(lab.log.entries)
+    lab.log.failure = failure
+    response = leader.sync({leader.member_id: b"l", other.member_id: b"o"})
+    assert response is not None
+    assert (response.error_code, response.assignment, response.protocol_name) == (code, b"", None)
     assert given(other.synced).error_code == code
-    assert len(lab.journal.entries) == stored
+    assert len(lab.log.entries) == stored
     assert leader.group.stored is not None
     assert leader.group.stored.generation == 0
     assert [player.heartbeat() for player in (leader, other)] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2

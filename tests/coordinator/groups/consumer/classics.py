@@ -9,7 +9,7 @@ from oncelog.coordinator.groups.classic.heartbeat import heartbeat
 from oncelog.coordinator.groups.classic.join import join
 from oncelog.coordinator.groups.classic.leave import leave
 from oncelog.coordinator.groups.classic.sync import sync
-from oncelog.coordinator.later import Later
+from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.heartbeat import HeartbeatRequest
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -55,15 +55,15 @@ class ClassicConsumer:
         self.owned: set[tuple[bytes, int]] = set()
         self.codes: list[ErrorCode] = []
         self._joined = False
-        self._waits: tuple[Any, Later[Any]] | None = None
+        self._waits: tuple[Any, Promise[Any]] | None = None
 
     def act(self) -> None:
         if self._waits is not None:
-            take, later = self._waits
-            if not later.done:
+            take, promise = self._waits
+            if not promise.done:
                 return
             self._waits = None
-            take(later.value)
+            take(promise.value)
         elif self._joined:
             self._heartbeat()
         else:
@@ -79,11 +79,11 @@ class ClassicConsumer:
         self._joined = False
         self.owned = set()
 
-    def _take(self, take: Any, answer: Any) -> None:
-        if isinstance(answer, Later):
-            self._waits = (take, answer)
+    def _take(self, take: Any, response: Any) -> None:
+        if isinstance(response, Promise):
+            self._waits = (take, response)
             return
-        take(answer)
+        take(response)
 
     def _join(self) -> None:
         self.owned = set()
@@ -93,17 +93,17 @@ class ClassicConsumer:
         )
         self._take(self._on_joined, join(self.lab.shard, request, self.lab.client(JOIN)))
 
-    def _on_joined(self, answer: Any) -> None:
-        if self._failed(answer.error_code):
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                self.member_id = answer.member_id
+    def _on_joined(self, response: Any) -> None:
+        if self._failed(response.error_code):
+            if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self.member_id = response.member_id
             return
-        self.member_id, self.generation = answer.member_id, answer.generation_id
+        self.member_id, self.generation = response.member_id, response.generation_id
         rows = []
-        if answer.members:
+        if response.members:
             rows = [
                 SyncGroupRequestAssignment(member_id, data)
-                for member_id, data in self._assigned([row.member_id for row in answer.members]).items()
+                for member_id, data in self._assigned([row.member_id for row in response.members]).items()
             ]
         request = SyncGroupRequest(
             "g", self.generation, self.member_id, self.instance, "consumer", "range", rows
@@ -118,12 +118,12 @@ class ClassicConsumer:
                 made[member_ids[number % len(member_ids)]].setdefault(name, []).append(number)
         return {member_id: assignment(rows) for member_id, rows in made.items()}
 
-    def _on_synced(self, answer: Any) -> None:
-        if self._failed(answer.error_code):
+    def _on_synced(self, response: Any) -> None:
+        if self._failed(response.error_code):
             return
         self._joined = True
-        if answer.assignment:
-            made = ConsumerProtocolAssignment.decode(answer.assignment, VERSION, 2)
+        if response.assignment:
+            made = ConsumerProtocolAssignment.decode(response.assignment, VERSION, 2)
             for row in made.assigned_partitions:
                 topic = self.lab.topics.by_name(row.topic)
                 if topic is not None:

@@ -27,9 +27,9 @@ def send(lab: Lab, request: ConsumerGroupHeartbeatRequest, version: int = VERSIO
     """The step's answer; raises KafkaError."""
     client = lab.client(version)
     check(lab.shard.context, request, version)
-    answer = heartbeat(lab.shard, request, client)
+    response = heartbeat(lab.shard, request, client)
     # What could not be encoded would be no answer.
-    return ConsumerGroupHeartbeatResponse.decode(answer.encode(version), version)
+    return ConsumerGroupHeartbeatResponse.decode(response.encode(version), version)
 
 
 def group_of(shard: GroupShard, group_id: str = "g") -> ConsumerGroup:
@@ -110,23 +110,23 @@ class Consumer:
         return self.beat(subscribed_topic_names=self.topics)
 
     def leave(self, epoch: int = -1) -> Any:
-        answer = send(self.lab, self.request(member_epoch=epoch))
+        response = send(self.lab, self.request(member_epoch=epoch))
         self.owned, self.wanted = set(), None
-        return answer
+        return response
 
-    def take(self, answer: Any) -> Any:
+    def take(self, response: Any) -> Any:
         """New partitions are read at once; what is to go is given up with `acknowledge`."""
-        self.member_id, self.epoch = answer.member_id, answer.member_epoch
-        if answer.assignment is not None:
+        self.member_id, self.epoch = response.member_id, response.member_epoch
+        if response.assignment is not None:
             self.wanted = {
                 (row.topic_id, number)
-                for row in answer.assignment.topic_partitions
+                for row in response.assignment.topic_partitions
                 for number in row.partitions
             }
             # A client gives up first, and takes what is new once that is acknowledged.
             if self.owned <= self.wanted:
                 self.owned = set(self.wanted)
-        return answer
+        return response
 
     def settle_down(self) -> None:
         """Take what was assigned, after what was not had gone."""
@@ -156,7 +156,7 @@ def durable(shard: GroupShard) -> dict[str, Any]:
         if not isinstance(group, ConsumerGroup):
             made[group_id] = getattr(group, "stored", None)
             continue
-        fields = [name for name in ConsumerGroup.__slots__ if name not in ("soft", "subscriptions")]
+        fields = [name for name in ConsumerGroup.__slots__ if name not in ("volatile", "subscriptions")]
         made[group_id] = {name: _copy(getattr(group, name)) for name in fields}
         for name in ("topics", "regexes", "resolved"):
             made[group_id][name] = _copy(getattr(group.subscriptions, name))

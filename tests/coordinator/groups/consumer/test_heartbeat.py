@@ -41,8 +41,8 @@ def refused(code: ErrorCode, call: object, *arguments: object) -> None:
 def test_a_first_member_gets_everything_in_epoch_2() -> None:
     lab = lab_with()
     one = Consumer(lab, "one")
-    answer = one.join()
-    assert (answer.error_code, answer.member_epoch, answer.heartbeat_interval_ms) == (0, 2, 5_000)
+    response = one.join()
+    assert (response.error_code, response.member_epoch, response.heartbeat_interval_ms) == (0, 2, 5_000)
     assert one.owned == {(lab.topics.create("t", 4).topic_id, number) for number in range(4)}
     assert one.beat().assignment is None
     assert group_of(lab.shard).state is GroupState.STABLE
@@ -177,7 +177,7 @@ def test_a_fence_that_cannot_be_stored_is_tried_again() -> None:
     lab = lab_with()
     one = Consumer(lab, "one")
     one.join()
-    lab.journal.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
     with contextlib.suppress(KafkaError):  # who keeps the deadlines tries again
         lab.advance(SESSION_MS)
     assert "one" in group_of(lab.shard).members
@@ -194,7 +194,7 @@ def test_a_step_that_cannot_be_stored_changes_nothing(step: str) -> None:
     one.beat()
     who = Consumer(lab, "three") if step == "join" else one
     before, deadlines = durable(lab.shard), set(lab.deadlines._by_key)
-    lab.journal.failure = ErrorCode.KAFKA_STORAGE_ERROR
+    lab.log.failure = ErrorCode.KAFKA_STORAGE_ERROR
     refused(ErrorCode.KAFKA_STORAGE_ERROR, getattr(who, step))
     assert durable(lab.shard) == before
     assert set(lab.deadlines._by_key) == deadlines

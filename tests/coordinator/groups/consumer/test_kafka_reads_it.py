@@ -43,7 +43,7 @@ def a_long_life() -> Lab:
 def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> None:
     lab = a_long_life()
     batch = BatchBuilder()
-    for entry in lab.journal.entries:
+    for entry in lab.log.entries:
         batch.append(lab.now_ms(), entry[0], entry[1])
     directory = tmp_path / "__consumer_offsets-7"
     directory.mkdir()
@@ -52,9 +52,9 @@ def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> Non
     ran = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
     assert ran.returncode == 0, ran.stderr[-2000:]
     lines = [line.partition(" key: ")[2] for line in ran.stdout.splitlines() if " key: " in line]
-    assert len(lines) == len(lab.journal.entries)
+    assert len(lines) == len(lab.log.entries)
     types = set()
-    for line, (key_bytes, value_bytes, _) in zip(lines, lab.journal.entries, strict=True):
+    for line, (key_bytes, value_bytes, _) in zip(lines, lab.log.entries, strict=True):
         key_text, _, value_text = line.partition(" payload: ")
         key = decode_key(key_bytes, stored.KEY_TYPES)
         assert key is not None

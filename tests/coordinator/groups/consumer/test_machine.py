@@ -31,7 +31,7 @@ FENCED = (
     ErrorCode.FENCED_INSTANCE_ID,
 )
 NOT_STORED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""As the journal gives it, and as some steps tell it."""
+"""As the log gives it, and as some steps tell it."""
 PATTERNS = ("t.*", "u[0-4]", ".*", "nothing")
 
 
@@ -50,7 +50,7 @@ class Machine:
         names = [name for name in dir(self) if name.startswith("do_")]
         action: Callable[[], None] = getattr(self, self.rng.choice(names))
         before = durable(self.lab.shard)
-        self.lab.journal.fails = 0.1
+        self.lab.log.fails = 0.1
         code = None
         try:
             action()
@@ -59,7 +59,7 @@ class Machine:
         assert code in (None, *FENCED, *NOT_STORED), code
         if code in NOT_STORED:
             assert durable(self.lab.shard) == before, "a failed append changed something"
-        self.lab.journal.fails = 0.0
+        self.lab.log.fails = 0.0
         self.look()
 
     # --- what may happen
@@ -347,18 +347,18 @@ def test_a_compacted_log_is_the_same_group(kind: type[Machine]) -> None:
             machine.step()
         lab = machine.lab
         expected = durable(lab.reloaded())
-        whole = lab.journal.entries
+        whole = lab.log.entries
         for _ in range(20):
             end = machine.rng.randint(0, len(whole))
             last = {key: at for at, (key, _, _) in enumerate(whole[:end])}
             forgets = machine.rng.random() < 0.5
-            lab.journal.entries = [
+            lab.log.entries = [
                 entry
                 for at, entry in enumerate(whole[:end])
                 if last[entry[0]] == at and not (forgets and entry[1] is None)
             ] + whole[end:]
             assert durable(lab.reloaded()) == expected, (seed, end, forgets)
-        lab.journal.entries = whole
+        lab.log.entries = whole
 
 
 def test_anything_with_both_protocols() -> None:

@@ -7,7 +7,7 @@ import pytest
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.join import join
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
-from oncelog.coordinator.later import Later
+from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.coordinator.groups.consumer.classics import REBALANCE_MS, SESSION_MS, ClassicConsumer, subscription
@@ -132,15 +132,15 @@ def test_members_whose_words_make_no_sense(metadata: bytes) -> None:
     lab = lab_with()
     protocols = [JoinGroupRequestProtocol("range", metadata)]
     request = JoinGroupRequest("g", SESSION_MS, REBALANCE_MS, "", "i1", "consumer", protocols)
-    assert isinstance(join(lab.shard, request, lab.client(9)), Later)
+    assert isinstance(join(lab.shard, request, lab.client(9)), Promise)
     with pytest.raises(KafkaError) as caught:
         Consumer(lab, "new").join()
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     lab = lab_with()
     Consumer(lab, "new").join()
-    answer = join(lab.shard, request, lab.client(9))
-    assert not isinstance(answer, Later)
-    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    response = join(lab.shard, request, lab.client(9))
+    assert not isinstance(response, Promise)
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert set(group_of(lab.shard).members) == {"new"}
 
 
@@ -172,10 +172,10 @@ def test_a_classic_member_that_does_not_ask_for_its_assignment_is_dropped() -> N
     protocols = [JoinGroupRequestProtocol("range", subscription(["t"]))]
     long_session = REBALANCE_MS * 2
     request = JoinGroupRequest("g", long_session, REBALANCE_MS, "", "i1", "consumer", protocols)
-    answer = join(lab.shard, request, lab.client(9))
-    assert not isinstance(answer, Later)
+    response = join(lab.shard, request, lab.client(9))
+    assert not isinstance(response, Promise)
     for _ in range(REBALANCE_MS // 10_000):
-        assert answer.member_id in group_of(lab.shard).members
+        assert response.member_id in group_of(lab.shard).members
         lab.advance(10_000)
         new.acknowledge()
     assert set(group_of(lab.shard).members) == {"new"}

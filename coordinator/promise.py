@@ -1,7 +1,7 @@
-"""`Later`: an answer that a step owes, and gives in a step that comes after.
+"""`Promise`: a response that a later step gives.
 
-A JoinGroup waits for the other members, a SyncGroup for the leader. The machines stay free of tasks and awaits: they
-keep a `Later`, give it to the caller, and resolve it when the time has come. Whoever serves the request waits for it.
+A JoinGroup waits for the other members, a SyncGroup for the leader. The coordinators have no tasks and await nothing:
+a step returns a `Promise` and keeps it, and a later step resolves it. The request's handler waits for it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Later(Generic[T]):
-    """Resolved once. ``value`` is only there when ``done``."""
+class Promise(Generic[T]):
+    """Resolved once. ``value`` is set only when ``done``."""
 
     __slots__ = ("_listener", "done", "value")
 
@@ -25,15 +25,15 @@ class Later(Generic[T]):
         self._listener: Callable[[], None] | None = None
 
     def resolve(self, value: T) -> None:
-        """Give the answer, and tell who waits for it."""
-        assert not self.done, "an answer is given once"
+        """Set the response and call the listener."""
+        assert not self.done, "a promise is resolved once"
         self.value = value
         self.done = True
         if self._listener is not None:
             self._listener()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` when the answer is there, which may be now."""
+        """Call ``listener`` when the promise is resolved: now, if it is already."""
         if self.done:
             listener()
         else:

@@ -1,10 +1,10 @@
-"""Answers to JoinGroup and SyncGroup, as a classic group gives them."""
+"""Responses to JoinGroup and SyncGroup of a classic group."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.later import Later
+from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from oncelog.wire.messages.sync_group import SyncGroupResponse
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 NULL_PROTOCOL_VERSION = 7
 
 
-class JoinAnswer(Later[JoinGroupResponse]):
-    """The answer that a JoinGroup of that version is owed."""
+class JoinPromise(Promise[JoinGroupResponse]):
+    """The promise of a response to a JoinGroup of ``version``."""
 
     __slots__ = ("_version",)
 
@@ -78,17 +78,17 @@ def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     )
 
 
-def await_sync(member: Member, answer: Later[SyncGroupResponse]) -> None:
-    """``answer`` is what the member is owed for its SyncGroup now. One before has been given up by its client."""
-    answer_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
-    member.sync_answer = answer
+def await_sync(member: Member, promise: Promise[SyncGroupResponse]) -> None:
+    """``promise`` is for the member's newest SyncGroup; its client has given up an earlier one."""
+    complete_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+    member.sync_promise = promise
 
 
-def answer_sync(member: Member, response: SyncGroupResponse) -> bool:
-    """Answer the member's SyncGroup; whether one waited."""
-    answer = member.sync_answer
-    if answer is None:
+def complete_sync(member: Member, response: SyncGroupResponse) -> bool:
+    """Respond to the member's SyncGroup; return whether one waited."""
+    promise = member.sync_promise
+    if promise is None:
         return False
-    member.sync_answer = None
-    answer.resolve(response)
+    member.sync_promise = None
+    promise.resolve(response)
     return True

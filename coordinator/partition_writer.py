@@ -1,6 +1,6 @@
 """What a coordinator's state is made of: records, appended to one partition of an internal topic and replayed.
 
-A step computes records from the state, `Journal.append` writes them as one atomic batch, and only then are they
+A step computes records from the state, `PartitionWriter.append` writes them as one atomic batch, and only then are they
 replayed: a step whose append fails has changed nothing. Loading replays the same records from the log, so a restart and
 live running cannot differ (docs/invariants.md).
 """
@@ -26,7 +26,7 @@ class CoordinatorRecord(NamedTuple):
     version: int = 0
 
 
-class Journal(Protocol):
+class PartitionWriter(Protocol):
     """The log of one shard."""
 
     def append(
