@@ -24,6 +24,8 @@ class Session:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        self.exact_texts = False
+        """Whether the texts of errors are compared, too."""
         self.trace: list[tuple[str, Any]] = []
         self._connection: Connection | None = None
         self._others: list[Connection] = []
@@ -122,7 +124,7 @@ class Session:
             return self._bytes(field, value)
         if isinstance(value, str) and field == "cluster_id":
             return "cluster" if re.fullmatch(r"[A-Za-z0-9_-]{22}", value) else value
-        if isinstance(value, str) and field in TEXTS:
+        if isinstance(value, str) and field in TEXTS and not self.exact_texts:
             return "text"
         if isinstance(value, str) and (given := MEMBER_ID.fullmatch(value)):
             return self._seen.setdefault(("member", value), f"{given[1]}#{self._count('member')}")

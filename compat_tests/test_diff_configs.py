@@ -298,67 +298,6 @@ def test_list_config_resources(pair: Pair, name: str, version: int) -> None:
     pair.compare(scenario)
 
 
-def test_list_partition_reassignments(pair: Pair, name: str) -> None:
-    def scenario(session: Session) -> None:
-        session.topic(name)
-        for topics in (
-            None,
-            [],
-            [{"name": name, "partition_indexes": [0]}],
-            [{"name": f"{name}-x", "partition_indexes": [0]}],
-        ):
-            session.call(
-                "ListPartitionReassignments", 0, {"topics": topics, "timeout_ms": 10000}, str(topics)
-            )
-
-    pair.compare(scenario)
-
-
-@pytest.mark.parametrize("version", versions_of("AlterPartitionReassignments"))
-def test_alter_partition_reassignments(pair: Pair, name: str, version: int) -> None:
-    """What one node can be asked to move: clients do it, and are told that it is done, or why not."""
-
-    def scenario(session: Session) -> None:
-        session.topic(name, 2)
-        unknown = {"name": f"{name}-x", "partitions": [{"partition_index": 0, "replicas": [1]}]}
-        wanted = [[1], None, [], [2], [1, 1], [1, 2]]
-        rows = [{"partition_index": 0, "replicas": replicas} for replicas in wanted]
-        rows += [{"partition_index": index, "replicas": [1]} for index in (2, -1)]
-        for change in (True, False) if version else (True,):
-            fields: Fields = {"allow_replication_factor_change": change} if version else {}
-            for note, topics in (
-                ("none", []),
-                ("no partition", [{"name": name, "partitions": []}]),
-                ("several", [{"name": name, "partitions": rows}, unknown]),
-                ("twice", [{"name": name, "partitions": rows[:1]}] * 2),
-            ):
-                values = {"timeout_ms": 10000, "topics": topics, **fields}
-                session.call("AlterPartitionReassignments", version, values, f"{note}, {change}")
-
-    pair.compare(scenario)
-
-
-@pytest.mark.parametrize("version", versions_of("ElectLeaders"))
-def test_elect_leaders(pair: Pair, name: str, version: int) -> None:
-    def scenario(session: Session) -> None:
-        session.topic(name, 2)
-        mine = {"topic": name, "partitions": [0, 1, 2, -1, 0]}
-        unknown = {"topic": f"{name}-x", "partitions": [0]}
-        for kind in (0, 1, 2, -1) if version else (0,):
-            fields: Fields = {"election_type": kind} if version else {}
-            for topics in ([], [mine, unknown], [mine, mine], [{"topic": name, "partitions": []}]):
-                values = {"timeout_ms": 10000, "topic_partitions": topics, **fields}
-                session.call("ElectLeaders", version, values, f"{kind}, {topics}")
-            answer = session.quiet(
-                "ElectLeaders", version, {"timeout_ms": 10000, "topic_partitions": None, **fields}
-            )
-            rows = answer.pop("replica_election_results")
-            session.remember(f"{kind}, of all", [row for row in rows if row["topic"] == name])
-            session.remember(f"{kind}, answer", answer)
-
-    pair.compare(scenario)
-
-
 ACL: Fields = {"principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.parts import in_steps
-from oncelog.broker.metadata.placement import check_assignment
+from oncelog.broker.metadata.placement import check_replicas
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -57,22 +57,22 @@ def handle(
 
 
 def _check(image: MetadataImage, name: str, asked: ReassignablePartition, *, may_change: bool) -> None:
-    """Raises KafkaError unless the partition is where it is to be."""
+    """Raises KafkaError, with Kafka's text, unless the partition's replicas are those asked for."""
     topic = image.topics.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     if not 0 <= asked.partition_index < len(topic.partitions):
-        text = f"{name} has no partition {asked.partition_index}."
+        text = f"Unable to find partition {name}:{asked.partition_index}."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     state = topic.partitions[asked.partition_index]
     moves = bool(state.adding_replicas or state.removing_replicas)
     if asked.replicas is None:
         if not moves:
-            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "The partition is not being moved.")
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     else:
-        check_assignment(image, asked.replicas, asked.partition_index, None)
+        check_replicas(image, asked.replicas)
         if not may_change and len(asked.replicas) != (count := _replica_count(state)):
-            text = f"There would be {len(asked.replicas)} replicas instead of {count}."
+            text = f"The replication factor is changed from {count} to {len(asked.replicas)}"
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
         if asked.replicas == state.replicas and not moves:
             return
@@ -81,5 +81,7 @@ def _check(image: MetadataImage, name: str, asked: ReassignablePartition, *, may
 
 
 def _replica_count(state: Partition) -> int:
-    """Of a partition that is being moved: what it will have."""
+    """How many replicas a partition has, or will have once its move is over."""
+    if not state.adding_replicas and not state.removing_replicas:
+        return len(state.replicas)
     return len({*state.replicas, *state.adding_replicas}.difference(state.removing_replicas))

@@ -59,18 +59,21 @@ def handle(
 
 
 def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> tuple[ErrorCode, str]:
+    """Why the partition gets no other leader: the error code, and Kafka's text for it."""
     if election_type not in (PREFERRED, UNCLEAN):
-        return ErrorCode.INVALID_REQUEST, f"There is no election type {election_type}."
+        return ErrorCode.INVALID_REQUEST, f"Unknown election type {election_type}"
     topic = image.topics.get(name)
     if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}."
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
     if not 0 <= index < len(topic.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} has no partition {index}."
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
     state = topic.partitions[index]
     # A partition without a leader is one that this node may not lead: it became the leader of all others at its start.
     if election_type == PREFERRED:
         if state.leader != state.replicas[0]:
-            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader is not available."
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
     elif state.leader == NO_LEADER:
-        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica may become the leader."
-    return ErrorCode.ELECTION_NOT_NEEDED, "The partition has the leader it should have."
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, (
+            "Eligible topic partition leaders are not available."
+        )
+    return ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."

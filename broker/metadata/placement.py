@@ -19,9 +19,23 @@ if TYPE_CHECKING:
 
 
 def check_assignment(image: MetadataImage, brokers: list[int], index: int, expected: int | None) -> None:
-    """Check one partition's replicas as a request assigns them; ``expected``: how many the partitions before it have.
+    """Check one new partition's replicas as a request assigns them; ``expected``: how many those before it have.
 
     Raises KafkaError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    check_replicas(image, brokers, expected)
+    if not active(image, brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            "controlled shutdown.",
+        )
+
+
+def check_replicas(image: MetadataImage, brokers: list[int], expected: int | None = None) -> None:
+    """Check a list of replicas: registered brokers, each once, and ``expected`` of them unless that is None.
+
+    Raises KafkaError: INVALID_REPLICA_ASSIGNMENT (``ReplicationControlManager.validateManualPartitionAssignment``).
     """
     refusal = ""
     for previous, broker in zip([None, *sorted(brokers)], sorted(brokers), strict=False):
@@ -40,12 +54,6 @@ def check_assignment(image: MetadataImage, brokers: list[int], index: int, expec
         )
     if refusal:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {refusal}")
-    if not active(image, brokers):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
-            "controlled shutdown.",
-        )
 
 
 def active(image: MetadataImage, brokers: Iterable[int]) -> list[int]:

@@ -11,7 +11,7 @@ from oncelog.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from oncelog.wire.stored.metadata import PartitionChangeRecord
+from oncelog.wire.stored.metadata import PartitionChangeRecord, RegisterBrokerRecord
 from tests.handlers.support import StandInNode
 
 HERE, MOVING, WIDE = 0, 1, 2
@@ -38,7 +38,7 @@ def move(node: StandInNode, index: int, replicas: list[int] | None, *, may_chang
     assert (answer.error_code, answer.allow_replication_factor_change) == (0, may_change)
     assert len(node.records) == before
     [row] = answer.responses[0].partitions
-    assert (row.error_message is None) == (row.error_code == 0)
+    assert (row.error_message is None) == (row.error_code in (0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS))
     return int(row.error_code)
 
 
@@ -52,6 +52,17 @@ def test_nothing_is_moved(node: StandInNode) -> None:
     assert move(node, MOVING, None) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     for index in (HERE, WIDE):
         assert move(node, index, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_to_a_broker_that_is_registered_but_fenced(node: StandInNode) -> None:
+    """Only a new partition needs a broker that serves: the refusal is that of any other move."""
+    node.metadata.commit([RegisterBrokerRecord(2, broker_epoch=9, fenced=True)])
+    for replicas in ([2], [1, 2]):
+        topic = ReassignableTopic("t", [ReassignablePartition(HERE, replicas)])
+        answer = node.ask(AlterPartitionReassignmentsRequest(1000, True, [topic]), 1)
+        [row] = answer.responses[0].partitions
+        text = "A single node does not move partitions."
+        assert (row.error_code, row.error_message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
 
 
 def test_as_many_replicas_as_before(node: StandInNode) -> None:

@@ -1,0 +1,112 @@
+"""What clients ask about replicas: reassignments, elections and log directories, on both targets."""
+
+import pytest
+
+from compat_tests.definitions import Fields, versions_of
+from compat_tests.differential import Pair, Session
+
+
+def test_list_partition_reassignments(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name)
+        for topics in (
+            None,
+            [],
+            [{"name": name, "partition_indexes": [0]}],
+            [{"name": f"{name}-x", "partition_indexes": [0]}],
+        ):
+            session.call(
+                "ListPartitionReassignments", 0, {"topics": topics, "timeout_ms": 10000}, str(topics)
+            )
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("AlterPartitionReassignments"))
+def test_alter_partition_reassignments(pair: Pair, name: str, version: int) -> None:
+    """What one node can be asked to move: clients do it, and are told that it is done, or why not, in Kafka's words."""
+
+    def scenario(session: Session) -> None:
+        session.exact_texts = True
+        session.topic(name, 2)
+        unknown = {"name": f"{name}-x", "partitions": [{"partition_index": 0, "replicas": [1]}]}
+        wanted = [[1], None, [], [2], [-1], [1, 1], [1, 2], [3, 1, 2], [2, 2], [1, 1, 2]]
+        rows = [{"partition_index": 0, "replicas": replicas} for replicas in wanted]
+        rows += [{"partition_index": index, "replicas": [1]} for index in (2, -1)]
+        for change in (True, False) if version else (True,):
+            fields: Fields = {"allow_replication_factor_change": change} if version else {}
+            for note, topics in (
+                ("none", []),
+                ("no partition", [{"name": name, "partitions": []}]),
+                ("several", [{"name": name, "partitions": rows}, unknown]),
+                ("twice", [{"name": name, "partitions": rows[:1]}] * 2),
+            ):
+                values = {"timeout_ms": 10000, "topics": topics, **fields}
+                session.call("AlterPartitionReassignments", version, values, f"{note}, {change}")
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("ElectLeaders"))
+def test_elect_leaders(pair: Pair, name: str, version: int) -> None:
+    """No election is needed, or why none can be held, in Kafka's words."""
+
+    def scenario(session: Session) -> None:
+        session.exact_texts = True
+        session.topic(name, 2)
+        mine = {"topic": name, "partitions": [0, 1, 2, -1, 0]}
+        unknown = {"topic": f"{name}-x", "partitions": [0]}
+        for kind in (0, 1, 2, -1) if version else (0,):
+            fields: Fields = {"election_type": kind} if version else {}
+            for topics in ([], [mine, unknown], [mine, mine], [{"topic": name, "partitions": []}]):
+                values = {"timeout_ms": 10000, "topic_partitions": topics, **fields}
+                session.call("ElectLeaders", version, values, f"{kind}, {topics}")
+            answer = session.quiet(
+                "ElectLeaders", version, {"timeout_ms": 10000, "topic_partitions": None, **fields}
+            )
+            rows = answer.pop("replica_election_results")
+            session.remember(f"{kind}, of all", [row for row in rows if row["topic"] == name])
+            session.remember(f"{kind}, answer", answer)
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("AlterReplicaLogDirs"))
+def test_alter_replica_log_dirs(pair: Pair, name: str, version: int) -> None:
+    """One directory: replicas stay in it, and may go to no other."""
+
+    def scenario(session: Session) -> None:
+        session.topic(name, 2)
+        (directory,) = session.quiet("DescribeLogDirs", 4, {"topics": []})["results"]
+        here, elsewhere = directory["log_dir"], "/no/such/directory"
+
+        def ask(note: str, *moves: tuple[str, str, list[int]]) -> None:
+            rows = [
+                {"path": path, "topics": [{"name": topic, "partitions": indexes}]}
+                for path, topic, indexes in moves
+            ]
+            answer = session.quiet("AlterReplicaLogDirs", version, {"dirs": rows})
+            for row in answer["results"]:
+                row["partitions"].sort(key=lambda one: one["partition_index"])
+            answer["results"].sort(key=lambda row: row["topic_name"])
+            session.remember(note, answer)
+
+        ask("nothing")
+        ask("no partition", (here, name, []))
+        ask("here", (here, name, [1, 0]))
+        ask("elsewhere", (elsewhere, name, [0, 1]))
+        ask("relative", ("data", name, [0]), (f"{here}/", name, [1]))
+        ask("empty path", ("", name, [0]))
+        ask("unknown partitions", (here, name, [0, 2, -1]))
+        ask("unknown topics", (here, f"{name}-x", [0]), (here, "", [0]), (here, "a b", [0]))
+        ask("unknown topic elsewhere", (elsewhere, f"{name}-x", [0]))
+        ask("one name after another", (here, name, [0]), (elsewhere, name, [1]), (here, f"{name}-x", [7]))
+        ask("a name twice", (here, name, [0, 0]))
+        ask("the later directory counts", (elsewhere, name, [0]), (here, name, [0]))
+        ask("the later directory counts, again", (here, name, [0, 1]), (elsewhere, name, [0]))
+        # A directory's name has 255 characters; during a move it ends in an id and "-future".
+        for length in (213, 214):
+            ask(f"{length} characters", (here, "x" * length, [0]))
+            ask(f"{length} characters elsewhere", (elsewhere, "x" * (length - 1), [10]))
+
+    pair.compare(scenario)
