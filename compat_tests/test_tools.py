@@ -178,6 +178,35 @@ def test_log_dirs(bootstrap: str, name: str) -> None:
     assert sizes[f"{name}-1"] == 0
 
 
+def test_reassignment_to_a_log_directory(bootstrap: str, name: str, tmp_path: pathlib.Path) -> None:
+    """kafka-reassign-partitions moves a replica to the directory it is in, and to no unknown one."""
+    make_topic(bootstrap, name)
+    session = Session(bootstrap)
+    (directory,) = session.quiet("DescribeLogDirs", 4, {"topics": []})["results"]
+    session.close()
+    plan = tmp_path / "plan.json"
+
+    def reassign(action: str, *, path: str) -> str:
+        row = {"topic": name, "partition": 0, "replicas": [1], "log_dirs": [path]}
+        plan.write_text(json.dumps({"version": 1, "partitions": [row]}))
+        arguments = (f"--{action}", "--reassignment-json-file", str(plan))
+        run = run_tool(
+            TOOLS + "reassign.ReassignPartitionsCommand",
+            *("--bootstrap-server", bootstrap, *arguments),
+            check=False,
+        )
+        return run.stdout + run.stderr
+
+    shown = reassign("execute", path=directory["log_dir"])
+    assert (
+        f"Successfully started moving log directory to {directory['log_dir']} for replica {name}-0" in shown
+    ), shown
+    shown = reassign("verify", path=directory["log_dir"])
+    assert f"Reassignment of replica {name}-0-1 completed successfully." in shown, shown
+    shown = reassign("execute", path="/no/such/directory")
+    assert "LogDirNotFoundException" in shown, shown
+
+
 def test_features_and_versions(bootstrap: str) -> None:
     features = tool(bootstrap, "FeatureCommand", "describe")
     assert re.search(r"Feature: metadata.version\s.*FinalizedVersionLevel: 4.3-IV0", features), features

@@ -72,6 +72,7 @@ HANDLERS: dict[int, Handler] = _table(
     (31, "delete_acls", 1, 3),
     (32, "describe_configs", 1, 4),
     (33, "alter_configs", 0, 2),
+    (34, "alter_replica_log_dirs", 1, 2),
     (35, "describe_log_dirs", 1, 5),
     (37, "create_partitions", 0, 3),
     (42, "delete_groups", 0, 2),

@@ -1,0 +1,73 @@
+"""AlterReplicaLogDirs (API key 34): replicas to another log directory (KIP-113). There is one, where they stay.
+
+Kafka: ``ReplicaManager.alterReplicaLogDirs``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.handlers.parts import in_steps
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
+
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+
+FUTURE_NAME_LENGTH_MAX = 255
+"""Characters of the name that a partition's directory would have during a move."""
+_FUTURE_SUFFIX_LENGTH = len(".-future") + 32
+
+
+def handle(
+    node: Node, request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> AlterReplicaLogDirsResponse | Coroutine[Any, Any, AlterReplicaLogDirsResponse]:
+    response = AlterReplicaLogDirsResponse()
+
+    def rows() -> Iterator[None]:
+        # The last directory that a request names for a partition is its destination.
+        destinations: dict[str, dict[int, str]] = {}
+        for directory in request.dirs:
+            for topic in directory.topics:
+                if topic.partitions:
+                    destinations.setdefault(topic.name, {}).update(
+                        dict.fromkeys(topic.partitions, directory.path)
+                    )
+                yield
+        for name, partitions in destinations.items():
+            row = AlterReplicaLogDirTopicResult(name)
+            response.results.append(row)
+            for index, path in partitions.items():
+                row.partitions.append(
+                    AlterReplicaLogDirPartitionResult(index, _alter(node, name, index, path))
+                )
+                yield
+
+    topics = [topic for directory in request.dirs for topic in directory.topics]
+    return in_steps(rows(), len(topics) + sum(len(topic.partitions) for topic in topics), response)
+
+
+def _alter(node: Node, name: str, index: int, path: str) -> ErrorCode:
+    """NONE where the replica is in the directory ``path`` already, else why it cannot move there."""
+    if len(f"{name}-{index}") + _FUTURE_SUFFIX_LENGTH > FUTURE_NAME_LENGTH_MAX:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if path != node.logs.data_dir:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    topic = node.cluster.topic(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if node.cluster.node_id not in topic.partitions[index].replicas:
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    log = node.logs.logs.get((name, index))
+    if log is not None and log.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE
