@@ -22,6 +22,8 @@ REQUEST_PREFIX_SIZE = 8
 
 _unpack_prefix = struct.Struct(">hhi").unpack_from
 _unpack_fixed = struct.Struct(">hhih").unpack_from
+_pack_fixed = struct.Struct(">hhih").pack
+_unpack_correlation_id = struct.Struct(">i").unpack_from
 _pack_v0 = struct.Struct(">i").pack
 _pack_v1 = struct.Struct(">ix").pack
 
@@ -91,6 +93,21 @@ def read_request_header(buffer: Buffer, flexible: bool, offset: int = 0) -> Requ
     return RequestHeader(api_key, api_version, correlation_id, client_id, pos - offset)
 
 
+def encode_request_header(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, flexible: bool
+) -> bytes:
+    """Header v2, with no tagged fields, where the API version is ``flexible``, else v1.
+
+    Raises ValueError for a client id of more than 32,767 bytes and for numbers out of bounds.
+    """
+    text = b"" if client_id is None else client_id.encode()
+    try:
+        fixed = _pack_fixed(api_key, api_version, correlation_id, -1 if client_id is None else len(text))
+    except struct.error as error:
+        raise ValueError(f"request header: {error}") from None
+    return fixed + text + b"\0" if flexible else fixed + text
+
+
 def has_tagged_response_header(api_key: int, flexible: bool) -> bool:
     """Whether the answer to a request of this key and flexibility has response header v1."""
     return flexible and api_key != API_VERSIONS_KEY
@@ -99,3 +116,18 @@ def has_tagged_response_header(api_key: int, flexible: bool) -> bool:
 def encode_response_header(correlation_id: int, tagged: bool) -> bytes:
     """4 bytes, or 5 with the empty tag section of v1."""
     return _pack_v1(correlation_id) if tagged else _pack_v0(correlation_id)
+
+
+def read_response_header(buffer: Buffer, tagged: bool, offset: int = 0) -> tuple[int, int]:
+    """The correlation id, and the header's size in bytes: the response's body starts that far after ``offset``.
+
+    ``tagged`` is what `has_tagged_response_header` says of the request. Raises DecodeError.
+    """
+    try:
+        (correlation_id,) = _unpack_correlation_id(buffer, offset)
+        pos = offset + 4
+        if tagged:
+            pos, _ = skip_tags(buffer, pos, len(buffer), REQUEST_ELEMENTS_MAX)
+    except (IndexError, struct.error) as error:
+        raise DecodeError(f"response header: {error}") from error
+    return correlation_id, pos - offset

@@ -11,8 +11,9 @@ explains them).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
 from oncelog.wire.compiler import NEW, Decoder, Encoder, compile_decoder, compile_encoder, compile_function
 from oncelog.wire.primitives import ZERO_UUID as ZERO_UUID
@@ -351,3 +352,17 @@ class Message(Struct):
         ``out`` and ``ranges`` are then as before.
         """
         type(self).encoder(version)(self, out, ranges)
+
+
+ResponseT_co = TypeVar("ResponseT_co", bound=Message, covariant=True)
+
+
+class Request(Message, Generic[ResponseT_co]):
+    """A message that a client sends, with the type of its response: ``class XRequest(Request["XResponse"], …)``."""
+
+    @classmethod
+    def response_type(cls) -> type[ResponseT_co]:
+        """The class that is declared beside this one under the response's name."""
+        name = f"{cls.__name__.removesuffix('Request')}Response"
+        found: type[ResponseT_co] = getattr(sys.modules[cls.__module__], name)
+        return found

@@ -16,7 +16,7 @@ from typing import Any
 import oncelog.wire.messages
 import oncelog.wire.stored
 from oncelog.wire.compiler import NEW
-from oncelog.wire.schema import Field, Message, Struct
+from oncelog.wire.schema import Field, Message, Request, Struct
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its resources
@@ -34,7 +34,8 @@ def all_messages() -> list[type[Message]]:
     for package in (oncelog.wire.messages, oncelog.wire.stored):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
-    found = [cls for cls in Message.__subclasses__() if cls.__module__.startswith("oncelog.wire.")]
+    declared = [*Message.__subclasses__(), *Request.__subclasses__()]
+    found = [cls for cls in declared if cls.__module__.startswith("oncelog.wire.") and cls is not Request]
     return sorted(found, key=lambda cls: cls.__name__)
 
 

@@ -1,18 +1,27 @@
-"""Request and response headers, against kafka-python's."""
+"""Request and response headers, both ways, against kafka-python's and kio's."""
 
+import io
 import warnings
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio.schema.request_header.v1.header import RequestHeader as KioRequestHeaderV1
+from kio.schema.request_header.v2.header import RequestHeader as KioRequestHeaderV2
+from kio.schema.response_header.v0.header import ResponseHeader as KioResponseHeaderV0
+from kio.schema.response_header.v1.header import ResponseHeader as KioResponseHeaderV1
+from kio.serial import entity_reader, entity_writer
 
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.header import (
     REQUEST_PREFIX_SIZE,
+    encode_request_header,
     encode_response_header,
     has_tagged_response_header,
     read_request_header,
     read_request_prefix,
+    read_response_header,
 )
 
 with warnings.catch_warnings():
@@ -37,6 +46,7 @@ def test_as_kafka_python_writes_it(
     key: int, version: int, correlation_id: int, client_id: str | None, flexible: bool, offset: int
 ) -> None:
     header = encoded(key, version, correlation_id, client_id, flexible)
+    assert encode_request_header(key, version, correlation_id, client_id, flexible) == header
     for kind in (bytes, bytearray, memoryview):
         frame = kind(bytes(offset) + header + b"body")
         assert read_request_prefix(frame, offset) == (key, version, correlation_id)
@@ -87,3 +97,51 @@ def test_an_api_versions_answer_never_has_a_tagged_header() -> None:
     assert not has_tagged_response_header(18, flexible=True)
     assert has_tagged_response_header(0, flexible=True)
     assert not has_tagged_response_header(0, flexible=False)
+
+
+def kio_bytes(entity: Any) -> bytes:
+    out = io.BytesIO()
+    entity_writer(type(entity))(out, entity)
+    return out.getvalue()
+
+
+@settings(deadline=None, max_examples=50)
+@given(INT16, INT16, INT32, st.none() | st.text(max_size=20), st.booleans())
+def test_a_request_header_as_kio_writes_it(
+    key: int, version: int, correlation_id: int, client_id: str | None, flexible: bool
+) -> None:
+    kind: Any = KioRequestHeaderV2 if flexible else KioRequestHeaderV1
+    header = kind(
+        request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
+    )
+    assert encode_request_header(key, version, correlation_id, client_id, flexible) == kio_bytes(header)
+
+
+@settings(deadline=None, max_examples=50)
+@given(INT32, st.booleans(), st.integers(0, 3))
+def test_a_response_header_is_read_as_kio_reads_it(correlation_id: int, tagged: bool, offset: int) -> None:
+    kind: Any = KioResponseHeaderV1 if tagged else KioResponseHeaderV0
+    written = kio_bytes(kind(correlation_id=correlation_id))
+    assert encode_response_header(correlation_id, tagged) == written
+    frame = bytes(offset) + written + b"body"
+    assert read_response_header(frame, tagged, offset) == (correlation_id, len(written))
+    entity, _ = entity_reader(kind)(written, 0)
+    assert entity.correlation_id == correlation_id
+
+
+def test_a_response_header_may_have_tagged_fields() -> None:
+    header = b"\0\0\0\x07" + b"\x01\x05\x03abc"
+    assert read_response_header(header + b"body", True) == (7, len(header))
+    assert read_response_header(header, False) == (7, 4)
+    for size in range(len(header)):
+        with pytest.raises(DecodeError):
+            read_response_header(header[:size], True)
+
+
+@pytest.mark.parametrize("client_id", ["x" * 32_768, "é" * 16_384])
+def test_a_client_id_that_no_header_can_hold(client_id: str) -> None:
+    with pytest.raises(ValueError, match="request header"):
+        encode_request_header(0, 9, 1, client_id, True)
+    for numbers in ((2**15, 0, 0), (0, 2**15, 0), (0, 0, 2**31)):
+        with pytest.raises(ValueError, match="request header"):
+            encode_request_header(*numbers, "c", False)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, int16, int32, int64, string
 
 
-class AddOffsetsToTxnRequest(Message, api_key=25, kind="request", versions="0-4", flexible="3+"):
+class AddOffsetsToTxnRequest(
+    Request["AddOffsetsToTxnResponse"], api_key=25, kind="request", versions="0-4", flexible="3+"
+):
     transactional_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()

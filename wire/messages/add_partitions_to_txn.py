@@ -6,7 +6,7 @@ enrolled (``verify_only``, KIP-890).
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int16, int32, int64, string
 
 
 class AddPartitionsToTxnTopic(Struct):
@@ -22,7 +22,9 @@ class AddPartitionsToTxnTransaction(Struct):
     topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic)
 
 
-class AddPartitionsToTxnRequest(Message, api_key=24, kind="request", versions="0-5", flexible="3+"):
+class AddPartitionsToTxnRequest(
+    Request["AddPartitionsToTxnResponse"], api_key=24, kind="request", versions="0-5", flexible="3+"
+):
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
     v3_and_below_transactional_id: str = string("0-3")
     v3_and_below_producer_id: int = int64("0-3")

@@ -3,7 +3,7 @@ else."""
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int8, int16, int32, string
 
 
 class AlterableConfig(Struct):
@@ -17,7 +17,9 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-class AlterConfigsRequest(Message, api_key=33, kind="request", versions="0-2", flexible="2+"):
+class AlterConfigsRequest(
+    Request["AlterConfigsResponse"], api_key=33, kind="request", versions="0-2", flexible="2+"
+):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 

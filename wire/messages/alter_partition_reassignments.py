@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int16, int32, string
 
 
 class ReassignablePartition(Struct):
@@ -15,7 +15,9 @@ class ReassignableTopic(Struct):
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
-class AlterPartitionReassignmentsRequest(Message, api_key=45, kind="request", versions="0-1", flexible="0+"):
+class AlterPartitionReassignmentsRequest(
+    Request["AlterPartitionReassignmentsResponse"], api_key=45, kind="request", versions="0-1", flexible="0+"
+):
     timeout_ms: int = int32(default=60000)
     allow_replication_factor_change: bool = boolean("1+", default=True)
     topics: list[ReassignableTopic] = array(ReassignableTopic)

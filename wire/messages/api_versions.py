@@ -7,10 +7,12 @@ lowest version may be 0.
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int16, int32, int64, string
 
 
-class ApiVersionsRequest(Message, api_key=18, kind="request", versions="0-4", flexible="3+"):
+class ApiVersionsRequest(
+    Request["ApiVersionsResponse"], api_key=18, kind="request", versions="0-4", flexible="3+"
+):
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
 

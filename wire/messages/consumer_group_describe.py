@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from oncelog.wire.schema import (
     Message,
+    Request,
     Struct,
     Uuid,
     array,
@@ -20,7 +21,9 @@ from oncelog.wire.schema import (
 )
 
 
-class ConsumerGroupDescribeRequest(Message, api_key=69, kind="request", versions="0-1", flexible="0+"):
+class ConsumerGroupDescribeRequest(
+    Request["ConsumerGroupDescribeResponse"], api_key=69, kind="request", versions="0-1", flexible="0+"
+):
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
 

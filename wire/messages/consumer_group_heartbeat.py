@@ -6,7 +6,7 @@ changed. Version 1 subscribes by a regular expression and lets the client choose
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, Uuid, array, int16, int32, string, struct, uuid
+from oncelog.wire.schema import Message, Request, Struct, Uuid, array, int16, int32, string, struct, uuid
 
 
 class TopicPartitions(Struct):
@@ -14,7 +14,9 @@ class TopicPartitions(Struct):
     partitions: list[int] = array(int32)
 
 
-class ConsumerGroupHeartbeatRequest(Message, api_key=68, kind="request", versions="0-1", flexible="0+"):
+class ConsumerGroupHeartbeatRequest(
+    Request["ConsumerGroupHeartbeatResponse"], api_key=68, kind="request", versions="0-1", flexible="0+"
+):
     group_id: str = string()
     member_id: str = string()
     member_epoch: int = int32()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int8, int16, int32, string
 
 
 class AclCreation(Struct):
@@ -15,7 +15,9 @@ class AclCreation(Struct):
     permission_type: int = int8()
 
 
-class CreateAclsRequest(Message, api_key=30, kind="request", versions="1-3", flexible="2+"):
+class CreateAclsRequest(
+    Request["CreateAclsResponse"], api_key=30, kind="request", versions="1-3", flexible="2+"
+):
     creations: list[AclCreation] = array(AclCreation)
 
 

@@ -3,7 +3,7 @@ difference."""
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int16, int32, string
 
 
 class CreatePartitionsAssignment(Struct):
@@ -16,7 +16,9 @@ class CreatePartitionsTopic(Struct):
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable="0+")
 
 
-class CreatePartitionsRequest(Message, api_key=37, kind="request", versions="0-3", flexible="2+"):
+class CreatePartitionsRequest(
+    Request["CreatePartitionsResponse"], api_key=37, kind="request", versions="0-3", flexible="2+"
+):
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
     validate_only: bool = boolean()

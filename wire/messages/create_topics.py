@@ -6,7 +6,19 @@ configs that the topic got (KIP-525), 7 its id.
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, Uuid, array, boolean, int8, int16, int32, string, uuid
+from oncelog.wire.schema import (
+    Message,
+    Request,
+    Struct,
+    Uuid,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+    uuid,
+)
 
 
 class CreatableReplicaAssignment(Struct):
@@ -27,7 +39,9 @@ class CreatableTopic(Struct):
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
 
-class CreateTopicsRequest(Message, api_key=19, kind="request", versions="2-7", flexible="5+"):
+class CreateTopicsRequest(
+    Request["CreateTopicsResponse"], api_key=19, kind="request", versions="2-7", flexible="5+"
+):
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
     validate_only: bool = boolean()

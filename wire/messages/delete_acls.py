@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int8, int16, int32, string
 
 
 class DeleteAclsFilter(Struct):
@@ -15,7 +15,9 @@ class DeleteAclsFilter(Struct):
     permission_type: int = int8()
 
 
-class DeleteAclsRequest(Message, api_key=31, kind="request", versions="1-3", flexible="2+"):
+class DeleteAclsRequest(
+    Request["DeleteAclsResponse"], api_key=31, kind="request", versions="1-3", flexible="2+"
+):
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, string
 
 
-class DeleteGroupsRequest(Message, api_key=42, kind="request", versions="0-2", flexible="2+"):
+class DeleteGroupsRequest(
+    Request["DeleteGroupsResponse"], api_key=42, kind="request", versions="0-2", flexible="2+"
+):
     groups_names: list[str] = array(string)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, int64, string
 
 
 class DeleteRecordsPartition(Struct):
@@ -15,7 +15,9 @@ class DeleteRecordsTopic(Struct):
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
-class DeleteRecordsRequest(Message, api_key=21, kind="request", versions="0-2", flexible="2+"):
+class DeleteRecordsRequest(
+    Request["DeleteRecordsResponse"], api_key=21, kind="request", versions="0-2", flexible="2+"
+):
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = int32()
 

@@ -5,7 +5,7 @@ Version 5 answers error messages; up to 5 topics are a list of names, from 6 one
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, Uuid, array, int16, int32, string, uuid
+from oncelog.wire.schema import Message, Request, Struct, Uuid, array, int16, int32, string, uuid
 
 
 class DeleteTopicState(Struct):
@@ -13,7 +13,9 @@ class DeleteTopicState(Struct):
     topic_id: Uuid = uuid()
 
 
-class DeleteTopicsRequest(Message, api_key=20, kind="request", versions="1-6", flexible="4+"):
+class DeleteTopicsRequest(
+    Request["DeleteTopicsResponse"], api_key=20, kind="request", versions="1-6", flexible="4+"
+):
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
     topic_names: list[str] = array(string, "0-5", ignorable=True)
     timeout_ms: int = int32()

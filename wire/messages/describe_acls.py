@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int8, int16, int32, string
 
 
-class DescribeAclsRequest(Message, api_key=29, kind="request", versions="1-3", flexible="2+"):
+class DescribeAclsRequest(
+    Request["DescribeAclsResponse"], api_key=29, kind="request", versions="1-3", flexible="2+"
+):
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8("1+", default=3)

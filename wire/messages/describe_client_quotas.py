@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, float64, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, float64, int8, int16, int32, string
 
 
 class ComponentData(Struct):
@@ -11,7 +11,9 @@ class ComponentData(Struct):
     match: str | None = string(nullable="0+")
 
 
-class DescribeClientQuotasRequest(Message, api_key=48, kind="request", versions="0-1", flexible="1+"):
+class DescribeClientQuotasRequest(
+    Request["DescribeClientQuotasResponse"], api_key=48, kind="request", versions="0-1", flexible="1+"
+):
     components: list[ComponentData] = array(ComponentData)
     strict: bool = boolean()
 

@@ -6,10 +6,12 @@ Version 1 may ask for controllers instead (``endpoint_type`` 2, KIP-919), 2 for 
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int8, int16, int32, string
 
 
-class DescribeClusterRequest(Message, api_key=60, kind="request", versions="0-2", flexible="0+"):
+class DescribeClusterRequest(
+    Request["DescribeClusterResponse"], api_key=60, kind="request", versions="0-2", flexible="0+"
+):
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)
     include_fenced_brokers: bool = boolean("2+")

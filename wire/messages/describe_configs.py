@@ -6,7 +6,7 @@ and synonyms (KIP-226), 3 types and documentation (KIP-569).
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int8, int16, int32, string
 
 
 class DescribeConfigsResource(Struct):
@@ -15,7 +15,9 @@ class DescribeConfigsResource(Struct):
     configuration_keys: list[str] | None = array(string, nullable="0+")
 
 
-class DescribeConfigsRequest(Message, api_key=32, kind="request", versions="1-4", flexible="4+"):
+class DescribeConfigsRequest(
+    Request["DescribeConfigsResponse"], api_key=32, kind="request", versions="1-4", flexible="4+"
+):
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean()
     include_documentation: bool = boolean("3+")

@@ -6,10 +6,12 @@ a message (KIP-1043).
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, bytes_, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, bytes_, int16, int32, string
 
 
-class DescribeGroupsRequest(Message, api_key=15, kind="request", versions="0-6", flexible="5+"):
+class DescribeGroupsRequest(
+    Request["DescribeGroupsResponse"], api_key=15, kind="request", versions="0-6", flexible="5+"
+):
     groups: list[str] = array(string)
     include_authorized_operations: bool = boolean("3+")
 

@@ -6,7 +6,7 @@ cordoned (KIP-1066).
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int16, int32, int64, string
 
 
 class DescribableLogDirTopic(Struct):
@@ -14,7 +14,9 @@ class DescribableLogDirTopic(Struct):
     partitions: list[int] = array(int32)
 
 
-class DescribeLogDirsRequest(Message, api_key=35, kind="request", versions="1-5", flexible="2+"):
+class DescribeLogDirsRequest(
+    Request["DescribeLogDirsResponse"], api_key=35, kind="request", versions="1-5", flexible="2+"
+):
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
 

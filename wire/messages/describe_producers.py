@@ -4,7 +4,7 @@ know.
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, int64, string
 
 
 class TopicRequest(Struct):
@@ -12,7 +12,9 @@ class TopicRequest(Struct):
     partition_indexes: list[int] = array(int32)
 
 
-class DescribeProducersRequest(Message, api_key=61, kind="request", versions="0", flexible="0+"):
+class DescribeProducersRequest(
+    Request["DescribeProducersResponse"], api_key=61, kind="request", versions="0", flexible="0+"
+):
     topics: list[TopicRequest] = array(TopicRequest)
 
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, Uuid, array, int16, int32, int64, string, uint16, uuid
+from oncelog.wire.schema import (
+    Message,
+    Request,
+    Struct,
+    Uuid,
+    array,
+    int16,
+    int32,
+    int64,
+    string,
+    uint16,
+    uuid,
+)
 
 
 class PartitionData(Struct):
@@ -14,7 +26,9 @@ class TopicData(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class DescribeQuorumRequest(Message, api_key=55, kind="request", versions="0-2", flexible="0+"):
+class DescribeQuorumRequest(
+    Request["DescribeQuorumResponse"], api_key=55, kind="request", versions="0-2", flexible="0+"
+):
     topics: list[TopicData] = array(TopicData)
 
 

@@ -4,7 +4,19 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, Uuid, array, boolean, int16, int32, string, struct, uuid
+from oncelog.wire.schema import (
+    Message,
+    Request,
+    Struct,
+    Uuid,
+    array,
+    boolean,
+    int16,
+    int32,
+    string,
+    struct,
+    uuid,
+)
 
 
 class TopicRequest(Struct):
@@ -18,7 +30,9 @@ class Cursor(Struct):
     partition_index: int = int32()
 
 
-class DescribeTopicPartitionsRequest(Message, api_key=75, kind="request", versions="0", flexible="0+"):
+class DescribeTopicPartitionsRequest(
+    Request["DescribeTopicPartitionsResponse"], api_key=75, kind="request", versions="0", flexible="0+"
+):
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = int32(default=2000)
     cursor: Cursor | None = struct(Cursor, nullable="0+", default=None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, int64, string
 
 
-class DescribeTransactionsRequest(Message, api_key=65, kind="request", versions="0", flexible="0+"):
+class DescribeTransactionsRequest(
+    Request["DescribeTransactionsResponse"], api_key=65, kind="request", versions="0", flexible="0+"
+):
     transactional_ids: list[str] = array(string)
 
 

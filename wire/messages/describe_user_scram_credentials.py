@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int8, int16, int32, string
 
 
 class UserName(Struct):
     name: str = string()
 
 
-class DescribeUserScramCredentialsRequest(Message, api_key=50, kind="request", versions="0", flexible="0+"):
+class DescribeUserScramCredentialsRequest(
+    Request["DescribeUserScramCredentialsResponse"], api_key=50, kind="request", versions="0", flexible="0+"
+):
     users: list[UserName] | None = array(UserName, nullable="0+")
 
 

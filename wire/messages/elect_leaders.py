@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int8, int16, int32, string
 
 
 class TopicPartitions(Struct):
@@ -10,7 +10,9 @@ class TopicPartitions(Struct):
     partitions: list[int] = array(int32)
 
 
-class ElectLeadersRequest(Message, api_key=43, kind="request", versions="0-2", flexible="2+"):
+class ElectLeadersRequest(
+    Request["ElectLeadersResponse"], api_key=43, kind="request", versions="0-2", flexible="2+"
+):
     election_type: int = int8("1+")
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
     timeout_ms: int = int32(default=60000)

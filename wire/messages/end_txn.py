@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, boolean, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, boolean, int16, int32, int64, string
 
 
-class EndTxnRequest(Message, api_key=26, kind="request", versions="0-5", flexible="3+"):
+class EndTxnRequest(Request["EndTxnResponse"], api_key=26, kind="request", versions="0-5", flexible="3+"):
     """``committed``: true commits, false aborts."""
 
     transactional_id: str = string()

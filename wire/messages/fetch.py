@@ -11,6 +11,7 @@ from __future__ import annotations
 from oncelog.wire.schema import (
     Message,
     Records,
+    Request,
     Struct,
     Uuid,
     array,
@@ -53,7 +54,7 @@ class ForgottenTopic(Struct):
     partitions: list[int] = array(int32)
 
 
-class FetchRequest(Message, api_key=1, kind="request", versions="4-18", flexible="12+"):
+class FetchRequest(Request["FetchResponse"], api_key=1, kind="request", versions="4-18", flexible="12+"):
     """``isolation_level``: 0 read_uncommitted, 1 read_committed."""
 
     cluster_id: str | None = string("12+", nullable="12+", default=None, tag=0, ignorable=True)

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int8, int16, int32, string
 
 
-class FindCoordinatorRequest(Message, api_key=10, kind="request", versions="0-6", flexible="3+"):
+class FindCoordinatorRequest(
+    Request["FindCoordinatorResponse"], api_key=10, kind="request", versions="0-6", flexible="3+"
+):
     key: str = string("0-3")
     key_type: int = int8("1+")
     coordinator_keys: list[str] = array(string, "4+")

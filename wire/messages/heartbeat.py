@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, int16, int32, string
+from oncelog.wire.schema import Message, Request, int16, int32, string
 
 
-class HeartbeatRequest(Message, api_key=12, kind="request", versions="0-4", flexible="4+"):
+class HeartbeatRequest(
+    Request["HeartbeatResponse"], api_key=12, kind="request", versions="0-4", flexible="4+"
+):
     group_id: str = string()
     generation_id: int = int32()
     member_id: str = string()

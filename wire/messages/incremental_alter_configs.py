@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int8, int16, int32, string
 
 
 class AlterableConfig(Struct):
@@ -20,7 +20,9 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-class IncrementalAlterConfigsRequest(Message, api_key=44, kind="request", versions="0-1", flexible="1+"):
+class IncrementalAlterConfigsRequest(
+    Request["IncrementalAlterConfigsResponse"], api_key=44, kind="request", versions="0-1", flexible="1+"
+):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 

@@ -6,11 +6,16 @@ TRANSACTION_ABORTABLE (KIP-890), 6 is for two-phase commit (KIP-939) and unstabl
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, boolean, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, boolean, int16, int32, int64, string
 
 
 class InitProducerIdRequest(
-    Message, api_key=22, kind="request", versions="0-6", flexible="2+", latest_version_unstable=True
+    Request["InitProducerIdResponse"],
+    api_key=22,
+    kind="request",
+    versions="0-6",
+    flexible="2+",
+    latest_version_unstable=True,
 ):
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()

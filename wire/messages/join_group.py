@@ -7,7 +7,7 @@ skip the assignment (KIP-814).
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, bytes_, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, bytes_, int16, int32, string
 
 
 class JoinGroupRequestProtocol(Struct):
@@ -15,7 +15,9 @@ class JoinGroupRequestProtocol(Struct):
     metadata: bytes = bytes_()
 
 
-class JoinGroupRequest(Message, api_key=11, kind="request", versions="0-9", flexible="6+"):
+class JoinGroupRequest(
+    Request["JoinGroupResponse"], api_key=11, kind="request", versions="0-9", flexible="6+"
+):
     group_id: str = string()
     session_timeout_ms: int = int32()
     rebalance_timeout_ms: int = int32("1+", default=-1, ignorable=True)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, string
 
 
 class MemberIdentity(Struct):
@@ -12,7 +12,9 @@ class MemberIdentity(Struct):
     reason: str | None = string("5+", nullable="5+", default=None, ignorable=True)
 
 
-class LeaveGroupRequest(Message, api_key=13, kind="request", versions="0-5", flexible="4+"):
+class LeaveGroupRequest(
+    Request["LeaveGroupResponse"], api_key=13, kind="request", versions="0-5", flexible="4+"
+):
     group_id: str = string()
     member_id: str = string("0-2")
     members: list[MemberIdentity] = array(MemberIdentity, "3+")

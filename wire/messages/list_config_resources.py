@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int8, int16, int32, string
 
 
-class ListConfigResourcesRequest(Message, api_key=74, kind="request", versions="0-1", flexible="0+"):
+class ListConfigResourcesRequest(
+    Request["ListConfigResourcesResponse"], api_key=74, kind="request", versions="0-1", flexible="0+"
+):
     resource_types: list[int] = array(int8, "1+")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, string
 
 
-class ListGroupsRequest(Message, api_key=16, kind="request", versions="0-5", flexible="3+"):
+class ListGroupsRequest(
+    Request["ListGroupsResponse"], api_key=16, kind="request", versions="0-5", flexible="3+"
+):
     states_filter: list[str] = array(string, "4+")
     types_filter: list[str] = array(string, "5+")
 

@@ -7,7 +7,7 @@ knows the isolation level, 4 the leader epoch, 10 a timeout (KIP-1075).
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, int8, int16, int32, int64, string
 
 
 class ListOffsetsPartition(Struct):
@@ -21,7 +21,9 @@ class ListOffsetsTopic(Struct):
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-class ListOffsetsRequest(Message, api_key=2, kind="request", versions="1-11", flexible="6+"):
+class ListOffsetsRequest(
+    Request["ListOffsetsResponse"], api_key=2, kind="request", versions="1-11", flexible="6+"
+):
     replica_id: int = int32()
     isolation_level: int = int8("2+")
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)

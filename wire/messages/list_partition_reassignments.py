@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, string
 
 
 class ListPartitionReassignmentsTopics(Struct):
@@ -10,7 +10,9 @@ class ListPartitionReassignmentsTopics(Struct):
     partition_indexes: list[int] = array(int32)
 
 
-class ListPartitionReassignmentsRequest(Message, api_key=46, kind="request", versions="0", flexible="0+"):
+class ListPartitionReassignmentsRequest(
+    Request["ListPartitionReassignmentsResponse"], api_key=46, kind="request", versions="0", flexible="0+"
+):
     timeout_ms: int = int32(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(
         ListPartitionReassignmentsTopics, nullable="0+", default=None

@@ -6,10 +6,12 @@ Version 1 filters by duration in milliseconds (KIP-994), 2 by a regular expressi
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, int64, string
 
 
-class ListTransactionsRequest(Message, api_key=66, kind="request", versions="0-2", flexible="0+"):
+class ListTransactionsRequest(
+    Request["ListTransactionsResponse"], api_key=66, kind="request", versions="0-2", flexible="0+"
+):
     state_filters: list[str] = array(string)
     producer_id_filters: list[int] = array(int64)
     duration_filter: int = int64("1+", default=-1)

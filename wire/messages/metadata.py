@@ -7,7 +7,7 @@ for the whole answer (KIP-1102).
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, Uuid, array, boolean, int16, int32, string, uuid
+from oncelog.wire.schema import Message, Request, Struct, Uuid, array, boolean, int16, int32, string, uuid
 
 
 class MetadataRequestTopic(Struct):
@@ -15,7 +15,7 @@ class MetadataRequestTopic(Struct):
     name: str | None = string(nullable="10+")
 
 
-class MetadataRequest(Message, api_key=3, kind="request", versions="0-13", flexible="9+"):
+class MetadataRequest(Request["MetadataResponse"], api_key=3, kind="request", versions="0-13", flexible="9+"):
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
     include_cluster_authorized_operations: bool = boolean("8-10")

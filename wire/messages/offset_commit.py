@@ -6,7 +6,7 @@ consumer protocol (KIP-848), 10 names topics by id.
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, Uuid, array, int16, int32, int64, string, uuid
+from oncelog.wire.schema import Message, Request, Struct, Uuid, array, int16, int32, int64, string, uuid
 
 
 class OffsetCommitRequestPartition(Struct):
@@ -22,7 +22,9 @@ class OffsetCommitRequestTopic(Struct):
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-class OffsetCommitRequest(Message, api_key=8, kind="request", versions="2-10", flexible="8+"):
+class OffsetCommitRequest(
+    Request["OffsetCommitResponse"], api_key=8, kind="request", versions="2-10", flexible="8+"
+):
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(default=-1, ignorable=True)
     member_id: str = string(ignorable=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, string
 
 
 class OffsetDeleteRequestPartition(Struct):
@@ -14,7 +14,9 @@ class OffsetDeleteRequestTopic(Struct):
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
 
 
-class OffsetDeleteRequest(Message, api_key=47, kind="request", versions="0", flexible="none"):
+class OffsetDeleteRequest(
+    Request["OffsetDeleteResponse"], api_key=47, kind="request", versions="0", flexible="none"
+):
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
 

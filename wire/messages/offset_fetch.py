@@ -7,7 +7,19 @@ once (KIP-709), 9 serves the consumer protocol (KIP-848), 10 names topics by id.
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, Uuid, array, boolean, int16, int32, int64, string, uuid
+from oncelog.wire.schema import (
+    Message,
+    Request,
+    Struct,
+    Uuid,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 
 class OffsetFetchRequestTopic(Struct):
@@ -28,7 +40,9 @@ class OffsetFetchRequestGroup(Struct):
     topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, nullable="8+")
 
 
-class OffsetFetchRequest(Message, api_key=9, kind="request", versions="1-10", flexible="6+"):
+class OffsetFetchRequest(
+    Request["OffsetFetchResponse"], api_key=9, kind="request", versions="1-10", flexible="6+"
+):
     group_id: str = string("0-7")
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+")

@@ -5,7 +5,7 @@ Version 3 lets consumers ask: ``replica_id`` -1 is a consumer, -2 a debugging to
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, int64, string
 
 
 class OffsetForLeaderPartition(Struct):
@@ -19,7 +19,9 @@ class OffsetForLeaderTopic(Struct):
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
 
-class OffsetForLeaderEpochRequest(Message, api_key=23, kind="request", versions="2-4", flexible="4+"):
+class OffsetForLeaderEpochRequest(
+    Request["OffsetForLeaderEpochResponse"], api_key=23, kind="request", versions="2-4", flexible="4+"
+):
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 

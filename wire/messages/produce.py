@@ -10,6 +10,7 @@ from __future__ import annotations
 from oncelog.wire.schema import (
     Buffer,
     Message,
+    Request,
     Struct,
     Uuid,
     array,
@@ -34,7 +35,7 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
-class ProduceRequest(Message, api_key=0, kind="request", versions="3-13", flexible="9+"):
+class ProduceRequest(Request["ProduceResponse"], api_key=0, kind="request", versions="3-13", flexible="9+"):
     """``acks``: 0 none (and no answer), 1 the leader, -1 all in-sync replicas."""
 
     transactional_id: str | None = string(nullable="3+", default=None)

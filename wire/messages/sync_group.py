@@ -5,7 +5,7 @@ Version 3 has static members (KIP-345), 5 the protocol's type and name (KIP-559)
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, bytes_, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, bytes_, int16, int32, string
 
 
 class SyncGroupRequestAssignment(Struct):
@@ -13,7 +13,9 @@ class SyncGroupRequestAssignment(Struct):
     assignment: bytes = bytes_()
 
 
-class SyncGroupRequest(Message, api_key=14, kind="request", versions="0-5", flexible="4+"):
+class SyncGroupRequest(
+    Request["SyncGroupResponse"], api_key=14, kind="request", versions="0-5", flexible="4+"
+):
     group_id: str = string()
     generation_id: int = int32()
     member_id: str = string()

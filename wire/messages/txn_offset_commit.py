@@ -6,7 +6,7 @@ by itself (KIP-890).
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, int64, string
 
 
 class TxnOffsetCommitRequestPartition(Struct):
@@ -21,7 +21,9 @@ class TxnOffsetCommitRequestTopic(Struct):
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-class TxnOffsetCommitRequest(Message, api_key=28, kind="request", versions="0-5", flexible="3+"):
+class TxnOffsetCommitRequest(
+    Request["TxnOffsetCommitResponse"], api_key=28, kind="request", versions="0-5", flexible="3+"
+):
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()

@@ -6,7 +6,7 @@ downgrade (KIP-778). Version 2 answers no rows for single features (KIP-1022).
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int8, int16, int32, string
 
 
 class FeatureUpdateKey(Struct):
@@ -16,7 +16,9 @@ class FeatureUpdateKey(Struct):
     upgrade_type: int = int8("1+", default=1)
 
 
-class UpdateFeaturesRequest(Message, api_key=57, kind="request", versions="0-2", flexible="0+"):
+class UpdateFeaturesRequest(
+    Request["UpdateFeaturesResponse"], api_key=57, kind="request", versions="0-2", flexible="0+"
+):
     timeout_ms: int = int32(default=60000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
     validate_only: bool = boolean("1+")

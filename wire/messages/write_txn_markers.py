@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string
+from oncelog.wire.schema import Message, Request, Struct, array, boolean, int8, int16, int32, int64, string
 
 
 class WritableTxnMarkerTopic(Struct):
@@ -22,7 +22,9 @@ class WritableTxnMarker(Struct):
     transaction_version: int = int8("2+", ignorable=True)
 
 
-class WriteTxnMarkersRequest(Message, api_key=27, kind="request", versions="1-2", flexible="1+"):
+class WriteTxnMarkersRequest(
+    Request["WriteTxnMarkersResponse"], api_key=27, kind="request", versions="1-2", flexible="1+"
+):
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
