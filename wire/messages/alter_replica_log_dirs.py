@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.wire.schema import Message, Struct, array, int16, int32, string
+from oncelog.wire.schema import Message, Request, Struct, array, int16, int32, string
 
 
 class AlterReplicaLogDirTopic(Struct):
@@ -15,7 +15,9 @@ class AlterReplicaLogDir(Struct):
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
 
 
-class AlterReplicaLogDirsRequest(Message, api_key=34, kind="request", versions="1-2", flexible="2+"):
+class AlterReplicaLogDirsRequest(
+    Request["AlterReplicaLogDirsResponse"], api_key=34, kind="request", versions="1-2", flexible="2+"
+):
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 
 
