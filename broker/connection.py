@@ -23,6 +23,7 @@ import trio
 from oncelog.broker.handlers.table import API_VERSIONS, Api, api, loaded
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import CloseConnection, Deferred, Parked, RequestContext
+from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.broker.sending import SEND_SOON_BYTES, Sending
 from oncelog.broker.unexpected_bytes import unexpected_bytes
@@ -157,7 +158,7 @@ class Connection(Sending):
         while True:
             count = WOULD_BLOCK if alone else receive_into(buffer)
             if count == WOULD_BLOCK:
-                self.idle_since = trio.current_time()
+                self.idle_since = real_time.monotonic()
                 await self.transport.wait_readable()
                 since_yield = self._requests = 0
                 alone = False
@@ -214,7 +215,7 @@ class Connection(Sending):
     async def _yield(self) -> None:
         """The others' turn."""
         self._requests = 0
-        self.idle_since = trio.current_time()
+        self.idle_since = real_time.monotonic()
         await trio.lowlevel.checkpoint()
 
     def _frame_size(self, view: memoryview, position: int) -> int:
@@ -273,7 +274,7 @@ class Connection(Sending):
                     return count
                 if count == 0:
                     raise CloseConnection("the peer closed in the middle of a frame")
-                self.idle_since = trio.current_time()
+                self.idle_since = real_time.monotonic()
                 await self.transport.wait_readable()
 
     # -- handling
@@ -399,7 +400,7 @@ class Connection(Sending):
             self.in_handler = False
             if isinstance(answer, Parked):
                 answer.send = None
-        self.idle_since = trio.current_time()
+        self.idle_since = real_time.monotonic()
 
     async def _resolve(self, owed: _Reply) -> None:
         answer: Any = owed.answer

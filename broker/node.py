@@ -162,7 +162,7 @@ class Node:
         interval_s = self.config.current.log_flush_offset_checkpoint_interval_ms / 1000
         flushed = -1
         while True:
-            await trio.sleep(interval_s)
+            await self.clock.sleep(interval_s)
             offset = self.metadata.image.offset
             if offset != flushed:
                 await self.metadata.flush_in_background()

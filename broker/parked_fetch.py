@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.request import Parked
+from oncelog.broker.seams.clock import real_time
 
 INLINE_BYTES_MAX = 16 * 1024
 """Bytes of records up to which an answer holds them itself."""
@@ -105,7 +106,7 @@ class ParkedFetch(Parked):
     async def _wait(self, max_wait_ms: int) -> FetchResponse | None:
         fetch = self._fetch
         try:
-            with trio.move_on_after(max_wait_ms / 1000):
+            with real_time.move_on_after(max_wait_ms / 1000):
                 while not fetch.ready:
                     await self._event.wait()
                     if self._response is None and not self._sent:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import trio
-
 from oncelog.broker.request import CloseConnection
+from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 
 if TYPE_CHECKING:
@@ -35,8 +34,8 @@ class Sending:
         self._out = bytearray()
         self._ranges: list[tuple[int, FileRange]] = []
         """Where in `_out` which part of a file goes."""
-        self.idle_since = trio.current_time()
-        """When the peer was last heard or written to, on Trio's clock (seconds)."""
+        self.idle_since = real_time.monotonic()
+        """When the peer was last heard or written to, in seconds of real time."""
         self.blocked = False
         """Whether answers wait for the peer to read."""
 
@@ -81,7 +80,7 @@ class Sending:
                 view = view[sent:]
 
     async def _wait_writable(self) -> None:
-        self.idle_since = trio.current_time()
+        self.idle_since = real_time.monotonic()
         self.blocked = True
         await self.transport.wait_writable()
         self.blocked = False

@@ -9,6 +9,7 @@ import trio
 
 from oncelog.broker.connection import SHARED_BUFFER_BYTES, Connection
 from oncelog.broker.logs import get_logger
+from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
     from oncelog.broker.node import Entrance
@@ -100,7 +101,7 @@ class Server:
                 transport = listener.accept()
             except OSError as error:
                 log.error("cannot accept a connection", error=str(error))
-                await trio.sleep(ACCEPT_RETRY_SECONDS)
+                await real_time.sleep(ACCEPT_RETRY_SECONDS)
                 continue
             if transport is None:
                 await listener.wait_for_connection()
@@ -143,7 +144,7 @@ class Server:
         if idle_seconds <= 0:
             return
         while True:
-            now = trio.current_time()
+            now = real_time.monotonic()
             oldest = now
             for connection in list(self.connections):
                 if connection.in_handler and not connection.blocked:
@@ -152,7 +153,7 @@ class Server:
                     connection.close(f"idle for {idle_seconds:g} s (connections.max.idle.ms)")
                 else:
                     oldest = min(oldest, connection.idle_since)
-            await trio.sleep_until(oldest + idle_seconds)
+            await real_time.sleep_until(oldest + idle_seconds)
 
     def take_buffer(self, size: int) -> bytearray:
         """Memory for a frame of ``size`` bytes, or for its beginning: `grow` it as the bytes arrive."""

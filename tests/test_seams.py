@@ -21,6 +21,9 @@ FORBIDDEN = [
     "from datetime import datetime\n\ndatetime.now()",
     'open("file")',
     "import trio\n\ntrio.to_thread.run_sync(print)",
+    "import trio\n\ntrio.current_time()",
+    "from trio import sleep",
+    "import trio\n\ntrio.move_on_after(1)",
 ]
 
 

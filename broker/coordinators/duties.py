@@ -32,7 +32,7 @@ class Duties:
     def __init__(self, node: Node, topic: str) -> None:
         self.node = node
         self.topic = topic
-        self.deadlines = Deadlines(trio.current_time, self.wake)
+        self.deadlines = Deadlines(node.clock.monotonic, self.wake)
         self._wake_event = trio.Event()
         self._chore_event = trio.Event()
         self._chores: deque[Iterator[object]] = deque()
@@ -54,7 +54,7 @@ class Duties:
         while True:
             self.before_deadlines()
             self._wake_event = trio.Event()
-            with trio.move_on_at(self.deadlines.next_at()):
+            with self.node.clock.move_on_at(self.deadlines.next_at()):
                 await self._wake_event.wait()
             slices = Slices()
             while (due := self.deadlines.take_due()) is not None:

@@ -11,10 +11,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-import trio
-
 from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from oncelog.broker.coordinators.transactions import PATIENCE_S
+from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ async def enrol_later(
 
     After every wait all partitions are looked at again: one that had the transaction open may have its marker by now.
     """
-    until = trio.current_time() + PATIENCE_S
+    until = real_time.monotonic() + PATIENCE_S
     while True:
         asked, refusals = _must_ask(services, producer, base_sequences, support)
         if not asked:
@@ -75,7 +74,7 @@ async def enrol_later(
         try:
             shard = services.transactions.shard(producer.transactional_id)
             if ErrorCode.CONCURRENT_TRANSACTIONS in found.values() and support is Support.ADD:
-                if trio.current_time() >= until or not services.transactions.is_ending(
+                if real_time.monotonic() >= until or not services.transactions.is_ending(
                     shard, producer.transactional_id
                 ):
                     return refusals | found

@@ -16,6 +16,7 @@ from oncelog.broker.coordinators.internal_topics import described, partition_of
 from oncelog.broker.coordinators.shard_log import LogReplay, Replayable, ShardLog
 from oncelog.broker.log.slices import Slices
 from oncelog.broker.logs import get_logger
+from oncelog.broker.seams.clock import real_time
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.batch import NO_SEQUENCE
@@ -105,7 +106,7 @@ class Shards(Duties, Generic[S]):
         self._loading: dict[int, _Served[S]] = {}
         self._unread: dict[int, float] = {}
         """Partitions that have records, and that nobody has asked for since the start, or since a shortage; from when
-        on they may be loaded (Trio's clock, seconds).
+        on they may be loaded (seconds of broker time).
         """
         self._failed: set[int] = set()
         """Partitions whose records make no state: a restart may try again."""
@@ -218,7 +219,7 @@ class Shards(Duties, Generic[S]):
 
     async def _load_in_slices(self, partition: int, served: _Served[S]) -> None:
         slices = Slices()
-        began = trio.current_time()
+        began = real_time.monotonic()
         try:
             for cold in served.steps:
                 if cold is not None:
@@ -231,7 +232,7 @@ class Shards(Duties, Generic[S]):
         if self._loading.get(partition) is not served:
             return  # the topic is gone, upon which the steps have ended
         self._finish_loading(partition)
-        seconds = round(trio.current_time() - began, 3)
+        seconds = round(real_time.monotonic() - began, 3)
         _log.info("loaded", topic=self.topic, partition=partition, bytes=served.log.size, seconds=seconds)
 
     def _finish_loading(self, partition: int) -> None:
@@ -257,7 +258,7 @@ class Shards(Duties, Generic[S]):
 
     def _load_later(self, partition: int) -> None:
         """It was a shortage: the next request tries again, or we do."""
-        self._unread[partition] = trio.current_time() + RETRY_BACKOFF_MS / 1000
+        self._unread[partition] = self.node.clock.monotonic() + RETRY_BACKOFF_MS / 1000
         self.deadlines.set(("load", partition), RETRY_BACKOFF_MS, self._wake_loading)
 
     def _on_lost(self) -> None:
@@ -351,7 +352,7 @@ class Shards(Duties, Generic[S]):
         topic = self.node.cluster.topic(self.topic)
         if topic is not None:
             self._partitions = len(topic.partitions)
-            self._unread = dict.fromkeys(self._with_records(self._partitions), trio.current_time())
+            self._unread = dict.fromkeys(self._with_records(self._partitions), self.node.clock.monotonic())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.run_duties)
             nursery.start_soon(self._keep_loading)
@@ -386,7 +387,7 @@ class Shards(Duties, Generic[S]):
 
     def _start_unread(self) -> bool:
         """Whether another shard is being loaded now."""
-        now = trio.current_time()
+        now = self.node.clock.monotonic()
         for partition in [key for key, at in self._unread.items() if at <= now]:
             try:
                 self._start_loading(partition)

@@ -17,6 +17,7 @@ from oncelog.broker.coordinators.shards import Shards
 from oncelog.broker.log.producer_state import Origin
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.image import TRANSACTION_VERSION
+from oncelog.broker.seams.clock import real_time
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 
@@ -36,7 +37,8 @@ else:
     M = TypeVar("M")
 
 PATIENCE_S = 0.1
-"""Seconds that a request waits for the end of its id's last transaction before it is told CONCURRENT_TRANSACTIONS."""
+"""Seconds that a request waits for the end of its id's last transaction before it is told CONCURRENT_TRANSACTIONS:
+real time, as of everything that a client waits for."""
 
 _log = get_logger(__name__)
 
@@ -159,7 +161,7 @@ class Transactions(Shards["TransactionShard"]):
         step: Callable[[TransactionShard], M],
         refused: Callable[[KafkaError], M],
     ) -> M:
-        await self.wait_ended(shard, transactional_id, trio.current_time() + PATIENCE_S)
+        await self.wait_ended(shard, transactional_id, real_time.monotonic() + PATIENCE_S)
         try:
             response = self._try(self.shard(transactional_id), transactional_id, step)
         except KafkaError as error:
@@ -170,15 +172,15 @@ class Transactions(Shards["TransactionShard"]):
         self, shard: TransactionShard, transactional_id: str, response: M, refused: Callable[[KafkaError], M]
     ) -> M:
         """A decision counts once it is on the disk; where its markers follow soon, the answer comes after them."""
-        await self.wait_ended(shard, transactional_id, trio.current_time() + PATIENCE_S)
+        await self.wait_ended(shard, transactional_id, real_time.monotonic() + PATIENCE_S)
         return await self._answer_durable([shard], response, refused)
 
     async def wait_ended(self, shard: TransactionShard, transactional_id: str, until: float) -> None:
-        """Return when the id's decided transaction is complete, or at that time (Trio's clock, seconds)."""
+        """Return when the id's decided transaction is complete, or at that time (seconds of real time)."""
         pending = self._pending(shard, transactional_id)
         if pending is not None:
             ended = self._ended.setdefault(pending, trio.Event())
-            with trio.move_on_at(until):
+            with real_time.move_on_at(until):
                 await ended.wait()
 
     # -- finishing what is decided
@@ -219,7 +221,7 @@ class Transactions(Shards["TransactionShard"]):
                 )
             except Exception:
                 self._failed_by_us(pending)
-            await trio.sleep(markers.retry_delay_ms(pending) / 1000)
+            await real_time.sleep(markers.retry_delay_ms(pending) / 1000)
         self._tell_ended(pending)
 
     async def _write_durable_markers(self, shard: TransactionShard, pending: PendingEnd) -> None:

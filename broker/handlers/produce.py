@@ -19,6 +19,7 @@ from oncelog.broker.cluster import INTERNAL_TOPICS
 from oncelog.broker.coordinators import enrolment
 from oncelog.broker.log.manager import CLUSTER_METADATA_TOPIC
 from oncelog.broker.request import CloseConnection, Deferred
+from oncelog.broker.seams.clock import real_time
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
@@ -110,9 +111,9 @@ def _append_in_turns(
     todo = [(topic, partition) for topic in request.topic_data for partition in topic.partition_data]
     rows: list[PartitionProduceResponse] = []
     unflushed: list[Unflushed] = []
-    end = trio.current_time() + TURN_S
+    end = real_time.monotonic() + TURN_S
     for at, (topic, partition) in enumerate(todo):
-        if at and trio.current_time() >= end:
+        if at and real_time.monotonic() >= end:
             _keep_records(later for _, later in todo[at:])
             return _append_rest(services, request, context, todo[at:], rows, unflushed)
         name = _name_of(services, topic, context)

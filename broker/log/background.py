@@ -13,6 +13,7 @@ import trio
 from oncelog.broker.log.retention import delete_old_segments
 from oncelog.broker.log.slices import in_slices
 from oncelog.broker.logs import get_logger
+from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def _keep(manager: LogManager, task: Callable[[], Awaitable[None]]) -> Non
             return
         except Exception:
             _report(manager)
-            await trio.sleep(RESTART_DELAY_S)
+            await real_time.sleep(RESTART_DELAY_S)
 
 
 async def _every(
@@ -79,7 +80,7 @@ async def _every(
     wait_ms = delay_ms or interval_ms
     while True:
         late = 1 + JITTER * manager.random.random()
-        await trio.sleep(min(max(1, wait_ms) / 1000 * late, LONGEST_SLEEP_S))
+        await manager.clock.sleep(min(max(1, wait_ms) / 1000 * late, LONGEST_SLEEP_S))
         wait_ms = interval_ms
         try:
             await work()
@@ -92,7 +93,7 @@ async def _every(
 
 async def _compact(manager: LogManager) -> None:
     while not any(log.config.compact for log in manager.logs.values()):
-        await trio.sleep(manager.config.log_cleaner_backoff_ms / 1000)
+        await manager.clock.sleep(manager.config.log_cleaner_backoff_ms / 1000)
     from oncelog.broker.log.cleaner import (
         Cleaner,  # what most brokers never need should not delay their start
     )

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import trio
-
 from oncelog.broker.log.cleaner_choice import Dirt, group, segments_from
 from oncelog.broker.log.cleaner_filter import (
     RECORDS_BETWEEN_LOOKS,
@@ -54,7 +52,7 @@ class Cleaner:
     async def run(self) -> None:
         while True:
             if not await self.clean_filthiest():
-                await trio.sleep(self._manager.config.log_cleaner_backoff_ms / 1000)
+                await self._manager.clock.sleep(self._manager.config.log_cleaner_backoff_ms / 1000)
 
     async def clean_filthiest(self) -> bool:
         """Clean the log with the largest dirty share of those that are due; whether there was one."""

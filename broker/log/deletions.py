@@ -17,6 +17,7 @@ from oncelog.broker.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
 
 _log = get_logger(__name__)
@@ -25,8 +26,9 @@ _log = get_logger(__name__)
 class Deletions:
     """Paths of files and directories, and when each may go."""
 
-    def __init__(self, files: FileSystem) -> None:
+    def __init__(self, files: FileSystem, clock: Clock) -> None:
         self._files = files
+        self._clock = clock
         self._waiting: list[tuple[float, int, str, Callable[[], None] | None]] = []
         self._added = 0
         self._more = trio.Event()
@@ -37,7 +39,7 @@ class Deletions:
     def add(self, path: str, delay_ms: int, before: Callable[[], None] | None = None) -> None:
         """Remove ``path`` in ``delay_ms``; ``before`` is called just before (it closes what is open)."""
         self._added += 1
-        heappush(self._waiting, (trio.current_time() + delay_ms / 1000, self._added, path, before))
+        heappush(self._waiting, (self._clock.monotonic() + delay_ms / 1000, self._added, path, before))
         self._more.set()
 
     async def run(self) -> None:
@@ -46,8 +48,8 @@ class Deletions:
             self._more = trio.Event()
             if not self._waiting:
                 await self._more.wait()
-            elif self._waiting[0][0] > trio.current_time():
-                with trio.move_on_at(self._waiting[0][0]):
+            elif self._waiting[0][0] > self._clock.monotonic():
+                with self._clock.move_on_at(self._waiting[0][0]):
                     await self._more.wait()
             else:
                 _, _, path, before = heappop(self._waiting)

@@ -17,6 +17,7 @@ from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
 
 FLUSH_BYTES = 512 << 20
@@ -38,8 +39,9 @@ class Flusher:
     nobody knows what is on the disk, and a second one would say that all is well.
     """
 
-    def __init__(self, files: FileSystem, data_dir: str) -> None:
+    def __init__(self, files: FileSystem, clock: Clock, data_dir: str) -> None:
         self._files = files
+        self._clock = clock
         self._data_dir = data_dir
         self._running: dict[PartitionLog, trio.Event] = {}
         self._deadlines: dict[PartitionLog, float] = {}
@@ -106,15 +108,15 @@ class Flusher:
         """A log has unflushed bytes: the first, or as many as `FLUSH_BYTES`, or it has rolled."""
         if log not in self._deadlines and log.flush_due_bytes < FLUSH_BYTES:
             log.flush_due_bytes = FLUSH_BYTES
-            self._enqueue(log, trio.current_time() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000)
+            self._enqueue(log, self._clock.monotonic() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000)
         else:
             log.flush_due_bytes = NEVER_DUE
-            self._enqueue(log, trio.current_time())
+            self._enqueue(log, self._clock.monotonic())
 
     def reconsider(self, log: PartitionLog) -> None:
         """`flush.ms` of a log has changed."""
         if log in self._deadlines:
-            sooner = trio.current_time() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000
+            sooner = self._clock.monotonic() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000
             self._enqueue(log, min(self._deadlines[log], sooner))
 
     def forget(self, log: PartitionLog) -> None:
@@ -143,8 +145,8 @@ class Flusher:
             self._more = trio.Event()
             if not looks:
                 await self._more.wait()
-            elif looks[0][0] > trio.current_time():
-                with trio.move_on_at(looks[0][0]):
+            elif looks[0][0] > self._clock.monotonic():
+                with self._clock.move_on_at(looks[0][0]):
                     await self._more.wait()
             else:
                 time, _, log = heappop(looks)
@@ -156,7 +158,7 @@ class Flusher:
         deadline = self._deadlines.get(log)
         if deadline is None or log.offline or log.deleted:
             return
-        if deadline > trio.current_time():
+        if deadline > self._clock.monotonic():
             self._enqueue(log, deadline)
             return
         del self._deadlines[log]

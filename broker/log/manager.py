@@ -77,8 +77,8 @@ class LogManager:
         self.config = config
         """The broker's configuration; `update_broker_config` replaces it."""
         self.on_bug: Callable[[], None] = lambda: None
-        self.flusher = Flusher(files, data_dir)
-        self.deletions = Deletions(files)
+        self.flusher = Flusher(files, clock, data_dir)
+        self.deletions = Deletions(files, clock)
         self.logs: dict[Key, PartitionLog] = {}
         """The partitions that are open."""
         self.random = random

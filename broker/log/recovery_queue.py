@@ -16,6 +16,7 @@ from oncelog.broker.log.recovery import PartitionRecovery
 from oncelog.broker.log.segmented_log import is_shortage
 from oncelog.broker.log.slices import SLICE_S, in_slices
 from oncelog.broker.logs import get_logger
+from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,11 +115,11 @@ class RecoveryQueue:
     async def run(self) -> None:
         """Recover all; returns when none is left."""
         if self._pending:
-            started, count = trio.current_time(), len(self._pending)
+            started, count = real_time.monotonic(), len(self._pending)
             await in_slices(self._order_by_last_use())
             while self._pending:
                 await self._recover(next(iter(self._asked), None) or next(iter(self._pending)))
-            seconds = round(trio.current_time() - started, 3)
+            seconds = round(real_time.monotonic() - started, 3)
             _log.info("recovered after an unclean stop", partitions=count, seconds=seconds)
         self.finished.set()
 
@@ -148,15 +149,15 @@ class RecoveryQueue:
             await self._read_ahead(self._begun.get(key))
             if key not in self._pending:
                 return
-            began = trio.current_time()
+            began = real_time.monotonic()
             try:
                 self._step(key, self._step_bytes)
             except OSError:
                 self._asked.pop(key, None)
                 self._pending[key] = self._pending.pop(key)  # the others first
-                await trio.sleep(SHORTAGE_RETRY_S)
+                await real_time.sleep(SHORTAGE_RETRY_S)
                 return
-            took = trio.current_time() - began
+            took = real_time.monotonic() - began
             if took > SLICE_S:
                 self._step_bytes = max(STEP_BYTES_MIN, self._step_bytes // 2)
             elif took < SLICE_S / 2:

@@ -13,6 +13,7 @@ from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.metadata.configs import dynamic_broker_texts
 from oncelog.broker.metadata.image import BROKER
 from oncelog.broker.metadata.store import MetadataStore
+from oncelog.broker.seams.clock import SystemClock
 from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import BrokerEndpoint, ConfigRecord
 from tests.sim.files import SimFileSystem
@@ -22,7 +23,7 @@ DIRECTORY_ID = bytes(range(16))
 LISTENER = "PLAINTEXT"
 
 
-class FixedClock:
+class FixedClock(SystemClock):
     """Wall time that stands still until it is moved (milliseconds)."""
 
     def __init__(self, now: int = 1_700_000_000_000) -> None:

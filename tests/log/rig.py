@@ -14,8 +14,10 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.log.manager import Hosting, LogManager
 from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.batch import BatchBuilder
+from tests.clocks import VirtualWall
 from tests.sim.files import SimFileSystem
 
 DATA = "/data"
@@ -23,19 +25,6 @@ START_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(1, 17))
 
 T = TypeVar("T")
-
-
-class TrioClock:
-    """Wall time that follows Trio's clock; `ahead_ms` can be turned."""
-
-    def __init__(self) -> None:
-        self.ahead_ms = 0
-
-    def now_ms(self) -> int:
-        try:
-            return START_MS + self.ahead_ms + round(trio.current_time() * 1000)
-        except RuntimeError:  # outside of a run
-            return START_MS + self.ahead_ms
 
 
 class Rig:
@@ -49,7 +38,7 @@ class Rig:
         keys: dict[str, str] | None = None,
     ) -> None:
         self.random = random.Random(seed)
-        self.clock = TrioClock()
+        self.clock = MovableClock(VirtualWall(START_MS).now_ms)
         self.sim = SimFileSystem(random.Random(seed + 1), self.clock.now_ms)
         self.files: FileSystem = files or self.sim
         if files is None:

@@ -14,6 +14,7 @@ from oncelog.broker.log.environment import LogEnvironment
 from oncelog.broker.log.opening import create_partition, open_partition
 from oncelog.broker.log.partition_log import FileRange, LogRead, PartitionLog
 from oncelog.broker.log.recovery import PartitionRecovery
+from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -24,7 +25,7 @@ DIRECTORY = "/data/topic-0"
 START_MS = 1_700_000_000_000
 
 
-class ManualClock:
+class ManualClock(SystemClock):
     def __init__(self) -> None:
         self.ms = START_MS
 

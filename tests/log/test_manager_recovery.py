@@ -98,7 +98,7 @@ def test_partitions_that_are_asked_for_are_recovered_first_then_those_written_la
         for partition in (3, 1, 5, 0, 2, 4):
             while manager.get("t", partition).size < 4 * RECOVER_AT_ONCE_BYTES:
                 append(manager.get("t", partition), bytes(1000))
-            rig.clock.ahead_ms += 1000
+            rig.clock.advance(1)
         rig.sim.crash("process")
 
     run(make)

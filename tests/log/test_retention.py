@@ -131,11 +131,16 @@ def test_nothing_above_the_high_watermark_goes() -> None:
 def test_the_background_applies_retention_to_unused_partitions_too() -> None:
     async def main() -> None:
         rig = Rig()
-        rig.add_topic("t", 2, overrides={"retention.ms": str(HOUR_MS), "file.delete.delay.ms": "5000"})
+        overrides = {
+            "retention.ms": HOUR_MS,
+            "file.delete.delay.ms": 5000,
+            "message.timestamp.after.max.ms": 1 << 40,
+        }
+        rig.add_topic("t", 2, overrides={key: str(value) for key, value in overrides.items()})
         async with rig.running() as manager:
-            three_segments(rig, manager)
+            three_segments(rig, manager, START_MS, START_MS + HOUR_MS, START_MS + 2 * HOUR_MS)
             manager.get("t", 1)
-        rig.clock.ahead_ms = FIRST_MS - START_MS + 2 * HOUR_MS + 1
+        rig.clock.advance((2 * HOUR_MS + 1) / 1000)
         async with rig.running() as manager:
             await trio.sleep(29)  # log.initial.task.delay.ms
             assert not manager.logs
@@ -182,7 +187,7 @@ def test_a_deletion_that_fails_takes_the_log_offline() -> None:
             log = three_segments(rig, manager)
             append(manager.get("u", 0))
             rig.sim.faults.append(Fault("rename", errno.EIO, lambda path: "t-0" in path))
-            rig.clock.ahead_ms = 10 * HOUR_MS
+            rig.clock.advance(10 * HOUR_MS / 1000)
             await trio.sleep(40)
             with pytest.raises(KafkaError) as caught:
                 append(log)

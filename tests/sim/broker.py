@@ -15,6 +15,8 @@ import trio
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.connection import Connection
 from oncelog.broker.node import Entrance, Node
+from oncelog.broker.seams.clock import MovableClock
+from tests.clocks import VirtualWall
 from tests.sim.client import SimClient
 from tests.sim.files import SimFileSystem, SimulatedCrash
 from tests.sim.transport import MemoryListener
@@ -22,16 +24,6 @@ from tests.sim.transport import MemoryListener
 DATA_DIR = "/data"
 EPOCH_MS = 1_900_000_000_000
 """The wall time at which every simulation starts, in milliseconds."""
-
-
-class SimClock:
-    """Wall time that follows Trio's clock, so that a test's virtual clock rules it."""
-
-    def now_ms(self) -> int:
-        return EPOCH_MS + int(trio.current_time() * 1000) - self._start_ms
-
-    def __init__(self) -> None:
-        self._start_ms = int(trio.current_time() * 1000)
 
 
 class _ProcessFiles:
@@ -59,7 +51,7 @@ class SimBroker:
         self.files.makedirs(DATA_DIR)
         self.files.sync_dir("/")
         self.config = BrokerConfig({"log.dirs": DATA_DIR, **(config or {})})
-        self.clock = SimClock()
+        self.clock = MovableClock(VirtualWall(EPOCH_MS).now_ms)
         self.node: Node
         self._pipe_bytes_max = pipe_bytes_max
         self._nursery: trio.Nursery
