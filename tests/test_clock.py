@@ -186,7 +186,9 @@ def test_a_jump_ends_the_outer_wait_whose_deadline_it_passes() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(jump)
             with clock.move_on_after(50) as outer, clock.move_on_after(200) as inner:
+                before = trio.current_time()
                 await trio.sleep_forever()
+            assert trio.current_time() == before
             assert outer.cancelled_caught
             assert not inner.cancelled_caught
 

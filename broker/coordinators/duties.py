@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.log.slices import Slices, in_slices
 from oncelog.broker.logs import get_logger
+from oncelog.broker.slices import Slices, in_slices
 from oncelog.coordinator.deadlines import Deadlines
 from oncelog.wire.errors import KafkaError
 

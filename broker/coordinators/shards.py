@@ -14,9 +14,9 @@ import trio
 from oncelog.broker.coordinators.duties import RETRY_BACKOFF_MS, Duties
 from oncelog.broker.coordinators.internal_topics import described, partition_of
 from oncelog.broker.coordinators.shard_log import LogReplay, Replayable, ShardLog
-from oncelog.broker.log.slices import Slices
 from oncelog.broker.logs import get_logger
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.slices import Slices
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.batch import NO_SEQUENCE

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.log.slices import Slices
+from oncelog.broker.slices import Slices
 from oncelog.coordinator.transactions.errors import fenced_as
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_partitions_to_txn import (

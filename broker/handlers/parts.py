@@ -12,7 +12,7 @@ from __future__ import annotations
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from oncelog.broker.log.slices import Slices, in_slices
+from oncelog.broker.slices import Slices, in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator

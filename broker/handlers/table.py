@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.handlers.parts import LONG_ANSWERS, PARTS, in_parts
-from oncelog.broker.log.slices import Slices
 from oncelog.broker.request import CloseConnection
+from oncelog.broker.slices import Slices
 from oncelog.wire.compiler import compile_step_encoder
 from oncelog.wire.header import has_tagged_response_header
 

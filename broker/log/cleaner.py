@@ -22,8 +22,8 @@ from oncelog.broker.log.cleaner_reader import BatchReader
 from oncelog.broker.log.cleaner_transactions import CleanedTransactions
 from oncelog.broker.log.segment import CLEANED_SUFFIX, Segment
 from oncelog.broker.log.segmented_log import SHORTAGES
-from oncelog.broker.log.slices import Slices
 from oncelog.broker.logs import get_logger
+from oncelog.broker.slices import Slices
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import records_of, scan
 

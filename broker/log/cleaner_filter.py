@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.log.cleaner_keys import KeyMap
     from oncelog.broker.log.cleaner_transactions import CleanedTransactions
-    from oncelog.broker.log.slices import Slices
     from oncelog.broker.seams.files import Buffer
+    from oncelog.broker.slices import Slices
 
 RECORDS_BETWEEN_LOOKS = 128
 """Records after which the clock is looked at, to see whether the slice is over."""

@@ -14,9 +14,9 @@ import trio
 
 from oncelog.broker.log.recovery import PartitionRecovery
 from oncelog.broker.log.segmented_log import is_shortage
-from oncelog.broker.log.slices import SLICE_S, in_slices
 from oncelog.broker.logs import get_logger
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.slices import SLICE_S, in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
