@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import random
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.config.listeners import address_text
 from oncelog.broker.node import Entrance, Node
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem, raise_open_files_limit
@@ -17,6 +19,10 @@ from oncelog.broker.seams.transport import SocketListener
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import Listener
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; the message, which names it, is for the user."""
 
 
 async def serve(
@@ -29,7 +35,7 @@ async def serve(
     """Run a broker until cancelled, then stop it cleanly. ``on_ready`` is called when requests are answered.
     ``durable``: whether the data directory outlives the process; if not, nothing waits for a disk.
 
-    Raises OSError where an address cannot be listened on, DataDirectoryError where the data directory cannot be used.
+    Raises ListenError where an address, DataDirectoryError where the data directory cannot be used.
     """
     raise_open_files_limit()
     entrances: list[Entrance] = []
@@ -57,7 +63,12 @@ async def _run(node: Node, entrances: list[Entrance], task_status: trio.TaskStat
 
 
 def _open(listener: Listener, config: BrokerConfig) -> Entrance:
-    bound = SocketListener.bind(listener.bind.host, listener.bind.port, config.socket_listen_backlog_size)
+    host, port = listener.bind.host, listener.bind.port
+    try:
+        bound = SocketListener.bind(host, port, config.socket_listen_backlog_size)
+    except OSError as error:
+        hint = "; --port 0 takes a free port" if error.errno == errno.EADDRINUSE else ""
+        raise ListenError(f"cannot listen on {address_text(host, port)}: {error.strerror}{hint}") from error
     bound.set_buffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes)
     told = listener.advertised or listener.bind
     return Entrance(

@@ -1,5 +1,6 @@
 """The command line as a user meets it: what is refused in the process's own words, and a broker that is a process."""
 
+import importlib.metadata
 import os
 import pathlib
 import signal
@@ -7,12 +8,13 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from oncelog.broker import cli
-from tests.process import DEADLINE_S, Serve, address_of, serve
+from oncelog.broker.options import parse_arguments
+from tests.process import DEADLINE_S, Process, Serve, address_of, serve
 
 __all__ = ["serve"]  # a fixture
 
@@ -31,6 +33,7 @@ def answers(address: tuple[str, int]) -> bool:
 def test_ready_served_and_stopped(serve: Serve, tmp_path: pathlib.Path) -> None:
     process = serve("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
     ready = process.wait_ready()
+    assert list(ready) == ["address", "node.id", "cluster.id", "data.dir"]
     assert (ready["node.id"], ready["data.dir"]) == ("1", str(tmp_path / "data"))
     assert len(ready["cluster.id"]) == 22
     assert answers(address_of(ready))
@@ -76,7 +79,10 @@ def test_a_port_in_use(serve: Serve, tmp_path: pathlib.Path) -> None:
         process = serve("--listen", f"127.0.0.1:{port}", "--ephemeral")
         assert process.end() == cli.EXIT_FAILED
         last = process.stderr.splitlines()[-1]
-        assert last == f"oncelog: cannot listen on 127.0.0.1:{port}: Address already in use"
+        assert (
+            last
+            == f"oncelog: cannot listen on 127.0.0.1:{port}: Address already in use; --port 0 takes a free port"
+        )
     assert not list(tmp_path.glob("oncelog-*"))
 
 
@@ -99,6 +105,39 @@ def test_no_place_for_ephemeral_data(serve: Serve, tmp_path: pathlib.Path) -> No
 def test_what_clients_are_told_may_differ(serve: Serve) -> None:
     process = serve("--ephemeral", ONCELOG_LISTEN="127.0.0.1:0", ONCELOG_ADVERTISE="kafka.example:9092")
     assert process.wait_ready()["advertised"] == "kafka.example:9092"
+
+
+def test_the_ready_line_names_every_listener(serve: Serve, tmp_path: pathlib.Path) -> None:
+    settings = (
+        "-c",
+        "listener.security.protocol.map=ONE:PLAINTEXT,TWO:PLAINTEXT",
+        "-c",
+        "inter.broker.listener.name=ONE",
+    )
+    two = ("--ephemeral", "--listen", "ONE://127.0.0.1:0,TWO://127.0.0.1:0", *settings)
+    first = serve(*two).wait_ready()
+    assert list(first) == ["address", "listeners", "node.id", "cluster.id", "data.dir"]
+    names, addresses = zip(*(text.split("://") for text in first["listeners"].split(",")), strict=True)
+    assert names == ("ONE", "TWO")
+    assert addresses[0] == first["address"] != addresses[1]
+    for address in addresses:
+        assert answers(address_of({"address": address}))
+    told = serve(*two, "--advertise", "ONE://127.0.0.1:0,TWO://kafka.example:7").wait_ready()
+    assert list(told) == [
+        "address", "listeners", "advertised.listeners", "node.id", "cluster.id", "data.dir"
+    ]  # fmt: skip
+    assert told["advertised.listeners"] == f"ONE://{told['address']},TWO://kafka.example:7"
+
+
+def test_the_word_serve_may_be_left_out(run_oncelog: Serve, tmp_path: pathlib.Path) -> None:
+    for arguments in (("--port", "0"), ("serve", "--port", "0"), ("--port", "0", "serve")):
+        process = run_oncelog(*arguments, "--log-level", "WARNING")
+        ready = process.wait_ready()
+        assert ready["address"].startswith("127.0.0.1:")
+        assert ready["data.dir"] == str(tmp_path / ".local" / "share" / "oncelog")
+        assert answers(address_of(ready))
+        assert process.end(signal.SIGTERM) == 0
+        assert process.stderr == ""
 
 
 def test_logs_as_json(serve: Serve) -> None:
@@ -125,6 +164,20 @@ def test_nobody_reads_stdout(serve: Serve) -> None:
 
 
 @pytest.fixture
+def run_oncelog(tmp_path: pathlib.Path) -> Iterator[Serve]:
+    """Start ``oncelog`` with exactly these arguments; what still runs at the end of the test is killed."""
+    started: list[Process] = []
+
+    def start(*arguments: str, **more: str) -> Process:
+        started.append(Process(tmp_path, *arguments, **more))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.close()
+
+
+@pytest.fixture
 def refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:
@@ -132,7 +185,7 @@ def refused(
     for name in list(os.environ):
         if name.startswith(("KAFKA_", "ONCELOG_")):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(cli, "_run", lambda *_: pytest.fail("it would have served"))
+    monkeypatch.setattr(cli, "run", lambda *_, **__: pytest.fail("it would have served"))
 
     def run(*arguments: str, **environment: str) -> str:
         for name, text in environment.items():
@@ -163,15 +216,83 @@ def test_a_malformed_value(refused: Callable[..., str]) -> None:
         "Invalid value many for configuration num.partitions: Not a number of type INT [from -c]"
     )
     assert refused("-c", "num.partitions") == "-c num.partitions: expected key=value"
-    assert refused("--listen", "9092") == (
-        "listeners=PLAINTEXT://9092: Unable to parse PLAINTEXT://9092 to a broker endpoint, "
-        "expected NAME://HOST:PORT [from --listen]"
-    )
     assert refused(ONCELOG_EPHEMERAL="perhaps") == "ONCELOG_EPHEMERAL=perhaps: expected true or false"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--listen", "host:port"), "--listen=host:port: expected HOST:PORT"),
+        (("--listen", "host:"), "--listen=host:: expected HOST:PORT"),
+        (("--listen", "host:99999"), "--listen=host:99999: expected a port from 0 to 65535"),
+        (("--listen", "::1"), "--listen=::1: an IPv6 address stands in brackets, as in [::1]:9092"),
+        (("--listen", "70000"), "--listen=70000: expected a port from 0 to 65535"),
+        (("--port", "http"), "--port=http: expected a number from 0 to 65535"),
+        (("--port", "-1"), "--port=-1: expected a number from 0 to 65535"),
+        (("--port", "tcp://10.0.0.1:1"), "--port=tcp://10.0.0.1:1: expected a number from 0 to 65535"),
+        (("--port", "65536"), "--port=65536: expected a port from 0 to 65535"),
+        (("--advertise", "9092"), "--advertise=9092: expected HOST:PORT"),
+        (("--port", "1", "--listen", "host:1"), "--port and --listen exclude each other"),
+        (("--data-dir", "x", "--ephemeral"), "--data-dir and --ephemeral exclude each other"),
+        (("--port",), "--port needs a value"),
+        (("--data-dir", ""), "--data-dir needs a value"),
+        (("-c",), "-c needs a value"),
+        (("--ephemeral=yes",), "--ephemeral takes no value"),
+        (("--log-format", "xml"), "--log-format=xml: expected human or json"),
+        (("--log-level", "loud"), "--log-level=loud: expected debug, info, warning or error"),
+    ],
+)
+def test_a_malformed_option(refused: Callable[..., str], arguments: tuple[str, ...], line: str) -> None:
+    assert refused(*arguments) == line
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("--prot", "unknown option --prot; did you mean --port?"),
+        ("--prot=9092", "unknown option --prot; did you mean --port?"),
+        ("--data_dir=x", "unknown option --data_dir; did you mean --data-dir?"),
+        ("--ephemerel", "unknown option --ephemerel; did you mean --ephemeral?"),
+        ("--loglevel", "unknown option --loglevel; did you mean --log-level?"),
+        ("--override", "unknown option --override; did you mean -c?"),
+        ("-p", "unknown option -p; did you mean --port?"),
+        ("--xyzzy", "unknown option --xyzzy; see oncelog --help"),
+        ("--num.partitions", "unknown option --num.partitions; Kafka's keys are set so: -c num.partitions=VALUE"),
+        ("9092", "unknown argument 9092; did you mean --port 9092?"),
+        ("server.properties", "unknown argument server.properties; did you mean --config server.properties?"),
+        ("num.partitions=3", "unknown argument num.partitions=3; did you mean -c num.partitions=3?"),
+        ("xyzzy", "unknown argument xyzzy; see oncelog --help"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_word_gets_a_suggestion(refused: Callable[..., str], word: str, line: str) -> None:
+    assert refused(word) == line
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("sreve", "unknown command sreve; did you mean serve?"),
+        ("help", "unknown command help; did you mean --help?"),
+        ("version", "unknown command version; did you mean --version?"),
+        ("topics", "unknown command topics; see oncelog --help"),
+    ],
+)
+def test_a_misspelt_command_gets_a_suggestion(
+    capsys: pytest.CaptureFixture[str], word: str, line: str
+) -> None:
+    assert cli.main([word]) == cli.EXIT_USAGE
+    assert capsys.readouterr() == ("", f"oncelog: {line}\n")
+
+
 def test_a_malformed_log_option(refused: Callable[..., str]) -> None:
-    assert refused(ONCELOG_LOG_FORMAT="xml") == "ONCELOG_LOG_FORMAT=xml: expected one of human, json"
+    assert refused(ONCELOG_LOG_FORMAT="xml") == "ONCELOG_LOG_FORMAT=xml: expected human or json"
+
+
+@pytest.mark.parametrize("level", ["WARNING", "Warning", "warning"])
+def test_a_log_level_in_any_case(refused: Callable[..., str], level: str) -> None:
+    """The level is taken: what is refused is the key."""
+    assert refused("-c", "num.partition=3", "--log-level", level).startswith("Unknown configuration ")
+    assert refused("-c", "num.partition=3", ONCELOG_LOG_LEVEL=level).startswith("Unknown configuration ")
 
 
 def test_a_configuration_that_cannot_be_read(refused: Callable[..., str], tmp_path: pathlib.Path) -> None:
@@ -185,7 +306,7 @@ def test_a_configuration_that_cannot_be_read(refused: Callable[..., str], tmp_pa
 def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str, **environment: str) -> dict[str, object]:
     """What a command line and an environment come to."""
     found: dict[str, object] = {}
-    options = cli._parser().parse_args(["serve", *arguments])
+    options = parse_arguments(arguments)
     config, listeners = cli._configuration(options, environment, "/scratch")
     found["data"], found["listen"] = config.data_dir, str(listeners[0].bind)
     found["told"], found["partitions"] = str(listeners[0].advertised), config.num_partitions
@@ -232,24 +353,59 @@ def test_a_flag_may_name_a_listener_or_several(monkeypatch: pytest.MonkeyPatch) 
     assert (found["listen"], found["told"]) == ("PLAINTEXT://0.0.0.0:1", "PLAINTEXT://[::1]:2")
 
 
+@pytest.mark.parametrize(
+    ("option", "text", "listen", "told"),
+    [
+        ("--port", "0", "PLAINTEXT://127.0.0.1:0", "PLAINTEXT://127.0.0.1:0"),
+        ("--listen", "9093", "PLAINTEXT://127.0.0.1:9093", "PLAINTEXT://127.0.0.1:9093"),
+        ("--listen", ":9093", "PLAINTEXT://:9093", f"PLAINTEXT://{socket.gethostname()}:9093"),
+        ("--listen", "kafka.example", "PLAINTEXT://kafka.example:9092", "PLAINTEXT://kafka.example:9092"),
+        ("--listen", "[::1]", "PLAINTEXT://[::1]:9092", "PLAINTEXT://[::1]:9092"),
+        ("--listen", "[::1]:1", "PLAINTEXT://[::1]:1", "PLAINTEXT://[::1]:1"),
+        ("--advertise", "kafka.example", "PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://kafka.example:0"),
+    ],
+)
+def test_addresses_in_short(
+    monkeypatch: pytest.MonkeyPatch, option: str, text: str, listen: str, told: str
+) -> None:
+    found = chosen(monkeypatch, option, text)
+    assert (found["listen"], found["told"]) == (listen, told)
+    variable = {"ONCELOG_" + option.removeprefix("--").upper(): text}
+    assert chosen(monkeypatch, **variable) == found
+
+
+def test_what_kubernetes_says_of_a_service_called_oncelog_sets_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = chosen(monkeypatch, ONCELOG_PORT="tcp://10.0.0.1:9092")
+    assert found["listen"] == "PLAINTEXT://127.0.0.1:9092"
+
+
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("oncelog 0.")
-    assert cli.main([]) == cli.EXIT_USAGE
-    with pytest.raises(SystemExit):
-        cli.main(["serve", "--help"])
-    shown = capsys.readouterr().out
-    for option in ("LISTEN", "ADVERTISE", "DATA_DIR", "EPHEMERAL", "CONFIG", "LOG_FORMAT", "LOG_LEVEL"):
-        assert f"[ONCELOG_{option}]" in " ".join(shown.split())
-    with pytest.raises(SystemExit):
-        cli.main(["serve", "--data-dir", "x", "--ephemeral"])
+    assert capsys.readouterr() == (f"oncelog {importlib.metadata.version('oncelog')}\n", "")
+    for arguments in (["--help"], ["-h"], ["serve", "--help"], ["--prot", "--help"]):
+        assert cli.main(arguments) == 0
+        shown, complaint = capsys.readouterr()
+        assert complaint == ""
+        flat = " ".join(shown.split())
+        for option in (*cli.KEY_OF_OPTION, "config", "log_format", "log_level"):
+            assert f"[ONCELOG_{option.upper()}]" in flat
+        assert "serve" in flat
+        assert max(map(len, shown.splitlines())) <= 120
 
 
-def test_help_imports_little() -> None:
+@pytest.mark.parametrize("argument", ["--help", "--version", "--prot"])
+def test_help_imports_little(argument: str) -> None:
     """Help, and a mistake in the command line, should not cost the broker's start."""
-    code = "import sys; sys.argv=['oncelog']; import oncelog.broker.cli; print(*sys.modules)"
+    code = f"""
+import sys
+from oncelog.broker import cli
+cli.main([{argument!r}])
+print("loaded", *sys.modules)
+"""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(run.stdout.split())
+    loaded = set(run.stdout.splitlines()[-1].split())
     assert "oncelog.broker.cli" in loaded
     assert not loaded & {
         "trio",
@@ -257,6 +413,7 @@ def test_help_imports_little() -> None:
         "logging",
         "json",
         "importlib.metadata",
+        "oncelog.broker.config.definitions",
         "oncelog.broker.node",
         "oncelog.wire",
     }
@@ -276,8 +433,8 @@ async def count_faults(*arguments):
         del blocks
         before = before or resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-cli._serve_until_signal = count_faults
-cli._run(None, [], durable=False)
+cli.serve_until_signal = count_faults
+cli.run(None, [], durable=False)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 1000, "400 blocks of 256 pages each"

@@ -1,0 +1,207 @@
+"""The command line's words and options: what they may be, and one sentence where they are not.
+
+Pure: texts come in. What an option says in Kafka's keys is decided here too, for flags and environment variables alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VARIABLE_PREFIX = "ONCELOG_"
+COMMAND = "serve"
+LOG_FORMATS = ("human", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOCAL_HOST = "127.0.0.1"
+DEFAULT_PORT = 9092
+PORT_MAX = 65535
+
+MEANT = {
+    "--address": "--listen",
+    "--advertised-listeners": "--advertise",
+    "--bind": "--listen",
+    "--bootstrap-server": "--listen",
+    "--dir": "--data-dir",
+    "--host": "--listen",
+    "--listeners": "--listen",
+    "--log-dirs": "--data-dir",
+    "--override": "-c",
+    "--properties": "--config",
+    "--set": "-c",
+    "-D": "-c",
+    "-p": "--port",
+    "-v": "--version",
+}
+"""Options of Kafka's scripts and of other servers, and ours that do the same."""
+
+_EPILOG = """\
+Each option has an environment variable, named in brackets. Kafka's keys can be set there too, as its container
+image does it: KAFKA_LOG_RETENTION_MS=60000 sets log.retention.ms (in capitals; . is _, _ is __, - is ___), and
+CLUSTER_ID the cluster id. What is set twice: options win over -c, then the environment, then the file.
+
+When clients can connect, one line goes to standard output: the address, node id, cluster id and data directory, and
+every listener where there are several. Logs go to standard error. SIGTERM and Ctrl-C stop cleanly, with exit code 0; a
+second one stops at once.
+"""
+
+
+class UsageError(Exception):
+    """The command line, the environment or a file cannot be used."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises UsageError where argparse would print its usage and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        option, _, complaint = message.removeprefix("argument ").partition(": ")
+        if complaint == "expected one argument":
+            raise UsageError(f"{option} needs a value")
+        if complaint.startswith("ignored explicit argument"):
+            raise UsageError(f"{option} takes no value")
+        raise UsageError(message)
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; None for those that are not given. Raises UsageError.
+
+    ``serve`` is the only command and may be left out. With ``help`` or ``version`` set, nothing else counts."""
+    parser = _parser()
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        return argparse.Namespace(help=True, version=False)
+    options, unknown = parser.parse_known_intermixed_args(arguments)
+    known = [
+        "-c",
+        *("--" + name.replace("_", "-") for name in vars(options) if name not in ("words", "settings")),
+    ]
+    if unknown:
+        raise UsageError(_about_option(unknown[0].partition("=")[0], known))
+    words = options.words[1:] if options.words[:1] == [COMMAND] else options.words
+    if words:
+        what = "command" if words is options.words else "argument"
+        raise UsageError(_about_word(words[0], what, known))
+    for name, value in vars(options).items():
+        if value == "":
+            raise UsageError(f"--{name.replace('_', '-')} needs a value")
+    for one, other in (("port", "listen"), ("data_dir", "ephemeral")):
+        if getattr(options, one) and getattr(options, other):
+            raise UsageError(f"--{one.replace('_', '-')} and --{other} exclude each other")
+    return options
+
+
+def help_text() -> str:
+    """What ``--help`` prints."""
+    return _parser().format_help()
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="oncelog",
+        usage="oncelog [serve] [OPTION ...]",
+        description="Run a Kafka-compatible broker: on 127.0.0.1:9092 if no option says otherwise.",
+        epilog=_EPILOG,
+        allow_abbrev=False,
+        add_help=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+
+    def add(option: str, text: str, **more: object) -> None:
+        flag = "--" + option.replace("_", "-")
+        parser.add_argument(flag, help=f"{text} [{variable_of(option)}]", **more)  # type: ignore[arg-type]
+
+    add("port", "listen on 127.0.0.1 at this port; 0 takes a free one (default: 9092)", metavar="PORT")
+    add("listen", "listen there; an empty host is every address", metavar="HOST:PORT")
+    add("advertise", "tell clients to connect there (default: where it listens)", metavar="HOST:PORT")
+    add("data_dir", "keep data there (default: in the user's data directory)", metavar="DIR")
+    add("ephemeral", "keep data in a directory that is removed at the end", action="store_true", default=None)
+    add("config", "read a server.properties", metavar="FILE")
+    parser.add_argument(
+        "-c",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="settings",
+        help="set one of Kafka's keys; may be repeated [KAFKA_KEY]",
+    )
+    add("log_format", "how log lines look: human (default) or json", metavar="FORMAT")
+    add("log_level", "which log lines are written: debug, info (default), warning or error", metavar="LEVEL")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument("-h", "--help", action="store_true", help="print this")
+    return parser
+
+
+def variable_of(option: str) -> str:
+    """The environment variable of an option."""
+    return VARIABLE_PREFIX + option.upper()
+
+
+def _about_option(option: str, known: Sequence[str]) -> str:
+    if "." in option:
+        key = option.lstrip("-")
+        return f"unknown option {option}; Kafka's keys are set so: -c {key}=VALUE"
+    meant = MEANT.get(option) or _closest(option.replace("_", "-").lower(), known)
+    return f"unknown option {option}; " + (f"did you mean {meant}?" if meant else "see oncelog --help")
+
+
+def _about_word(word: str, what: str, known: Sequence[str]) -> str:
+    key = word.partition("=")[0]
+    if word.isdecimal():
+        meant: str | None = f"--port {word}"
+    elif key != word:
+        meant = f"-c {word}"
+    elif word.endswith(".properties"):
+        meant = f"--config {word}"
+    else:
+        meant = _closest(word.lower(), [COMMAND]) or _closest("--" + word.lower(), known)
+    return f"unknown {what} {word}; " + (f"did you mean {meant}?" if meant else "see oncelog --help")
+
+
+def _closest(word: str, known: Sequence[str]) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, 1, 0.7)), None)
+
+
+def choose(option: str, given: str | None, variable: str | None, allowed: Sequence[str]) -> str | None:
+    """One of `allowed`, in any case, from the command line or else from the environment; None where neither says.
+    Raises UsageError."""
+    text = given or variable
+    if not text:
+        return None
+    if text.lower() not in allowed:
+        raise UsageError(
+            f"{origin_of(option, given)}={text}: expected {', '.join(allowed[:-1])} or {allowed[-1]}"
+        )
+    return text.lower()
+
+
+def origin_of(option: str, given: object) -> str:
+    """Where an option's value is from, for messages: its flag if that is `given`, else its variable."""
+    return "--" + option.replace("_", "-") if given else variable_of(option)
+
+
+def listeners_of(option: str, text: str, origin: str) -> str:
+    """What ``--port``, ``--listen`` or ``--advertise`` says, in the form of Kafka's listeners. Raises UsageError.
+
+    What names its listeners (``NAME://HOST:PORT,…``) is Kafka's form already. A port alone is 127.0.0.1's, a host alone
+    has Kafka's port (to listen on) or the port that listening gets (to advertise); an empty host is every address, or
+    this machine's name."""
+    if "://" in text and option != "port":
+        return text
+    host, colon, port = text.rpartition(":")
+    if text.isdecimal():
+        host, port = LOCAL_HOST, text if option != "advertise" else ""
+    elif option == "port":
+        raise UsageError(f"{origin}={text}: expected a number from 0 to {PORT_MAX}")
+    elif not colon or text.endswith("]"):
+        host, port = text, str(0 if option == "advertise" else DEFAULT_PORT)
+    elif ":" in host and not host.startswith("["):
+        raise UsageError(f"{origin}={text}: an IPv6 address stands in brackets, as in [::1]:9092")
+    if not (port.isascii() and port.isdecimal()):
+        raise UsageError(f"{origin}={text}: expected HOST:PORT")
+    if int(port) > PORT_MAX:
+        raise UsageError(f"{origin}={text}: expected a port from 0 to {PORT_MAX}")
+    return f"PLAINTEXT://{host}:{port}"
