@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import Listener
     from oncelog.broker.config.sources import Setting
-    from oncelog.broker.node import Entrance, Node
+    from oncelog.broker.node import Node
+    from oncelog.broker.server import BoundListener
 
 HEAP_BLOCK_BYTES = 8 * 1024 * 1024
 """A block of this size is taken and let go once at the start. From then on the C library keeps smaller ones (a
@@ -142,12 +143,12 @@ def _single(error: BaseException) -> BaseException:
     return error
 
 
-def _say_ready(node: Node, entrances: list[Entrance]) -> None:
+def _say_ready(node: Node, listeners: list[BoundListener]) -> None:
     """One line to standard output: the first listener's address, and all listeners where there are several."""
     from oncelog.broker.config.listeners import Endpoint, address_text
 
-    bound = [Endpoint(row.name, *row.listener.address) for row in entrances]
-    told = [Endpoint(row.name, row.host, row.port) for row in entrances]
+    bound = [Endpoint(row.name, *row.listener.address) for row in listeners]
+    told = [Endpoint(row.name, row.host, row.port) for row in listeners]
     fields: dict[str, object] = {"address": address_text(*bound[0][1:])}
     if told[0] != bound[0]:
         fields["advertised"] = address_text(*told[0][1:])

@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.wire.schema import Uuid
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics that clients may read but not write (Kafka: ``Topic.INTERNAL_TOPICS``)."""
 
-
-class Endpoint(NamedTuple):
+class NodeAddress(NamedTuple):
     """Where clients reach a node."""
 
     node_id: int
@@ -30,7 +27,7 @@ class Endpoint(NamedTuple):
     rack: str | None = None
 
 
-class Hosted:
+class LeaderPartition:
     """A partition that this node leads: its log and the leader epoch it leads with."""
 
     __slots__ = ("holds", "leader_epoch", "log")
@@ -39,7 +36,7 @@ class Hosted:
         self.log = log
         self.leader_epoch = leader_epoch
         self.holds = True
-        """False once the partition has changed or is gone: whoever kept this asks `Cluster.hosted` again."""
+        """False once the partition has changed or is gone: whoever kept this asks `Cluster.leader_partition` again."""
 
     def log_at(self, leader_epoch: int) -> PartitionLog:
         """The log, for a client that knows this leader epoch (-1: it says none).
@@ -57,19 +54,19 @@ class Cluster:
     """The cluster as this node sees it. Raises KafkaError with Kafka's code where something is not (here)."""
 
     def __init__(
-        self, node_id: int, metadata: MetadataStore, logs: LogManager, endpoints: dict[str, Endpoint]
+        self, node_id: int, metadata: MetadataStore, logs: LogManager, endpoints: dict[str, NodeAddress]
     ) -> None:
         self.node_id = node_id
         self._endpoints = endpoints
         self._metadata = metadata
         self._logs = logs
-        self._hosted: dict[tuple[str, int], Hosted] = {}
+        self._leader_partitions: dict[tuple[str, int], LeaderPartition] = {}
 
     @property
     def cluster_id(self) -> str:
         return self._metadata.cluster_id
 
-    def nodes(self, listener_name: str) -> list[Endpoint]:
+    def nodes(self, listener_name: str) -> list[NodeAddress]:
         """Every live node, as clients of that listener reach it."""
         return [self._endpoints[listener_name]]
 
@@ -83,18 +80,18 @@ class Cluster:
     def topic_by_id(self, topic_id: Uuid) -> Topic | None:
         return self._metadata.image.topics_by_id.get(topic_id)
 
-    def hosted(self, topic: str, partition: int) -> Hosted:
+    def leader_partition(self, topic: str, partition: int) -> LeaderPartition:
         """The partition's log, where this node leads it.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, or what the log
         manager says while the partition is being recovered.
         """
-        found = self._hosted.get((topic, partition))
+        found = self._leader_partitions.get((topic, partition))
         if found is None:
             found = self._open(topic, partition)
         return found
 
-    def _open(self, topic: str, partition: int) -> Hosted:
+    def _open(self, topic: str, partition: int) -> LeaderPartition:
         known = self.topic(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -103,8 +100,8 @@ class Cluster:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._logs.get(topic, partition)
         log.become_leader(state.leader_epoch)
-        found = Hosted(log, state.leader_epoch)
-        self._hosted[(topic, partition)] = found
+        found = LeaderPartition(log, state.leader_epoch)
+        self._leader_partitions[(topic, partition)] = found
         return found
 
     def log(self, topic: str, partition: int, leader_epoch: int = -1) -> PartitionLog:
@@ -112,15 +109,15 @@ class Cluster:
 
         Raises also FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH.
         """
-        return self.hosted(topic, partition).log_at(leader_epoch)
+        return self.leader_partition(topic, partition).log_at(leader_epoch)
 
     def forget_partition(self, topic: str, partition: int) -> None:
         """The partition changed: ask again."""
-        known = self._hosted.pop((topic, partition), None)
+        known = self._leader_partitions.pop((topic, partition), None)
         if known is not None:
             known.holds = False
 
     def forget(self, topic: str) -> None:
         """The topic is gone."""
-        for name, partition in [key for key in self._hosted if key[0] == topic]:
+        for name, partition in [key for key in self._leader_partitions if key[0] == topic]:
             self.forget_partition(name, partition)

@@ -7,11 +7,11 @@ more connections, then every log written out and the clean-shutdown mark last.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.cluster import Cluster, Endpoint
+from oncelog.broker.cluster import Cluster, NodeAddress
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.coordinators.groups import Groups
@@ -24,7 +24,7 @@ from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topi
 from oncelog.broker.metadata.image import BROKER, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
-from oncelog.broker.server import Listener, Server
+from oncelog.broker.server import BoundListener, Server
 from oncelog.broker.services import Services
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.errors import DecodeError, KafkaError
@@ -50,15 +50,6 @@ PLAINTEXT = 0
 log = get_logger(__name__)
 
 
-class Entrance(NamedTuple):
-    """A listener that is open, and where clients that come by it are told to come."""
-
-    name: str
-    listener: Listener
-    host: str
-    port: int
-
-
 class Node:
     """A broker on one data directory. All that touches the outside comes in: files, wall time, chance, listeners."""
 
@@ -81,7 +72,7 @@ class Node:
         self._producer_ids: ProducerIds
 
     async def run(
-        self, entrances: list[Entrance], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self, listeners: list[BoundListener], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Serve until cancelled, then stop cleanly.
 
@@ -89,13 +80,13 @@ class Node:
         """
         self.logs.start()
         try:
-            self._load(entrances)
+            self._load(listeners)
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.logs.run)
                 nursery.start_soon(self._flush_metadata)
                 await nursery.start(self.groups.run)
                 await nursery.start(self.transactions.run)
-                self.server = Server(self.services, entrances)
+                self.server = Server(self.services, listeners)
                 await nursery.start(self.server.run)
                 self.groups.load_unread()
                 self.transactions.load_unread()
@@ -103,7 +94,7 @@ class Node:
         finally:
             self._stop()
 
-    def _load(self, entrances: list[Entrance]) -> None:
+    def _load(self, listeners: list[BoundListener]) -> None:
         logs = self.logs
         self.metadata = MetadataStore(
             logs.data_dir,
@@ -118,13 +109,13 @@ class Node:
             self.metadata.start()
         except (KafkaError, DecodeError) as error:
             raise DataDirectoryError(f"cannot use the data directory {logs.data_dir}: {error}") from error
-        self.metadata.register([BrokerEndpoint(row.name, row.host, row.port, PLAINTEXT) for row in entrances])
+        self.metadata.register([BrokerEndpoint(row.name, row.host, row.port, PLAINTEXT) for row in listeners])
         self._apply_broker_configs()
         self.metadata.subscribe(self._on_record)
         self._producer_ids = ProducerIds(self.metadata.take_producer_ids)
         config = self.config.current
         endpoints = {
-            row.name: Endpoint(config.node_id, row.host, row.port, config.broker_rack) for row in entrances
+            row.name: NodeAddress(config.node_id, row.host, row.port, config.broker_rack) for row in listeners
         }
         self.cluster = Cluster(config.node_id, self.metadata, logs, endpoints)
         self.groups = Groups(self)

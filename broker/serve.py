@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.config.listeners import address_text
-from oncelog.broker.node import Entrance, Node
+from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem, raise_open_files_limit
 from oncelog.broker.seams.transport import SocketListener
+from oncelog.broker.server import BoundListener
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
@@ -28,7 +29,7 @@ class ListenError(Exception):
 async def serve(
     config: BrokerConfig,
     listeners: Sequence[Listener],
-    on_ready: Callable[[Node, list[Entrance]], None],
+    on_ready: Callable[[Node, list[BoundListener]], None],
     *,
     durable: bool = True,
 ) -> None:
@@ -38,10 +39,10 @@ async def serve(
     Raises ListenError where an address, DataDirectoryError where the data directory cannot be used.
     """
     raise_open_files_limit()
-    entrances: list[Entrance] = []
+    bound_listeners: list[BoundListener] = []
     try:
         for listener in listeners:
-            entrances.append(_open(listener, config))
+            bound_listeners.append(_open(listener, config))
         node = Node(
             config,
             files=OsFileSystem(config.oncelog_open_files_max or OPEN_FILES_DEFAULT, durable=durable),
@@ -49,20 +50,20 @@ async def serve(
             rng=random.Random(),
         )
         async with trio.open_nursery() as nursery:
-            await nursery.start(_run, node, entrances)
+            await nursery.start(_run, node, bound_listeners)
             # What there is now stays: the collector need not walk through it again and again.
             gc.freeze()
-            on_ready(node, entrances)
+            on_ready(node, bound_listeners)
     finally:
-        for entrance in entrances:
-            entrance.listener.close()
+        for bound in bound_listeners:
+            bound.listener.close()
 
 
-async def _run(node: Node, entrances: list[Entrance], task_status: trio.TaskStatus[None]) -> None:
-    await node.run(entrances, task_status=task_status)
+async def _run(node: Node, bound_listeners: list[BoundListener], task_status: trio.TaskStatus[None]) -> None:
+    await node.run(bound_listeners, task_status=task_status)
 
 
-def _open(listener: Listener, config: BrokerConfig) -> Entrance:
+def _open(listener: Listener, config: BrokerConfig) -> BoundListener:
     host, port = listener.bind.host, listener.bind.port
     try:
         bound = SocketListener.bind(host, port, config.socket_listen_backlog_size)
@@ -71,6 +72,6 @@ def _open(listener: Listener, config: BrokerConfig) -> Entrance:
         raise ListenError(f"cannot listen on {address_text(host, port)}: {error.strerror}{hint}") from error
     bound.set_buffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes)
     told = listener.advertised or listener.bind
-    return Entrance(
+    return BoundListener(
         listener.bind.listener, bound, told.host or bound.address[0], told.port or bound.address[1]
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import trio
 
@@ -12,7 +12,6 @@ from oncelog.broker.logs import get_logger
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Entrance
     from oncelog.broker.seams.transport import Transport
     from oncelog.broker.services import Services
 
@@ -36,6 +35,15 @@ class Listener(Protocol):
     async def wait_for_connection(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class BoundListener(NamedTuple):
+    """An open listener, and the address that its clients are told (``advertised.listeners``)."""
+
+    name: str
+    listener: Listener
+    host: str
+    port: int
 
 
 class ByteBudget:
@@ -66,10 +74,10 @@ class ByteBudget:
 class Server:
     """Accepts connections and gives each a task; owns what they share."""
 
-    def __init__(self, services: Services, entrances: list[Entrance]) -> None:
+    def __init__(self, services: Services, listeners: list[BoundListener]) -> None:
         config = services.config.current
         self.services = services
-        self.entrances = entrances
+        self.listeners = listeners
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.max_frame_bytes = config.socket_request_max_bytes
         self.frame_budget = ByteBudget(config.queued_max_request_bytes)
@@ -83,16 +91,16 @@ class Server:
         """Serve until cancelled; the listeners and every connection are closed then."""
         try:
             async with trio.open_nursery() as self.nursery:
-                for entrance in self.entrances:
-                    self.nursery.start_soon(self._accept, entrance)
+                for bound in self.listeners:
+                    self.nursery.start_soon(self._accept, bound)
                 self.nursery.start_soon(self._close_idle)
                 task_status.started()
         finally:
-            for entrance in self.entrances:
-                entrance.listener.close()
+            for bound in self.listeners:
+                bound.listener.close()
 
-    async def _accept(self, entrance: Entrance) -> None:
-        listener = entrance.listener
+    async def _accept(self, bound: BoundListener) -> None:
+        listener = bound.listener
         while True:
             while len(self.connections) >= self.services.config.current.max_connections:
                 # Kafka's acceptor waits too; who comes meanwhile waits in the listen queue.
@@ -106,7 +114,7 @@ class Server:
             if transport is None:
                 await listener.wait_for_connection()
                 continue
-            self._admit(transport, entrance.name)
+            self._admit(transport, bound.name)
 
     def reconsider_limits(self) -> None:
         """The configuration has changed: there may be room for connections that wait."""

@@ -9,7 +9,7 @@ from compat_tests.batches import now_ms
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.test_diff_committed_offsets import wait_for_coordinator
-from oncelog.broker.coordinators.shards import partition_of
+from oncelog.broker.coordinators.partition_of_key import partition_of_key
 
 REBALANCE_MS = 60_000
 PARTITIONS = 50
@@ -29,7 +29,8 @@ class Topics:
         self._probes = (
             probe
             for number in itertools.count()
-            if partition_of(probe := f"{group}-probe-{number}", PARTITIONS) == partition_of(group, PARTITIONS)
+            if partition_of_key(probe := f"{group}-probe-{number}", PARTITIONS)
+            == partition_of_key(group, PARTITIONS)
         )
 
     def make(self, name: str, partitions: int = 1) -> bytes:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from oncelog.broker.coordinators.transactions import PATIENCE_S
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _must_ask(
     refusals: Refusals = {}
     for (topic, partition), sequence in base_sequences.items():
         try:
-            log = services.cluster.hosted(topic, partition).log
+            log = services.cluster.leader_partition(topic, partition).log
         except KafkaError as error:
             # Not left to the append: every use of a partition that is being recovered takes that further, so it may be
             # there by then. A group's coordinator answers for its own.

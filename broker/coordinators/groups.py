@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from oncelog.broker.coordinators.shards import M, Shards
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.image import GROUP
+from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord

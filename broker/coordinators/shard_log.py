@@ -28,7 +28,7 @@ from oncelog.wire.stored.coordinator import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from oncelog.broker.cluster import Cluster, Hosted
+    from oncelog.broker.cluster import Cluster, LeaderPartition
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.seams.clock import Clock
     from oncelog.coordinator.partition_writer import CoordinatorRecord
@@ -66,9 +66,9 @@ class ShardLog:
         self.topic = topic
         self.partition = partition
 
-    def hosted(self) -> Hosted:
-        """The partition's log. Raises KafkaError as `Cluster.hosted`."""
-        return self._cluster.hosted(self.topic, self.partition)
+    def leader_partition(self) -> LeaderPartition:
+        """The partition's log. Raises KafkaError as `Cluster.leader_partition`."""
+        return self._cluster.leader_partition(self.topic, self.partition)
 
     def append(
         self,
@@ -77,9 +77,9 @@ class ShardLog:
         producer_epoch: int = -1,
     ) -> int:
         """Write ``records`` as one batch; the offset of the first. Raises KafkaError as the log gives it."""
-        hosted = self.hosted()
+        leader = self.leader_partition()
         now_ms, codec = self._clock.now_ms(), self._codec()
-        size_max = _size_max(hosted, codec)
+        size_max = _size_max(leader, codec)
         batch = BatchBuilder(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -93,12 +93,12 @@ class ShardLog:
                 batch.size > size_max
             ):  # the log would say so in the end, after a long time for an absurd request
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
-        return hosted.log.append(
-            batch.build(), leader_epoch=hosted.leader_epoch, origin=Origin.COORDINATOR
+        return leader.log.append(
+            batch.build(), leader_epoch=leader.leader_epoch, origin=Origin.COORDINATOR
         ).base_offset
 
     def check_room(self, size: int) -> None:
-        if size > _size_max(self.hosted(), self._codec()):
+        if size > _size_max(self.leader_partition(), self._codec()):
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
 
     def append_marker(
@@ -118,32 +118,32 @@ class ShardLog:
             producer_epoch=producer_epoch,
             timestamp=self._clock.now_ms(),
         )
-        hosted = self.hosted()
-        return hosted.log.append(
+        leader = self.leader_partition()
+        return leader.log.append(
             marker,
-            leader_epoch=hosted.leader_epoch,
+            leader_epoch=leader.leader_epoch,
             origin=Origin.COORDINATOR,
             transaction_version=transaction_version,
         ).base_offset
 
     def is_durable(self) -> bool:
         """Whether what was appended is as durable as the log's settings promise. Raises KafkaError."""
-        log = self.hosted().log
+        log = self.leader_partition().log
         return log.high_watermark >= log.log_end_offset
 
     def is_durable_to(self, offset: int) -> bool:
         """The same for the record at ``offset``. Raises KafkaError."""
-        return self.hosted().log.high_watermark > offset
+        return self.leader_partition().log.high_watermark > offset
 
     async def wait_durable(self) -> None:
         """Return when what is appended so far is on the disk. Raises KafkaError (KAFKA_STORAGE_ERROR)."""
-        log = self.hosted().log
+        log = self.leader_partition().log
         await log.flush(log.log_end_offset)
 
 
-def _size_max(hosted: Hosted, codec: int) -> float:
+def _size_max(leader: LeaderPartition, codec: int) -> float:
     """Bytes of a batch before it is compressed."""
-    return hosted.log.config.max_message_bytes if codec == NONE else _ANY_SIZE
+    return leader.log.config.max_message_bytes if codec == NONE else _ANY_SIZE
 
 
 class Replayable(Protocol):

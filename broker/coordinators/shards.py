@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import trio
 
 from oncelog.broker.coordinators.duties import RETRY_BACKOFF_MS, Duties
-from oncelog.broker.coordinators.internal_topics import described, partition_of
+from oncelog.broker.coordinators.partition_of_key import partition_of_key
 from oncelog.broker.coordinators.shard_log import LogReplay, Replayable, ShardLog
 from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.internal_topics import described
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.slices import Slices
 from oncelog.coordinator.groups.errors import to_client_error
@@ -146,9 +147,9 @@ class Shards(Duties, Generic[S]):
         if not self._partitions:
             topic = self.node.cluster.topic(self.topic)
             if topic is None:
-                return partition_of(key, described(self.topic, self.node.config.current, 1).partitions)
+                return partition_of_key(key, described(self.topic, self.node.config.current, 1).partitions)
             self._partitions = len(topic.partitions)
-        found = partition_of(key, self._partitions)
+        found = partition_of_key(key, self._partitions)
         if len(key) <= KNOWN_KEY_CHARS_MAX:
             if len(self._partition_by_key) >= KNOWN_KEYS_MAX:
                 self._partition_by_key.clear()
@@ -191,7 +192,7 @@ class Shards(Duties, Generic[S]):
         node = self.node
         journal = ShardLog(node.cluster, node.clock, self.topic, partition, self.codec, self.BASE_SEQUENCE)
         try:
-            log = journal.hosted().log
+            log = journal.leader_partition().log
             log.check_alive()
         except KafkaError as error:
             waits = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._is_led_here(topic, partition)

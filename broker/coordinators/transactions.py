@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import trio
 
-from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog.broker.coordinators.shards import Shards
 from oncelog.broker.log.producer_state import Origin
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.image import TRANSACTION_VERSION
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 
@@ -94,7 +94,7 @@ class Transactions(Shards["TransactionShard"]):
     def make(self, partition: int, journal: ShardLog) -> TransactionShard:
         from oncelog.coordinator.transactions.shard import TransactionShard
 
-        return TransactionShard(partition, journal.hosted().leader_epoch, journal, self.context)
+        return TransactionShard(partition, journal.leader_partition().leader_epoch, journal, self.context)
 
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
         from oncelog.wire.stored.transactions import KEY_TYPES, VALUE_TYPES
@@ -290,16 +290,16 @@ class Transactions(Shards["TransactionShard"]):
                 metadata.client_version,
                 committed=pending.committed,
             )
-            log = groups.journal_of(group_shard).hosted().log
+            log = groups.journal_of(group_shard).leader_partition().log
             return log, log.log_end_offset
-        hosted = self.node.cluster.hosted(topic, partition)
-        result = hosted.log.append(
+        leader = self.node.cluster.leader_partition(topic, partition)
+        result = leader.log.append(
             bytearray(marker),
-            leader_epoch=hosted.leader_epoch,
+            leader_epoch=leader.leader_epoch,
             origin=Origin.COORDINATOR,
             transaction_version=metadata.client_version,
         )
-        return hosted.log, result.last_offset + 1
+        return leader.log, result.last_offset + 1
 
     def _settle(self, pending: PendingEnd, topic: str, partition: int, code: ErrorCode) -> None:
         from oncelog.coordinator.transactions import markers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
+from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.coordinator.transactions.errors import fenced_as
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.parts import in_steps
-from oncelog.broker.metadata.config_changes import SET, Change, Resource, alter
+from oncelog.broker.metadata.config_changes import SET, ConfigChange, Resource, alter
 from oncelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -30,13 +30,18 @@ def handle(
         Resource(
             asked.resource_type,
             asked.resource_name,
-            [Change(config.name, SET, config.value) for config in asked.configs],
+            [ConfigChange(config.name, SET, config.value) for config in asked.configs],
             replaces=True,
         )
         for asked in request.resources
     )
     rows: list[AlterConfigsResourceResponse] = []
     steps = alter(
-        services, resources, rows, AlterConfigsResourceResponse, validate_only=request.validate_only
+        services.metadata,
+        services.config,
+        resources,
+        rows,
+        AlterConfigsResourceResponse,
+        validate_only=request.validate_only,
     )
     return in_steps(steps, len(request.resources), AlterConfigsResponse(responses=rows))

@@ -31,7 +31,7 @@ def handle(
         if topic.name in twice:
             continue
         try:
-            made = topics.grow(services, topic)
+            made = topics.grow(services.metadata.image, topic)
             topics.check_record_count(len(records) + len(made))
             records.extend(made)
             rows.append(_row(topic.name, None))

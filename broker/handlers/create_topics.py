@@ -18,5 +18,7 @@ if TYPE_CHECKING:
 
 
 def handle(services: Services, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    rows = topics.create(services, request.topics, validate_only=request.validate_only)
+    rows = topics.create(
+        services.metadata, services.config, request.topics, validate_only=request.validate_only
+    )
     return CreateTopicsResponse(topics=rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.cluster import INTERNAL_TOPICS
+from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,

@@ -38,7 +38,7 @@ def handle(
         wanted = [DeleteTopicState(name) for name in request.topic_names]
     answer = DeleteTopicsResponse()
     if services.config.current.delete_topic_enable:
-        steps = topics.delete(services, wanted, answer.responses)
+        steps = topics.delete(services.metadata, wanted, answer.responses)
     else:
         steps = _refuse(wanted, answer.responses, context.api_version)
     return in_steps(steps, len(wanted), answer)

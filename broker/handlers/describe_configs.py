@@ -87,23 +87,29 @@ def _describe(
         check_name(name)
         if name not in services.metadata.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return configs.topic_rows(services, name, keys, documentation=documentation)
+        return configs.topic_rows(
+            services.metadata.image, services.config, name, keys, documentation=documentation
+        )
     if asked.resource_type == GROUP:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return configs.group_rows(services, name, keys, documentation=documentation)
+        return configs.group_rows(
+            services.metadata.image, services.config, name, keys, documentation=documentation
+        )
     if asked.resource_type in _NOT_SERVED:
         text = f"Unsupported resource type: {_NOT_SERVED[asked.resource_type]}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if not name:
-        return configs.cluster_rows(services, keys, documentation=documentation)
+        return configs.cluster_rows(
+            services.metadata.image, services.config, keys, documentation=documentation
+        )
     node_id = configs.parse_node_id(name)
     if node_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if node_id != services.config.current.node_id:
         text = f"Unexpected broker id, expected {services.config.current.node_id} or empty string, but received {name}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    return configs.broker_rows(services, keys, documentation=documentation)
+    return configs.broker_rows(services.metadata.image, services.config, keys, documentation=documentation)
 
 
 def _result(

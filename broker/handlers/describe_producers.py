@@ -46,7 +46,7 @@ def _partition(services: Services, topic: str, partition: int) -> PartitionRespo
     except KafkaError as error:
         return PartitionResponse(partition, error.code, error.message)
     try:
-        producers = services.cluster.hosted(topic, partition).log.producers.producers.values()
+        producers = services.cluster.leader_partition(topic, partition).log.producers.producers.values()
     except KafkaError as error:
         return PartitionResponse(partition, error.code)
     return PartitionResponse(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.parts import in_steps
-from oncelog.broker.log.manager import CLUSTER_METADATA_TOPIC
+from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import describe_quorum as messages
 from oncelog.wire.messages.describe_quorum import (

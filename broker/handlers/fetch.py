@@ -150,7 +150,7 @@ class Fetch:
     def _read_one(self, item: FetchItem, limit: int, *, minimum_one: bool) -> PartitionData:
         asked = item.partition
         try:
-            hosted = self.services.cluster.hosted(item.topic, asked.partition)
+            hosted = self.services.cluster.leader_partition(item.topic, asked.partition)
             if self.is_replica:  # nobody replicates this node's partitions
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if item.topic_id != ZERO_UUID and item.topic_id != hosted.log.topic_id:
@@ -228,7 +228,7 @@ class Fetch:
     def logs(self) -> list[PartitionLog]:
         """The logs that a wait has to watch: those that were just read."""
         return [
-            self.services.cluster.hosted(item.topic, item.partition.partition).log
+            self.services.cluster.leader_partition(item.topic, item.partition.partition).log
             for _, item, answer in self.rows
             if not answer.error_code
         ]

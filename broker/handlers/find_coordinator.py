@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ensure
+from oncelog.broker.metadata.internal_topics import ensure
+from oncelog.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.find_coordinator import (
     Coordinator,
@@ -19,7 +20,7 @@ from oncelog.wire.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster import Endpoint
+    from oncelog.broker.cluster import NodeAddress
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
@@ -51,7 +52,7 @@ def _row(services: Services, key_type: int, key: str, context: RequestContext) -
     return Coordinator(key, *found[:3])
 
 
-def _coordinator(services: Services, key_type: int, key: str, context: RequestContext) -> Endpoint:
+def _coordinator(services: Services, key_type: int, key: str, context: RequestContext) -> NodeAddress:
     """Raises KafkaError: INVALID_REQUEST, COORDINATOR_NOT_AVAILABLE."""
     if key_type not in (GROUP, TRANSACTION, SHARE) or (
         key_type == SHARE and context.api_version < SHARE_VERSION
@@ -59,7 +60,9 @@ def _coordinator(services: Services, key_type: int, key: str, context: RequestCo
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no coordinator has the type {key_type}")
     if key_type == SHARE:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "oncelog has no coordinator of that type yet")
-    topic = ensure(services, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC)
+    topic = ensure(
+        services.metadata, services.config, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC
+    )
     shards = services.groups if key_type == GROUP else services.transactions
     partition = shards.partition_for(key)
     if partition < len(topic.partitions):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.parts import in_steps
-from oncelog.broker.metadata.config_changes import Change, Resource, alter
+from oncelog.broker.metadata.config_changes import ConfigChange, Resource, alter
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -31,12 +31,17 @@ def handle(
         Resource(
             asked.resource_type,
             asked.resource_name,
-            [Change(config.name, config.config_operation, config.value) for config in asked.configs],
+            [ConfigChange(config.name, config.config_operation, config.value) for config in asked.configs],
         )
         for asked in request.resources
     )
     rows: list[AlterConfigsResourceResponse] = []
     steps = alter(
-        services, resources, rows, AlterConfigsResourceResponse, validate_only=request.validate_only
+        services.metadata,
+        services.config,
+        resources,
+        rows,
+        AlterConfigsResourceResponse,
+        validate_only=request.validate_only,
     )
     return in_steps(steps, len(request.resources), IncrementalAlterConfigsResponse(responses=rows))

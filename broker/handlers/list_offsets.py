@@ -84,7 +84,7 @@ def _find(
     row = ListOffsetsPartitionResponse(asked.partition_index)
     if timestamp == LATEST:
         row.offset = last_fetchable
-        epoch = services.cluster.hosted(topic, asked.partition_index).leader_epoch
+        epoch = services.cluster.leader_partition(topic, asked.partition_index).leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         row.offset = log.log_start_offset
         epoch = log.epoch_of(log.log_start_offset)

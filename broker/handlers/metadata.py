@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from oncelog.broker.cluster import INTERNAL_TOPICS
-from oncelog.broker.metadata.topics import auto_create, check_name
+from oncelog.broker.metadata.internal_topics import auto_create
+from oncelog.broker.metadata.topics import check_name
+from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.metadata import (
     MetadataRequest,
@@ -92,7 +93,7 @@ def _by_name(
         return rows
     allowed = version < ALLOW_AUTO_CREATION_VERSION or request.allow_auto_topic_creation
     if allowed and services.config.current.auto_create_topics_enable:
-        for name, error in auto_create(services, missing).items():
+        for name, error in auto_create(services.metadata, services.config, missing).items():
             created = services.cluster.topic(name) if error is None else None
             if created is not None:
                 # Kafka answers LEADER_NOT_AVAILABLE first and the client asks again; here the topic is there already.

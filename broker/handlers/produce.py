@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from oncelog.broker.cluster import INTERNAL_TOPICS
 from oncelog.broker.coordinators import enrolment
-from oncelog.broker.log.manager import CLUSTER_METADATA_TOPIC
 from oncelog.broker.request import CloseConnection, Deferred
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
@@ -202,7 +201,7 @@ def _append(
                 if context.api_version >= TOPIC_ID_VERSION
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-        hosted = services.cluster.hosted(topic, partition.index)
+        hosted = services.cluster.leader_partition(topic, partition.index)
         log = hosted.log
         _check(topic, log, acks, context)
         records = partition.records

@@ -12,7 +12,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from oncelog.broker.cluster import INTERNAL_TOPICS
 from oncelog.broker.coordinators.enrolment import Producer, enrol
 from oncelog.broker.handlers.produce import (
     ATTRIBUTES_AT,
@@ -27,7 +26,7 @@ from oncelog.broker.handlers.produce import (
     producer_of,
     support_of,
 )
-from oncelog.broker.log.manager import CLUSTER_METADATA_TOPIC
+from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.compiler import long_uvarint
 from oncelog.wire.errors import KafkaError
@@ -35,7 +34,7 @@ from oncelog.wire.header import REQUEST_PREFIX_SIZE
 from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster import Hosted
+    from oncelog.broker.cluster import LeaderPartition
     from oncelog.broker.handlers.table import Api
     from oncelog.broker.services import Services
     from oncelog.wire.messages.produce import ProduceRequest
@@ -84,8 +83,8 @@ class _Known:
 
     def __init__(self, served: Api, version: int, request: ProduceRequest, name: str) -> None:
         topic = request.topic_data[0]
-        self.hosted: Hosted | None = None
-        """As `Cluster.hosted` gave it last."""
+        self.hosted: LeaderPartition | None = None
+        """As `Cluster.leader_partition` gave it last."""
         self.version = version
         self.acks = request.acks
         self.transactional_id = request.transactional_id
@@ -168,12 +167,12 @@ class RepeatedProduces:
             )
         return True
 
-    def _host(self, known: _Known) -> Hosted | None:
+    def _host(self, known: _Known) -> LeaderPartition | None:
         """Ask for the partition; None where it cannot be had, about which the handler of Produce knows more."""
         try:
             if known.version >= TOPIC_ID_VERSION and self._cluster.topic_by_id(known.topic_id) is None:
                 return None
-            known.hosted = self._cluster.hosted(known.topic, known.index)
+            known.hosted = self._cluster.leader_partition(known.topic, known.index)
         except KafkaError:
             return None
         return known.hosted

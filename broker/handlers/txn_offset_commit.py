@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.coordinators import enrolment
 from oncelog.broker.coordinators.groups import client_of
-from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from oncelog.broker.handlers.parts import after_steps
 from oncelog.broker.handlers.topic_rows import merged
+from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.txn_offset_commit import (

@@ -10,9 +10,9 @@ from collections.abc import Coroutine
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from oncelog.broker.handlers.parts import in_steps
 from oncelog.broker.log.producer_state import Origin
+from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.write_txn_markers import (
@@ -95,7 +95,7 @@ def _write(
 def _append(
     services: Services, marker: WritableTxnMarker, topic: str, partition: int
 ) -> tuple[PartitionLog, int]:
-    hosted = services.cluster.hosted(topic, partition)
+    leader = services.cluster.leader_partition(topic, partition)
     if topic == OFFSETS_TOPIC:
         services.groups.complete_transaction(
             partition,
@@ -105,8 +105,8 @@ def _append(
             marker.transaction_version,
             committed=marker.transaction_result,
         )
-        return hosted.log, hosted.log.log_end_offset
-    result = hosted.log.append(
+        return leader.log, leader.log.log_end_offset
+    result = leader.log.append(
         end_transaction_marker(
             commit=marker.transaction_result,
             coordinator_epoch=marker.coordinator_epoch,
@@ -114,11 +114,11 @@ def _append(
             producer_epoch=marker.producer_epoch,
             timestamp=services.clock.now_ms(),
         ),
-        leader_epoch=hosted.leader_epoch,
+        leader_epoch=leader.leader_epoch,
         origin=Origin.COORDINATOR,
         transaction_version=marker.transaction_version,
     )
-    return hosted.log, result.last_offset + 1
+    return leader.log, result.last_offset + 1
 
 
 async def _wait_flushed(

@@ -28,6 +28,7 @@ from oncelog.broker.log.recovery import PartitionRecovery
 from oncelog.broker.log.recovery_queue import RecoveryQueue
 from oncelog.broker.log.segmented_log import is_shortage
 from oncelog.broker.logs import get_logger
+from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import FileSystem
     from oncelog.wire.schema import Uuid
 
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 """Its log is in the same directory, but it is not ours (``broker/metadata/log.py``)."""
 
 UNREADABLE = (OSError, DecodeError)

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from oncelog.broker.config.definitions import Key
-    from oncelog.broker.services import Services
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.metadata.image import MetadataImage
+    from oncelog.broker.metadata.store import MetadataStore
     from oncelog.wire.schema import Message
 
 R = TypeVar("R")
@@ -40,7 +42,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 _OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One key of a resource: what to do with it, and the value that the request gives."""
 
     name: str
@@ -53,12 +55,13 @@ class Resource(NamedTuple):
 
     resource_type: int
     name: str
-    changes: Sequence[Change]
+    changes: Sequence[ConfigChange]
     replaces: bool = False
 
 
 def alter(
-    services: Services,
+    store: MetadataStore,
+    config: DynamicBrokerConfig,
     resources: Iterable[Resource],
     rows: list[R],
     make_row: Callable[[int, str | None, int, str], R],
@@ -77,23 +80,23 @@ def alter(
         seen[resource[:2]] = seen.get(resource[:2], 0) + 1
         yield
     outcomes: list[list[Message] | KafkaError] = []
-    began = services.metadata.image.offset
+    began = store.image.offset
     count = 0
     for resource in asked:
         if seen[resource[:2]] > 1:
             outcomes.append(_invalid_request("Each resource must appear at most once."))
         else:
-            outcomes.append(_records_or_refusal(services, resource, count))
+            outcomes.append(_records_or_refusal(store.image, config, resource, count))
             count += _count(outcomes[-1])
         yield
-    if services.metadata.image.offset != began:
+    if store.image.offset != began:
         # Others had their turn: what was allowed may not be any more, or may need other records.
         count = 0
         for at, resource in enumerate(asked):
             if _count(outcomes[at]):
-                outcomes[at] = _records_or_refusal(services, resource, count)
+                outcomes[at] = _records_or_refusal(store.image, config, resource, count)
                 count += _count(outcomes[at])
-    failed = None if validate_only else _commit(services, outcomes)
+    failed = None if validate_only else _commit(store, outcomes)
     for resource, outcome in zip(asked, outcomes, strict=True):
         error = outcome if isinstance(outcome, KafkaError) else failed
         code, message = (0, None) if error is None else (error.code, error.message)
@@ -101,10 +104,12 @@ def alter(
         yield
 
 
-def _records_or_refusal(services: Services, resource: Resource, count: int) -> list[Message] | KafkaError:
+def _records_or_refusal(
+    image: MetadataImage, config: DynamicBrokerConfig, resource: Resource, count: int
+) -> list[Message] | KafkaError:
     """``count``: the records that the resources before it need."""
     try:
-        made = _alter(services, resource)
+        made = _alter(image, config, resource)
         check_record_count(count + len(made))
     except KafkaError as error:
         return error
@@ -115,10 +120,10 @@ def _count(outcome: list[Message] | KafkaError) -> int:
     return 0 if isinstance(outcome, KafkaError) else len(outcome)
 
 
-def _commit(services: Services, outcomes: Iterable[list[Message] | KafkaError]) -> KafkaError | None:
+def _commit(store: MetadataStore, outcomes: Iterable[list[Message] | KafkaError]) -> KafkaError | None:
     records = [record for outcome in outcomes if not isinstance(outcome, KafkaError) for record in outcome]
     try:
-        services.metadata.commit(records + _elr_cleared(services, records))
+        store.commit(records + _elr_cleared(store.image, records))
     except KafkaError as error:
         return error
     return None
@@ -128,7 +133,7 @@ def _invalid_request(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _alter(services: Services, resource: Resource) -> list[Message]:
+def _alter(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource) -> list[Message]:
     """The records for one resource; raises KafkaError where it is refused."""
     changes = resource.changes
     if len({change.name for change in changes}) < len(changes):
@@ -140,37 +145,37 @@ def _alter(services: Services, resource: Resource) -> list[Message]:
         if change.operation not in (SET, DELETE, APPEND, SUBTRACT):
             raise _invalid_request(f"Unknown operations type {change.operation}")
     if resource.resource_type == TOPIC:
-        return _alter_topic(services, resource)
+        return _alter_topic(image, config, resource)
     if resource.resource_type == BROKER:
-        return _alter_broker(services, resource)
+        return _alter_broker(image, config, resource)
     if resource.resource_type == GROUP:
-        return _alter_group(services, resource)
+        return _alter_group(image, config, resource)
     raise _invalid_request(f"Unknown resource type {resource.resource_type}")
 
 
-def _alter_topic(services: Services, resource: Resource) -> list[Message]:
+def _alter_topic(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource) -> list[Message]:
     _check_lists(resource, TopicConfig.KEYS)
-    current = services.metadata.image.configs.get((TOPIC, resource.name), {})
+    current = image.configs.get((TOPIC, resource.name), {})
     changed = _changed(resource, current, TopicConfig.KEYS)
     after = _after(current, changed)
     if not resource.name:
         raise _invalid_request("Default topic resources are not allowed.")
     check_name(resource.name)
-    parse_topic_overrides(after, services.config.current.topic_defaults())
-    if resource.name not in services.metadata.image.topics:
+    parse_topic_overrides(after, config.current.topic_defaults())
+    if resource.name not in image.topics:
         text = f"The topic '{resource.name}' does not exist."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     return _changes_only(resource, current, changed)
 
 
-def _alter_group(services: Services, resource: Resource) -> list[Message]:
+def _alter_group(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource) -> list[Message]:
     """A group need not be there to be configured."""
     _check_lists(resource, GroupConfig.KEYS)
-    current = services.metadata.image.configs.get((GROUP, resource.name), {})
+    current = image.configs.get((GROUP, resource.name), {})
     changed = _changed(resource, current, GroupConfig.KEYS)
     if not resource.name:
         raise _invalid_request("Default group resources are not allowed.")
-    parse_group_overrides(_after(current, changed), services.config.current)
+    parse_group_overrides(_after(current, changed), config.current)
     return _changes_only(resource, current, changed)
 
 
@@ -193,9 +198,9 @@ def _changes_only(
     return _records(resource, {name: text for name, text in changed.items() if current.get(name) != text})
 
 
-def _alter_broker(services: Services, resource: Resource) -> list[Message]:
+def _alter_broker(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource) -> list[Message]:
     if resource.name:
-        _check_node_id(services, resource.name)
+        _check_node_id(config.current, resource.name)
     for change in resource.changes:
         key = BrokerConfig.KEYS.get(change.name)
         if change.operation in _OPERATION_NAMES and key is None:
@@ -206,23 +211,21 @@ def _alter_broker(services: Services, resource: Resource) -> list[Message]:
                 ErrorCode.INVALID_CONFIG,
                 f"Config value {operation} is not allowed for config key: {change.name}",
             )
-    current = services.metadata.image.configs.get((BROKER, resource.name), {})
+    current = image.configs.get((BROKER, resource.name), {})
     changed = _changed(resource, current, BrokerConfig.KEYS)
     after = _after(dynamic_texts(current), changed)
     _check_dynamic(after, resource.name)
-    _check_min_insync_replicas(services, resource.name, changed)
-    _check_values(services, resource.name, after)
+    _check_min_insync_replicas(image, resource.name, changed)
+    _check_values(image, config, resource.name, after)
     return _records(resource, changed)
 
 
-def _check_node_id(services: Services, name: str) -> None:
+def _check_node_id(config: BrokerConfig, name: str) -> None:
     node_id = parse_node_id(name)
     if node_id is None:
         raise _invalid_request(f"Node id must be an integer, but it is: {name}")
-    if node_id != services.config.current.node_id:
-        raise _invalid_request(
-            f"Unexpected broker id, expected {services.config.current.node_id}, but received {name}"
-        )
+    if node_id != config.node_id:
+        raise _invalid_request(f"Unexpected broker id, expected {config.node_id}, but received {name}")
 
 
 def _check_dynamic(after: Mapping[str, str], resource_name: str) -> None:
@@ -243,10 +246,10 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _check_min_insync_replicas(
-    services: Services, resource_name: str, changed: Mapping[str, str | None]
+    image: MetadataImage, resource_name: str, changed: Mapping[str, str | None]
 ) -> None:
     """With ELR the setting is the cluster's, and stays (KIP-966)."""
-    if MIN_INSYNC_REPLICAS not in changed or not services.metadata.image.elr_enabled:
+    if MIN_INSYNC_REPLICAS not in changed or not image.elr_enabled:
         return
     if resource_name:
         text = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
@@ -256,16 +259,18 @@ def _check_min_insync_replicas(
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
-def _check_values(services: Services, resource_name: str, after: Mapping[str, str]) -> None:
+def _check_values(
+    image: MetadataImage, config: DynamicBrokerConfig, resource_name: str, after: Mapping[str, str]
+) -> None:
     """Whether the broker could run with what would hold then (``KafkaConfig`` made anew)."""
-    configs = services.metadata.image.configs
-    own_name = str(services.config.current.node_id)
+    configs = image.configs
+    own_name = str(config.current.node_id)
     cluster = dynamic_texts(configs.get((BROKER, ""), {})) if resource_name else after
     own = after if resource_name else dynamic_texts(configs.get((BROKER, own_name), {}))
     try:
         for name, text in after.items():
             BrokerConfig.KEYS[name].parse(text)
-        BrokerConfig({**services.config.static.texts, **cluster, **own})
+        BrokerConfig({**config.static.texts, **cluster, **own})
     except ConfigError as error:
         raise _invalid_request(str(error)) from None
 
@@ -296,7 +301,7 @@ def _kafka_default(key: Key) -> str:
     return source.to_text(source.kafka_default) or ""
 
 
-def _combined(change: Change, words: list[str]) -> list[str]:
+def _combined(change: ConfigChange, words: list[str]) -> list[str]:
     for word in (change.value or "").split(","):
         if change.operation == APPEND:
             if word not in words:
@@ -316,9 +321,9 @@ def _records(resource: Resource, changed: Mapping[str, str | None]) -> list[Mess
     return [ConfigRecord(resource.resource_type, resource.name, name, text) for name, text in changed.items()]
 
 
-def _elr_cleared(services: Services, records: Iterable[Message]) -> list[Message]:
+def _elr_cleared(image: MetadataImage, records: Iterable[Message]) -> list[Message]:
     """A new ``min.insync.replicas`` makes the eligible leaders known so far void."""
-    if not services.metadata.image.elr_enabled:
+    if not image.elr_enabled:
         return []
     return [
         ClearElrRecord(record.resource_name if record.resource_type == TOPIC else "")

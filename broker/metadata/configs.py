@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oncelog.broker.config.definitions import Key
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.services import Services
 
 # Where a value comes from (``DescribeConfigsResponse.ConfigSource``).
 DYNAMIC_TOPIC_CONFIG = 1
@@ -81,7 +81,7 @@ def parse_node_id(text: str) -> int | None:
     return int(text)
 
 
-def check_topic_overrides(services: Services, overrides: Mapping[str, str | None]) -> dict[str, str]:
+def check_topic_overrides(config: BrokerConfig, overrides: Mapping[str, str | None]) -> dict[str, str]:
     """The overrides where a topic may have them all; raises KafkaError (INVALID_CONFIG) where it may not."""
     nulls = [name for name, value in overrides.items() if value is None]
     if nulls:
@@ -90,7 +90,7 @@ def check_topic_overrides(services: Services, overrides: Mapping[str, str | None
     values = {name: value for name, value in overrides.items() if value is not None}
     if any(len(value) > VALUE_CHARS_MAX for value in values.values()):
         raise value_too_long()
-    parse_topic_overrides(values, services.config.current.topic_defaults())
+    parse_topic_overrides(values, config.topic_defaults())
     return values
 
 
@@ -103,29 +103,36 @@ def value_too_long() -> KafkaError:
 
 
 def topic_rows(
-    services: Services, topic: str, names: list[str] | None, *, documentation: bool
+    image: MetadataImage,
+    config: DynamicBrokerConfig,
+    topic: str,
+    names: list[str] | None,
+    *,
+    documentation: bool,
 ) -> list[DescribeConfigsResourceResult]:
     """The topic's keys (all, or those of ``names``), by name, each with its value, source and synonyms."""
-    overrides = services.metadata.image.configs.get((TOPIC, topic), {})
-    effective = TopicConfig.effective(overrides, services.config.current)
+    overrides = image.configs.get((TOPIC, topic), {})
+    effective = TopicConfig.effective(overrides, config.current)
     rows = []
     for name, key in sorted(TopicConfig.KEYS.items()):
         if (names and name not in names) or (key.internal and name not in overrides):
             continue
         text = effective.text(name)
-        synonyms = _broker_synonyms(services, key.synonyms[0][0]) if key.synonyms else []
+        synonyms = _broker_synonyms(image, config, key.synonyms[0][0]) if key.synonyms else []
         if name in overrides:
             synonyms.insert(0, DescribeConfigsSynonym(name, text, DYNAMIC_TOPIC_CONFIG))
         rows.append(_row(key, text, synonyms, read_only=False, documentation=documentation))
     return rows
 
 
-def creation_rows(services: Services, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+def creation_rows(
+    image: MetadataImage, config: DynamicBrokerConfig, overrides: Mapping[str, str]
+) -> list[CreatableTopicConfigs]:
     """What CreateTopics answers of a new topic's configuration, by name.
 
     The source is that of any broker key that gives the default, where DescribeConfigs looks for the first one only.
     """
-    effective = TopicConfig.effective(overrides, services.config.current)
+    effective = TopicConfig.effective(overrides, config.current)
     rows = []
     for name, key in sorted(TopicConfig.KEYS.items()):
         if key.internal and name not in overrides:
@@ -134,7 +141,7 @@ def creation_rows(services: Services, overrides: Mapping[str, str]) -> list[Crea
         if name in overrides:
             text, source = overrides[name], DYNAMIC_TOPIC_CONFIG
         else:
-            for texts, place in _places(services):
+            for texts, place in _places(image, config):
                 if any(synonym in texts for synonym, _ in key.synonyms):
                     source = place
                     break
@@ -145,19 +152,19 @@ def creation_rows(services: Services, overrides: Mapping[str, str]) -> list[Crea
 
 
 def broker_rows(
-    services: Services, names: list[str] | None, *, documentation: bool
+    image: MetadataImage, config: DynamicBrokerConfig, names: list[str] | None, *, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
     """The broker's keys (all, or those of ``names``) with their values, sources and synonyms."""
     rows = []
     for name, key in sorted(BrokerConfig.KEYS.items()):
-        if (names and name not in names) or (key.internal and name not in services.config.current.texts):
+        if (names and name not in names) or (key.internal and name not in config.current.texts):
             continue
-        synonyms = _broker_synonyms(services, name)
+        synonyms = _broker_synonyms(image, config, name)
         read_only = not is_dynamic(key)
         rows.append(
             _row(
                 key,
-                services.config.current.text(name),
+                config.current.text(name),
                 synonyms,
                 read_only=read_only,
                 documentation=documentation,
@@ -167,33 +174,40 @@ def broker_rows(
 
 
 def cluster_rows(
-    services: Services, names: list[str] | None, *, documentation: bool
+    image: MetadataImage, config: DynamicBrokerConfig, names: list[str] | None, *, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
     """The keys (all, or those of ``names``) that are set dynamically for every broker."""
     rows = []
-    for name, text in sorted(services.metadata.image.configs.get((BROKER, ""), {}).items()):
+    for name, text in sorted(image.configs.get((BROKER, ""), {}).items()):
         key = BrokerConfig.KEYS.get(name)
         if key is None or (names and name not in names):
             continue
         synonyms = [
-            row for row in _broker_synonyms(services, name) if row.source == DYNAMIC_DEFAULT_BROKER_CONFIG
+            row
+            for row in _broker_synonyms(image, config, name)
+            if row.source == DYNAMIC_DEFAULT_BROKER_CONFIG
         ]
         rows.append(_row(key, text, synonyms, read_only=not is_dynamic(key), documentation=documentation))
     return rows
 
 
 def group_rows(
-    services: Services, group_id: str, names: list[str] | None, *, documentation: bool
+    image: MetadataImage,
+    config: DynamicBrokerConfig,
+    group_id: str,
+    names: list[str] | None,
+    *,
+    documentation: bool,
 ) -> list[DescribeConfigsResourceResult]:
     """The group's keys (all, or those of ``names``), by name, each with its value, source and synonyms."""
-    overrides = services.metadata.image.configs.get((GROUP, group_id), {})
+    overrides = image.configs.get((GROUP, group_id), {})
     rows = []
     for name, key in sorted(GroupConfig.KEYS.items()):
         if names and name not in names:
             continue
         broker_name = key.synonyms[0][0] if key.synonyms else name
         if broker_name in BrokerConfig.KEYS:
-            synonyms = _broker_synonyms(services, broker_name)
+            synonyms = _broker_synonyms(image, config, broker_name)
         else:
             # The key itself, or one of the broker's that does nothing here: only its default is known.
             synonyms = [DescribeConfigsSynonym(broker_name, key.to_text(key.default), DEFAULT_CONFIG)]
@@ -231,17 +245,19 @@ def _row(
     )
 
 
-def _places(services: Services) -> tuple[tuple[Mapping[str, str], int], ...]:
+def _places(image: MetadataImage, config: DynamicBrokerConfig) -> tuple[tuple[Mapping[str, str], int], ...]:
     """Where a broker key may be set, the strongest first."""
-    configs = services.metadata.image.configs
+    configs = image.configs
     return (
-        (configs.get((BROKER, str(services.config.current.node_id)), {}), DYNAMIC_BROKER_CONFIG),
+        (configs.get((BROKER, str(config.current.node_id)), {}), DYNAMIC_BROKER_CONFIG),
         (configs.get((BROKER, ""), {}), DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (services.config.static.texts, STATIC_BROKER_CONFIG),
+        (config.static.texts, STATIC_BROKER_CONFIG),
     )
 
 
-def _broker_synonyms(services: Services, name: str) -> list[DescribeConfigsSynonym]:
+def _broker_synonyms(
+    image: MetadataImage, config: DynamicBrokerConfig, name: str
+) -> list[DescribeConfigsSynonym]:
     """Every place that gives the broker key ``name`` a value, the strongest first.
 
     What less preferred names give counts only behind the key's own first appearance (and a null default is none):
@@ -249,7 +265,7 @@ def _broker_synonyms(services: Services, name: str) -> list[DescribeConfigsSynon
     """
     names = _SYNONYMS_OF.get(name, (name,))
     defaults = {other: BrokerConfig.KEYS[other].to_text(BrokerConfig.KEYS[other].default) for other in names}
-    places = (*_places(services), (defaults, DEFAULT_CONFIG))
+    places = (*_places(image, config), (defaults, DEFAULT_CONFIG))
     sensitive = BrokerConfig.KEYS[name].sensitive
     found = [
         DescribeConfigsSynonym(other, None if sensitive else texts[other], source)

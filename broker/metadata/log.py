@@ -39,7 +39,7 @@ QUORUM_STATE = "quorum-state"
 _PARTITION_METADATA = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-class Loaded(NamedTuple):
+class LoadedMetadata(NamedTuple):
     """What a start found. ``cut_bytes`` were taken off the log's end for ``cut_reason`` (empty: nothing was);
     ``bad_snapshots`` says of each newer snapshot why it could not be used."""
 
@@ -71,7 +71,7 @@ class MetadataLog:
         self._failed = ""
         self._quorum: snapshots.Quorum = {}
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedMetadata:
         """Open the log, making it where it is not there, and read the image.
 
         Raises DecodeError where neither a snapshot nor the log's beginning can be read: nothing is changed then.
@@ -95,7 +95,7 @@ class MetadataLog:
         cut_bytes, reason = self._load_segments(bases, reader)
         self._open_segment(start if reason == _BEHIND_SNAPSHOT or not bases else bases[-1])
         self._remove_older()
-        return Loaded(image, cut_bytes, reason, bad_snapshots, reader.transaction is not None)
+        return LoadedMetadata(image, cut_bytes, reason, bad_snapshots, reader.transaction is not None)
 
     def _load_snapshot(self) -> tuple[MetadataImage, list[str]]:
         bad = []

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.metadata.log import Loaded
+    from oncelog.broker.metadata.log import LoadedMetadata
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.wire.schema import Message
 
-    Listener = Callable[[Message, Topic | None], None]
+    RecordListener = Callable[[Message, Topic | None], None]
 
 START_TAIL_BYTES_MAX = 1 << 20
 """Bytes of log beside the snapshot from which a start writes a new snapshot, so that the next one is quick."""
@@ -75,11 +75,11 @@ class MetadataStore:
         self._clock = clock
         self._chance = chance
         self._log = MetadataLog(data_dir, files, clock)
-        self._listeners: list[Listener] = []
+        self._listeners: list[RecordListener] = []
         self._snapshot_ms = 0
         self._bytes_at_failure = 0
 
-    def start(self) -> Loaded:
+    def start(self) -> LoadedMetadata:
         """Read the image, become leader of a new epoch, and format a new log. The answer says what was found.
 
         Raises DecodeError where the log cannot be read, KafkaError where it needs a feature that is not
@@ -195,7 +195,7 @@ class MetadataStore:
         """The log's: that of its next record."""
         return self._log.end_offset
 
-    def subscribe(self, listener: Listener) -> None:
+    def subscribe(self, listener: RecordListener) -> None:
         """Call ``listener(record, topic)`` for every record committed from now on, in order, after the image has the
         whole batch. ``topic`` is the topic that the record made, changed or removed, if it is about one."""
         self._listeners.append(listener)

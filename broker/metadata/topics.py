@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from oncelog.broker.cluster import INTERNAL_TOPICS
-from oncelog.broker.log.manager import CLUSTER_METADATA_TOPIC
 from oncelog.broker.metadata.configs import check_topic_overrides, creation_rows
 from oncelog.broker.metadata.image import TOPIC
 from oncelog.broker.metadata.placement import check_assignment, partition_record, place
+from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicResult
 from oncelog.wire.messages.delete_topics import DeletableTopicResult
@@ -25,10 +24,12 @@ from oncelog.wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.image import MetadataImage, Topic
-    from oncelog.broker.services import Services
+    from oncelog.broker.metadata.store import MetadataStore
     from oncelog.wire.messages.create_partitions import CreatePartitionsTopic
     from oncelog.wire.messages.delete_topics import DeleteTopicState
     from oncelog.wire.schema import Message, Uuid
@@ -42,7 +43,8 @@ RECORDS_PER_REQUEST_MAX = 10_000
 """Metadata records that one request may need (``MAX_RECORDS_PER_USER_OP``)."""
 
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-_UNSET = -1
+UNSET = -1
+"""In CreateTopics: the broker's default holds (number of partitions, replication factor)."""
 
 
 def check_name(name: str) -> None:
@@ -60,38 +62,15 @@ def check_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def auto_create(services: Services, names: Sequence[str]) -> dict[str, KafkaError | None]:
-    """Create topics as the broker's defaults have it, those of coordinators as these want them: name -> None, or why
-    not.
-    """
-    answers: dict[str, KafkaError | None] = {}
-    for name in names:
-        if name in INTERNAL_TOPICS:
-            answers[name] = _make_internal(services, name)
-    wanted = [CreatableTopic(name, _UNSET, _UNSET) for name in names if name not in INTERNAL_TOPICS]
-    for row in create(services, wanted):
-        failed = row.error_code != ErrorCode.NONE
-        answers[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
-    return answers
-
-
-def _make_internal(services: Services, name: str) -> KafkaError | None:
-    from oncelog.broker.coordinators.internal_topics import SERVED, ensure
-
-    if name not in SERVED:
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # there is no coordinator for it
-    try:
-        ensure(services, name)
-    except KafkaError as error:
-        return error
-    return None
-
-
 def create(
-    services: Services, wanted: list[CreatableTopic], *, validate_only: bool = False
+    store: MetadataStore,
+    config: DynamicBrokerConfig,
+    wanted: list[CreatableTopic],
+    *,
+    validate_only: bool = False,
 ) -> list[CreatableTopicResult]:
     """Create topics; rows in the request's order, then one for each name that it holds twice, as Kafka answers."""
-    total = sum(_partitions_wanted(services, topic) for topic in wanted)
+    total = sum(_partitions_wanted(config.current, topic) for topic in wanted)
     if total > PARTITIONS_PER_REQUEST_MAX:
         too_many = KafkaError(
             ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
@@ -105,7 +84,7 @@ def create(
         if topic.name in twice or topic.name == CLUSTER_METADATA_TOPIC:
             continue
         try:
-            made, row = _create(services, topic)
+            made, row = _create(store, config, topic)
             check_record_count(len(records) + len(made))
             records.extend(made)
             rows.append(row)
@@ -113,7 +92,7 @@ def create(
             rows.append(_refused(topic.name, error))
     if records and not validate_only:
         try:
-            services.metadata.commit(records)
+            store.commit(records)
         except KafkaError as error:
             rows = [row if row.error_code else _refused(row.name, error) for row in rows]
     rows += [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in twice]
@@ -123,14 +102,10 @@ def create(
     return rows
 
 
-def _partitions_wanted(services: Services, topic: CreatableTopic) -> int:
+def _partitions_wanted(config: BrokerConfig, topic: CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
-    return (
-        services.config.current.num_partitions
-        if topic.num_partitions == _UNSET
-        else max(topic.num_partitions, 0)
-    )
+    return config.num_partitions if topic.num_partitions == UNSET else max(topic.num_partitions, 0)
 
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
@@ -143,16 +118,18 @@ def check_record_count(count: int) -> None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
-def _create(services: Services, topic: CreatableTopic) -> tuple[list[Message], CreatableTopicResult]:
+def _create(
+    store: MetadataStore, config: DynamicBrokerConfig, topic: CreatableTopic
+) -> tuple[list[Message], CreatableTopicResult]:
     """The records that make the topic, and its row. Raises KafkaError where it is refused."""
-    image = services.metadata.image
+    image = store.image
     _check_new_name(image, topic.name)
     overrides = {config.name: config.value for config in topic.configs}
-    values = check_topic_overrides(services, overrides)
-    replicas = _assigned(image, topic) if topic.assignments else _placed(services, topic)
-    topic_id = services.metadata.new_uuid()
+    values = check_topic_overrides(config.current, overrides)
+    replicas = _assigned(image, topic) if topic.assignments else _placed(image, config.current, topic)
+    topic_id = store.new_uuid()
     while topic_id in image.topics_by_id:
-        topic_id = services.metadata.new_uuid()
+        topic_id = store.new_uuid()
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [ConfigRecord(TOPIC, topic.name, name, value) for name, value in values.items()]
     records += [partition_record(image, topic_id, index, brokers) for index, brokers in enumerate(replicas)]
@@ -162,7 +139,7 @@ def _create(services: Services, topic: CreatableTopic) -> tuple[list[Message], C
         error_message=None,
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
-        configs=creation_rows(services, values),
+        configs=creation_rows(image, config, values),
     )
     return records, row
 
@@ -184,7 +161,7 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[list[int]]:
         (topic.replication_factor, "replication factor"),
         (topic.num_partitions, "numPartitions"),
     ):
-        if count != _UNSET:
+        if count != UNSET:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but {what} was not set to -1.",
@@ -209,22 +186,22 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[list[int]]:
     return [by_index[index] for index in range(len(by_index))]
 
 
-def _placed(services: Services, topic: CreatableTopic) -> list[list[int]]:
+def _placed(image: MetadataImage, config: BrokerConfig, topic: CreatableTopic) -> list[list[int]]:
     """Replicas for the number of partitions and the replication factor that the request names or leaves open."""
-    if topic.replication_factor < _UNSET or topic.replication_factor == 0:
+    if topic.replication_factor < UNSET or topic.replication_factor == 0:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    if topic.num_partitions < _UNSET or topic.num_partitions == 0:
+    if topic.num_partitions < UNSET or topic.num_partitions == 0:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
         )
     factor = topic.replication_factor
-    if factor == _UNSET:
-        factor = services.config.current.default_replication_factor
+    if factor == UNSET:
+        factor = config.default_replication_factor
     try:
-        return place(services.metadata.image, 0, _partitions_wanted(services, topic), factor)
+        return place(image, 0, _partitions_wanted(config, topic), factor)
     except KafkaError as error:
         raise KafkaError(
             error.code, f"Unable to replicate the partition {factor} time(s): {error.message}"
@@ -244,9 +221,8 @@ def bump_leader_epoch(topic: Topic, partitions: Iterable[int]) -> list[Message]:
     ]
 
 
-def grow(services: Services, topic: CreatePartitionsTopic) -> list[Message]:
+def grow(image: MetadataImage, topic: CreatePartitionsTopic) -> list[Message]:
     """The records that give a topic more partitions; raises KafkaError where it is refused."""
-    image = services.metadata.image
     known = image.topics.get(topic.name)
     if known is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -283,11 +259,11 @@ UNKNOWN_ID = "This server does not host this topic ID."
 
 
 def delete(
-    services: Services, wanted: Iterable[DeleteTopicState], rows: list[DeletableTopicResult]
+    store: MetadataStore, wanted: Iterable[DeleteTopicState], rows: list[DeletableTopicResult]
 ) -> Iterator[None]:
     """Delete topics named by name or by id, in steps, the last of which deletes all in one batch; ``rows`` gets one
     for each name and each id in the request."""
-    image = services.metadata.image
+    image = store.image
 
     def refuse(name: str | None, topic_id: Uuid, code: ErrorCode, text: str | None = None) -> None:
         rows.append(DeletableTopicResult(name, topic_id, code, KafkaError(code, text).message))
@@ -344,7 +320,7 @@ def delete(
         yield
     for topic_id in [gone for gone in found if gone not in image.topics_by_id]:  # while others had their turn
         refuse(found.pop(topic_id), topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
-    rows += _remove(services, found)
+    rows += _remove(store, found)
 
 
 def once_and_twice(items: list[T]) -> tuple[list[T], list[T]]:
@@ -355,11 +331,11 @@ def once_and_twice(items: list[T]) -> tuple[list[T], list[T]]:
     return [item for item in counts if counts[item] == 1], [item for item in counts if counts[item] > 1]
 
 
-def _remove(services: Services, found: dict[Uuid, str]) -> list[DeletableTopicResult]:
+def _remove(store: MetadataStore, found: dict[Uuid, str]) -> list[DeletableTopicResult]:
     """All of them in one batch."""
     code, text = ErrorCode.NONE, None
     try:
-        services.metadata.commit([RemoveTopicRecord(topic_id=topic_id) for topic_id in found])
+        store.commit([RemoveTopicRecord(topic_id=topic_id) for topic_id in found])
     except KafkaError as error:
         code, text = error.code, error.message
     return [DeletableTopicResult(name, topic_id, code, text) for topic_id, name in found.items()]

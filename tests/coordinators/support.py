@@ -32,4 +32,4 @@ def fill(broker: SimBroker, group: str, count: int, topic: str = "a") -> None:
 
 
 def log_of(broker: SimBroker, partition: int = 0) -> PartitionLog:
-    return broker.node.cluster.hosted(OFFSETS_TOPIC, partition).log
+    return broker.node.cluster.leader_partition(OFFSETS_TOPIC, partition).log

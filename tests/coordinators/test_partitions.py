@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from oncelog.broker.coordinators.groups import java_address
-from oncelog.broker.coordinators.internal_topics import java_hash, partition_of
+from oncelog.broker.coordinators.partition_of_key import java_hash, partition_of_key
 from oncelog.broker.coordinators.shards import KNOWN_KEY_CHARS_MAX
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.sim.broker import SimBroker
@@ -32,13 +32,13 @@ def test_hashes(text: str, value: int) -> None:
 
 
 def test_partitions() -> None:
-    assert [partition_of(text, 50) for text in HASHES] == [0, 47, 12, 12, 22, 9, 0, 49]
+    assert [partition_of_key(text, 50) for text in HASHES] == [0, 47, 12, 12, 22, 9, 0, 49]
 
 
 def test_a_negative_hash() -> None:
     names = [f"consumers-of-{number}" for number in range(100)]
     assert any(java_hash(name) < 0 for name in names)
-    assert all(0 <= partition_of(name, 50) < 50 for name in names)
+    assert all(0 <= partition_of_key(name, 50) < 50 for name in names)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::", "fe80::1:0:0:2", "2001:db8::", "1:2:3:4:5:6:7:8"])
@@ -59,4 +59,6 @@ async def test_absurd_names_are_not_remembered() -> None:
         assert [row.error_code for row in answer.coordinators] == [0] * 4
         groups = broker.node.groups
         assert list(groups._partition_by_key) == names[:2]
-        assert [groups.partition_for(name) for name in names] == [partition_of(name, 50) for name in names]
+        assert [groups.partition_for(name) for name in names] == [
+            partition_of_key(name, 50) for name in names
+        ]

@@ -33,7 +33,7 @@ async def test_every_api_says_so_and_changes_nothing() -> None:
         client = await coordinated(broker)
         await create_topic(client, "a", 2)
         fill(broker, "g", COUNT)
-        end = broker.node.cluster.hosted(OFFSETS_TOPIC, 0).log.log_end_offset
+        end = broker.node.cluster.leader_partition(OFFSETS_TOPIC, 0).log.log_end_offset
         await broker.stop()
         broker.files.is_cold = lambda path: f"/{OFFSETS_TOPIC}-" in path
         broker.files.latency_s = DISK_S
@@ -63,5 +63,5 @@ async def test_every_api_says_so_and_changes_nothing() -> None:
         )
         await trio.sleep(30 * DISK_S)
         assert await fetch_offsets(client, "g") == {("a", number): number for number in range(COUNT)}
-        assert broker.node.cluster.hosted(OFFSETS_TOPIC, 0).log.log_end_offset == end
+        assert broker.node.cluster.leader_partition(OFFSETS_TOPIC, 0).log.log_end_offset == end
         assert list(broker.node.groups.at(0).groups) == ["g"]

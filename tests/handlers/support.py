@@ -7,7 +7,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from oncelog.broker.cluster import Endpoint
+from oncelog.broker.cluster import NodeAddress
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.metadata.configs import dynamic_broker_texts
@@ -60,7 +60,7 @@ class StandInNode:
         self.clock = FixedClock()
         self.config = DynamicBrokerConfig(BrokerConfig(texts))
         self.metadata = open_store(self.files, self.config.static, self.clock, seed)
-        endpoint = Endpoint(self.config.static.node_id, "localhost", 9092)
+        endpoint = NodeAddress(self.config.static.node_id, "localhost", 9092)
         self.cluster = SimpleNamespace(nodes=lambda listener_name: [endpoint])
         self.records: list[Message] = []
         self.metadata.subscribe(self._on_record)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from oncelog.broker.metadata.image import TOPIC
-from oncelog.broker.metadata.topics import auto_create
+from oncelog.broker.metadata.internal_topics import auto_create
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -309,7 +309,7 @@ def test_a_full_disk_is_every_topics_error() -> None:
 
 def test_auto_creation() -> None:
     node = StandInNode({"num.partitions": "2"})
-    answers = auto_create(node, ["t", "bad/"])  # type: ignore[arg-type]  # a stand-in
+    answers = auto_create(node.metadata, node.config, ["t", "bad/"])
     assert answers["t"] is None
     error = answers["bad/"]
     assert error is not None
@@ -320,7 +320,7 @@ def test_auto_creation() -> None:
 def test_internal_topics_are_made_as_their_coordinators_want_them() -> None:
     node = StandInNode({"offsets.topic.num.partitions": "7", "transaction.state.log.num.partitions": "8"})
     names = ["__consumer_offsets", "__transaction_state", "__share_group_state", "t"]
-    answers = auto_create(node, names)  # type: ignore[arg-type]  # a stand-in
+    answers = auto_create(node.metadata, node.config, names)
     codes = [error and error.code for error in (answers[name] for name in names)]
     assert codes == [None, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None]
     topics = node.metadata.image.topics

@@ -12,7 +12,7 @@ from oncelog.broker.handlers import offset_fetch, parts
 from oncelog.broker.handlers.parts import PARTS, ROWS_AT_ONCE, ROWS_OF_PART, Parts
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.log import slices
-from oncelog.broker.metadata.config_changes import SET, Change, Resource, alter
+from oncelog.broker.metadata.config_changes import SET, ConfigChange, Resource, alter
 from oncelog.broker.metadata.topics import delete
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.add_partitions_to_txn import (
@@ -342,10 +342,11 @@ def node_with_topics() -> StandInNode:
 def test_a_topic_that_goes_while_configurations_are_altered_leaves_none(before: int) -> None:
     """They would be those of the next topic of its name."""
     node = node_with_topics()
-    changes = [Change("retention.ms", SET, "5")]
+    changes = [ConfigChange("retention.ms", SET, "5")]
     resources = [Resource(TOPIC_RESOURCE, name, changes) for name in ("none", "a", "b")]
     rows: list[tuple[int, str | None, int, str]] = []
-    assert gone_while(node, alter(node, resources, rows, lambda *row: row, validate_only=False), before)  # type: ignore[arg-type, return-value]
+    steps = alter(node.metadata, node.config, resources, rows, lambda *row: row, validate_only=False)
+    assert gone_while(node, steps, before)
     assert [row[0] for row in rows][::2] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
     # The first of the last three steps has changed them all.
     assert rows[1][0] == (0 if before > 6 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -363,7 +364,7 @@ def test_a_topic_that_goes_while_topics_are_deleted(before: int, by_id: bool) ->
     )
     rows: list[DeletableTopicResult] = []
     asked = [first, DeleteTopicState("b"), DeleteTopicState("none")]
-    was_there = gone_while(node, delete(node, asked, rows), before)  # type: ignore[arg-type]
+    was_there = gone_while(node, delete(node.metadata, asked, rows), before)
     codes = {row.name: row.error_code for row in rows}
     gone = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert codes["b"] == 0

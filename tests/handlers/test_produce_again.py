@@ -278,7 +278,7 @@ async def test_a_bug_of_ours_ends_the_connection_and_no_other(monkeypatch: pytes
         client = broker.connect()
         await create_topic(client, "t")
         assert (await produce(client, "t")).error_code == 0
-        log = broker.node.cluster.hosted("t", 0).log
+        log = broker.node.cluster.leader_partition("t", 0).log
         with monkeypatch.context() as patched:
             patched.setattr(type(log), "append", lambda *_, **__: 1 / 0)
             with pytest.raises(ConnectionEndedError):  # a Produce answer has no error of its own
@@ -295,12 +295,12 @@ async def test_the_repeat_of_a_batch_that_is_not_on_the_disk_yet_waits_for_it() 
         await create_topic(first, "u")
         for client in (first, second):
             await produce(client, "t")
-        log = broker.node.cluster.hosted("t", 0).log
+        log = broker.node.cluster.leader_partition("t", 0).log
         broker.files.latency_s = 5
         request = produce_request("t", batch(producer=(7, 0, 0)))
         await first.send(request, 9)
         await trio.testing.wait_all_tasks_blocked()
-        log.update_config(broker.node.cluster.hosted("u", 0).log.config)
+        log.update_config(broker.node.cluster.leader_partition("u", 0).log.config)
         await second.send(request, 9)
         await trio.testing.wait_all_tasks_blocked()
         assert (first.unread(), second.unread(), log.log_end_offset) == (0, 0, 3)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from oncelog.broker.metadata.log import DIRECTORY, Loaded, MetadataLog
+from oncelog.broker.metadata.log import DIRECTORY, LoadedMetadata, MetadataLog
 from oncelog.wire.batch import BatchBuilder, read_header
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import Message
@@ -35,7 +35,7 @@ def disk() -> SimFileSystem:
     return files
 
 
-def opened(files: SimFileSystem) -> tuple[MetadataLog, Loaded]:
+def opened(files: SimFileSystem) -> tuple[MetadataLog, LoadedMetadata]:
     log = MetadataLog("/data", files, FixedClock())
     return log, log.load()
 
@@ -58,7 +58,7 @@ def snapshot(log: MetadataLog, *names: str) -> None:
     log.snapshot((topic(name), 0) for name in names)
 
 
-def names(loaded: Loaded) -> list[str]:
+def names(loaded: LoadedMetadata) -> list[str]:
     return sorted(loaded.image.topics)
 
 

@@ -14,8 +14,9 @@ import trio
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.connection import Connection
-from oncelog.broker.node import Entrance, Node
+from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.server import BoundListener
 from tests.clocks import VirtualWall
 from tests.sim.client import SimClient
 from tests.sim.files import SimFileSystem, SimulatedCrash
@@ -90,8 +91,8 @@ class SimBroker:
         process = self._process
         try:
             with trio.CancelScope() as self._scope:
-                entrance = Entrance("PLAINTEXT", self.listener, *self.listener.address)
-                await self.node.run([entrance], task_status=task_status)
+                bound = BoundListener("PLAINTEXT", self.listener, *self.listener.address)
+                await self.node.run([bound], task_status=task_status)
         except BaseException:
             # A dead process says nothing; what its tasks raise while they unwind is of no meaning.
             if not (process.dead or self.files.is_dead):

@@ -235,7 +235,7 @@ async def test_the_peer_is_lost_while_answers_before_it_are_being_sent() -> None
         client.transport.break_off()
         await trio.testing.wait_all_tasks_blocked()
         assert broker.files.held == 0
-        assert not broker.node.cluster.hosted("t", 0).log.waiters
+        assert not broker.node.cluster.leader_partition("t", 0).log.waiters
 
 
 @simulated

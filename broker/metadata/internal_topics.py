@@ -1,4 +1,4 @@
-"""The coordinators' topics: made when first needed, with the configuration that Kafka gives them.
+"""Topics that requests create on first use: those of clients, and the internal ones of the coordinators.
 
 Source: ``AutoTopicCreationManager``, ``GroupCoordinatorService.groupMetadataTopicConfigs``,
 ``TransactionStateManager.transactionTopicConfigs``.
@@ -9,15 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.topics import UNSET, create
+from oncelog.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.services import Services
+    from collections.abc import Sequence
 
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.metadata.store import MetadataStore
+
 SERVED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 """The internal topics that have a coordinator here."""
 
@@ -58,20 +62,18 @@ def described(name: str, config: BrokerConfig, nodes: int) -> InternalTopic:
     return InternalTopic(config.transaction_state_log_num_partitions, min(factor, nodes), configs)
 
 
-def ensure(services: Services, name: str) -> Topic:
+def ensure(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> Topic:
     """The topic, made if it is not there. Raises KafkaError (COORDINATOR_NOT_AVAILABLE) where it cannot be made.
 
     Partitions get their directories with their first use, so that fifty of them cost nothing.
     """
-    topics = services.metadata.image.topics
+    topics = store.image.topics
     if name in topics:
         return topics[name]
-    from oncelog.broker.metadata.topics import create
-    from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
-
-    wanted = described(name, services.config.current, len(services.metadata.image.brokers))
+    wanted = described(name, config.current, len(store.image.brokers))
     rows = [CreatableTopicConfig(key, value) for key, value in wanted.configs.items()]
-    [row] = create(services, [CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)])
+    topic = CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)
+    [row] = create(store, config, [topic])
     if name not in topics:
         _log.error("internal topic not made", topic=name, error=row.error_message)
         raise KafkaError(
@@ -81,16 +83,26 @@ def ensure(services: Services, name: str) -> Topic:
     return topics[name]
 
 
-def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``, over UTF-16 code units."""
-    value = 0
-    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
-    for unit in units:
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value - (1 << 32) if value & 0x80000000 else value
+def auto_create(
+    store: MetadataStore, config: DynamicBrokerConfig, names: Sequence[str]
+) -> dict[str, KafkaError | None]:
+    """Create topics with the broker's defaults, and internal ones as `described`. Returns name -> None, or why not."""
+    answers: dict[str, KafkaError | None] = {}
+    for name in names:
+        if name in INTERNAL_TOPICS:
+            answers[name] = _create_internal(store, config, name)
+    wanted = [CreatableTopic(name, UNSET, UNSET) for name in names if name not in INTERNAL_TOPICS]
+    for row in create(store, config, wanted):
+        failed = row.error_code != ErrorCode.NONE
+        answers[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
+    return answers
 
 
-def partition_of(key: str, partitions: int) -> int:
-    """Which of so many partitions stores a group or transactional id (``Utils.abs(hash) % partitions``)."""
-    value = java_hash(key)
-    return (0 if value == -(1 << 31) else abs(value)) % partitions
+def _create_internal(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> KafkaError | None:
+    if name not in SERVED:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it has no coordinator here
+    try:
+        ensure(store, config, name)
+    except KafkaError as error:
+        return error
+    return None
