@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.broker import slices
 from oncelog.broker.handlers import offset_fetch, parts
 from oncelog.broker.handlers.parts import PARTS, ROWS_AT_ONCE, ROWS_OF_PART, Parts
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.log import slices
 from oncelog.broker.metadata.config_changes import SET, ConfigChange, Resource, alter
 from oncelog.broker.metadata.topics import delete
 from oncelog.wire.errors import ErrorCode
