@@ -40,7 +40,7 @@ class PartitionWriter(Protocol):
         gave; what a client is told of it, the step decides (Kafka: ``CoordinatorOperationExceptionHelper``).
         """
 
-    def check_room(self, size: int) -> None:
+    def check_batch_size(self, size: int) -> None:
         """Raise KafkaError (MESSAGE_TOO_LARGE) where no batch holds records of so many bytes. `append` says so too, but
         they have to be made for it.
         """

@@ -110,7 +110,7 @@ class Groups(Shards["GroupShard"]):
                 settings=lambda: self.node.config.current,
                 overrides=self._overrides,
                 topics=_Topics(self.node),
-                note=_log.info,
+                log_info=_log.info,
             )
         return self._context
 

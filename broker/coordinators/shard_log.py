@@ -97,7 +97,7 @@ class ShardLog:
             batch.build(), leader_epoch=leader.leader_epoch, origin=Origin.COORDINATOR
         ).base_offset
 
-    def check_room(self, size: int) -> None:
+    def check_batch_size(self, size: int) -> None:
         if size > _size_max(self.leader_partition(), self._codec()):
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
 

@@ -306,7 +306,7 @@ class Transactions(Shards["TransactionShard"]):
 
         known = self.node.cluster.topic(topic)
         exists = known is not None and partition < len(known.partitions)
-        outcome = markers.settle(pending, topic, partition, code, exists=exists)
+        outcome = markers.on_marker_appended(pending, topic, partition, code, exists=exists)
         if code is not ErrorCode.NONE:
             _log.warning(
                 "marker not written",

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.topic_names import OFFSETS_TOPIC
-from oncelog.coordinator.transactions.errors import fenced_as
+from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -25,17 +25,20 @@ FENCED_VERSION = 2
 def handle(
     services: Services, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
-    from oncelog.coordinator.transactions.partitions import CLASSIC, add_partitions
+    from oncelog.coordinator.transactions.partitions import add_partitions
+    from oncelog.coordinator.transactions.state import TRANSACTIONS_V0
 
     partition = (OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
 
     def step(shard: TransactionShard) -> AddOffsetsToTxnResponse:
         name, producer_id, epoch = request.transactional_id, request.producer_id, request.producer_epoch
-        add_partitions(shard, name, producer_id, epoch, [partition], CLASSIC)
+        add_partitions(shard, name, producer_id, epoch, [partition], TRANSACTIONS_V0)
         return AddOffsetsToTxnResponse(0, 0)
 
     def refused(error: KafkaError) -> AddOffsetsToTxnResponse:
-        return AddOffsetsToTxnResponse(0, fenced_as(error.code, context.api_version, FENCED_VERSION))
+        return AddOffsetsToTxnResponse(
+            0, producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION)
+        )
 
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(0, ErrorCode.INVALID_REQUEST)

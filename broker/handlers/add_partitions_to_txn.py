@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.slices import Slices
-from oncelog.coordinator.transactions.errors import fenced_as
+from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -70,7 +70,7 @@ def _one(services: Services, transaction: AddPartitionsToTxnTransaction, context
     answer = partial(_answer, transaction.transactional_id, partitions, context.api_version)
 
     def refused(error: KafkaError) -> AddPartitionsToTxnResponse:
-        return answer({}, fenced_as(error.code, context.api_version, FENCED_VERSION))
+        return answer({}, producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
 
     unknown = [partition for partition in partitions if not _exists(services, *partition)]
     if unknown:
@@ -89,15 +89,15 @@ def _step(
     api_version: int,
     shard: TransactionShard,
 ) -> AddPartitionsToTxnResponse:
-    from oncelog.coordinator.transactions.partitions import CLASSIC, add_partitions, verify_partitions
-    from oncelog.coordinator.transactions.state import TRANSACTIONS_V2
+    from oncelog.coordinator.transactions.partitions import add_partitions, verify_partitions
+    from oncelog.coordinator.transactions.state import TRANSACTIONS_V0, TRANSACTIONS_V2
 
     name = transaction.transactional_id
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:
         missing = verify_partitions(shard, name, producer_id, epoch, partitions)
         return answer(dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE), ErrorCode.NONE)
-    version = TRANSACTIONS_V2 if api_version >= BATCHED_VERSION else CLASSIC
+    version = TRANSACTIONS_V2 if api_version >= BATCHED_VERSION else TRANSACTIONS_V0
     add_partitions(shard, name, producer_id, epoch, partitions, version)
     return answer({}, ErrorCode.NONE)
 

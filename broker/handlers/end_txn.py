@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from oncelog.coordinator.transactions.errors import fenced_as
+from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -28,8 +28,7 @@ def handle(
     services: Services, request: EndTxnRequest, context: RequestContext
 ) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
     from oncelog.coordinator.transactions.end import end_transaction
-    from oncelog.coordinator.transactions.partitions import CLASSIC
-    from oncelog.coordinator.transactions.state import TRANSACTIONS_V2
+    from oncelog.coordinator.transactions.state import TRANSACTIONS_V0, TRANSACTIONS_V2
 
     def step(shard: TransactionShard) -> EndTxnResponse:
         ended = end_transaction(
@@ -38,12 +37,14 @@ def handle(
             request.producer_id,
             request.producer_epoch,
             commit=request.committed,
-            client_version=TRANSACTIONS_V2 if context.api_version >= TRANSACTIONS_V2_VERSION else CLASSIC,
+            client_version=TRANSACTIONS_V2
+            if context.api_version >= TRANSACTIONS_V2_VERSION
+            else TRANSACTIONS_V0,
         )
         return EndTxnResponse(0, 0, *ended)
 
     def refused(error: KafkaError) -> EndTxnResponse:
-        return EndTxnResponse(0, fenced_as(error.code, context.api_version, FENCED_VERSION))
+        return EndTxnResponse(0, producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
 
     if not request.transactional_id:
         return EndTxnResponse(0, ErrorCode.INVALID_REQUEST)

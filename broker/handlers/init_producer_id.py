@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from oncelog.coordinator.transactions.errors import fenced_as
+from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -42,7 +42,8 @@ def handle(
 def _transactional(
     services: Services, request: InitProducerIdRequest, transactional_id: str, context: RequestContext
 ) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
-    from oncelog.coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
+    from oncelog.coordinator.transactions.init_producer_id import init_producer_id
+    from oncelog.coordinator.transactions.state import ProducerIdAndEpoch
 
     if not transactional_id:
         return _error(ErrorCode.INVALID_REQUEST)
@@ -55,7 +56,7 @@ def _transactional(
         return InitProducerIdResponse(0, 0, *found)
 
     def refused(error: KafkaError) -> InitProducerIdResponse:
-        return _error(fenced_as(error.code, context.api_version, FENCED_VERSION))
+        return _error(producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
 
     if not 0 < request.transaction_timeout_ms <= services.config.current.transaction_max_timeout_ms:
         return _error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)

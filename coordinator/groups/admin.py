@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups import offsets
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_groups import DeletableGroupResult
 from oncelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -15,7 +15,7 @@ from oncelog.wire.messages.list_groups import ListedGroup
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.classic.member import ClassicGroupMember
     from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.partition_writer import CoordinatorRecord
@@ -45,18 +45,18 @@ def _described(shard: GroupShard, group_id: str, version: int) -> DescribedGroup
     group = shard.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         # What members said, and for which protocol, is settled only where the group is stable.
-        protocol = group.protocol_name if group.state is State.STABLE else None
+        protocol = group.protocol_name if group.state is ClassicGroupState.STABLE else None
         members = [_described_member(member, protocol) for member in group.members.values()]
         return DescribedGroup(
             ErrorCode.NONE, None, group_id, group.state_name, group.protocol_type, protocol or "", members
         )
     if version < NOT_FOUND_VERSION:
-        return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+        return DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
     problem = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
-    return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, problem, group_id, State.DEAD.value)
+    return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, problem, group_id, ClassicGroupState.DEAD.value)
 
 
-def _described_member(member: Member, protocol: str | None) -> DescribedGroupMember:
+def _described_member(member: ClassicGroupMember, protocol: str | None) -> DescribedGroupMember:
     return DescribedGroupMember(
         member.member_id,
         member.group_instance_id,

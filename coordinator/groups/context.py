@@ -79,13 +79,13 @@ class Client(NamedTuple):
     api_version: int
 
 
-class Note(Protocol):
+class LogInfo(Protocol):
     """Tells a broker's owner, in the log, what became of a group."""
 
     def __call__(self, text: str, **fields: object) -> None: ...
 
 
-def _say_nothing(text: str, **fields: object) -> None:
+def _discard(text: str, **fields: object) -> None:
     pass
 
 
@@ -93,10 +93,10 @@ class GroupContext:
     """Shared by all shards of a node.
 
     ``now_ms`` gives wall time in milliseconds, ``settings`` the settings as they are now, ``overrides`` a group's own
-    dynamic configuration (ConfigResource type GROUP), by key; ``note`` tells the broker's owner.
+    dynamic configuration (ConfigResource type GROUP), by key; ``log_info`` writes to the broker's own log.
     """
 
-    __slots__ = ("deadlines", "note", "now_ms", "overrides", "random", "settings", "topics")
+    __slots__ = ("deadlines", "log_info", "now_ms", "overrides", "random", "settings", "topics")
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class GroupContext:
         settings: Callable[[], GroupSettings],
         overrides: Callable[[str], Mapping[str, str]],
         topics: Topics,
-        note: Note = _say_nothing,
+        log_info: LogInfo = _discard,
     ) -> None:
         self.now_ms = now_ms
         self.random = rng
@@ -115,7 +115,7 @@ class GroupContext:
         self.settings = settings
         self.overrides = overrides
         self.topics = topics
-        self.note = note
+        self.log_info = log_info
 
     def new_uuid_text(self) -> str:
         """A random UUID as text with dashes (Java's ``UUID.randomUUID().toString()``), for member ids."""

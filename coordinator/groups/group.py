@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CLASSIC, CONSUMER = "classic", "consumer"
 
 
-def any_partition(topic: str, topic_id: Uuid, partition: int) -> None:
+def allow_any_partition(topic: str, topic_id: Uuid, partition: int) -> None:
     """The check that refuses nothing."""
 
 
@@ -46,7 +46,7 @@ class Group(Protocol):
         transactional: bool,
         api_version: int,
     ) -> Callable[[str, Uuid, int], None]:
-        """Whether that member may commit; what is left to check per partition (`any_partition`: nothing)."""
+        """Whether that member may commit; what is left to check per partition (`allow_any_partition`: nothing)."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.schema import Uuid
 
-TOMBSTONES_AT_ONCE_MAX = 1_000
+TOMBSTONES_PER_BATCH_MAX = 1_000
 """Records of one batch, and offsets that are looked at in one step: what belongs to a group of many offsets needs no
 batch larger than a topic allows, and holds nobody up."""
 
@@ -34,14 +34,14 @@ def expire_group(shard: GroupShard, group_id: str) -> Iterator[None]:
     """
     store = shard.offsets
     places = [(topic, at) for topic, offsets in store.topics(group_id).items() for at in offsets]
-    for begin in range(0, max(len(places), 1), TOMBSTONES_AT_ONCE_MAX):
+    for begin in range(0, max(len(places), 1), TOMBSTONES_PER_BATCH_MAX):
         group = shard.groups.get(group_id)
         if group is None:
             return
-        part = places[begin : begin + TOMBSTONES_AT_ONCE_MAX]
+        part = places[begin : begin + TOMBSTONES_PER_BATCH_MAX]
         records = [tombstone(group_id, *at) for at in _expired(shard, group, part)]
         left = sum(len(offsets) for offsets in store.topics(group_id).values()) - len(records)
-        if not left and not store.open_partitions(group_id) and group.is_empty():
+        if not left and not store.pending_partitions(group_id) and group.is_empty():
             records += group.tombstones()
         shard.commit(records)
         yield
@@ -57,7 +57,7 @@ def _expired(shard: GroupShard, group: Group, places: Iterable[tuple[str, int]])
             committed is not None
             and not group.is_subscribed_to(topic)
             and _is_expired(group, committed, now_ms, retention_ms)
-            and not shard.offsets.is_open(*at)
+            and not shard.offsets.has_pending(*at)
         ):
             yield topic, partition
 
@@ -85,9 +85,9 @@ def forget_topics(shard: GroupShard, group_id: str, deleted: Sequence[tuple[str,
             for partition in offsets.of_topic(group_id, name)
         }
     )
-    for begin in range(0, len(places), TOMBSTONES_AT_ONCE_MAX):
+    for begin in range(0, len(places), TOMBSTONES_PER_BATCH_MAX):
         records = []
-        for name, partition in places[begin : begin + TOMBSTONES_AT_ONCE_MAX]:
+        for name, partition in places[begin : begin + TOMBSTONES_PER_BATCH_MAX]:
             found = (offsets.get(group_id, name, partition) for offsets in _everywhere(shard))
             if any(one is not None and one.topic_id in ids[name] for one in found):
                 records.append(tombstone(group_id, name, partition))

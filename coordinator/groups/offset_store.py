@@ -31,7 +31,7 @@ class CommittedOffset(NamedTuple):
     record_offset: int
 
 
-Stored = tuple[int, int, str, int, int, bytes, int]
+OffsetTuple = tuple[int, int, str, int, int, bytes, int]
 """The same as it is kept: the collector of garbage leaves plain tuples of numbers and texts alone, of which there may
 be millions (a walk through 300,000 objects takes the loop's time for 50 ms and more)."""
 
@@ -42,16 +42,16 @@ class Offsets:
     __slots__ = ("by_group",)
 
     def __init__(self) -> None:
-        self.by_group: dict[str, dict[str, dict[int, Stored]]] = {}
+        self.by_group: dict[str, dict[str, dict[int, OffsetTuple]]] = {}
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         found = self.of_topic(group_id, topic).get(partition)
         return None if found is None else CommittedOffset._make(found)
 
-    def of_topic(self, group_id: str, topic: str) -> Mapping[int, Stored]:
+    def of_topic(self, group_id: str, topic: str) -> Mapping[int, OffsetTuple]:
         return self.by_group.get(group_id, _NO_TOPICS).get(topic, _NO_PARTITIONS)
 
-    def put(self, group_id: str, topic: str, partition: int, stored: Stored) -> None:
+    def put(self, group_id: str, topic: str, partition: int, stored: OffsetTuple) -> None:
         self.by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = stored
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
@@ -66,55 +66,55 @@ class Offsets:
             if not topics:
                 del self.by_group[group_id]
 
-    def items(self) -> Iterator[tuple[str, str, int, Stored]]:
+    def items(self) -> Iterator[tuple[str, str, int, OffsetTuple]]:
         for group_id, topics in self.by_group.items():
             for topic, partitions in topics.items():
                 for partition, stored in partitions.items():
                     yield group_id, topic, partition, stored
 
 
-_NO_PARTITIONS: dict[int, Stored] = {}
-_NO_TOPICS: dict[str, dict[int, Stored]] = {}
+_NO_PARTITIONS: dict[int, OffsetTuple] = {}
+_NO_TOPICS: dict[str, dict[int, OffsetTuple]] = {}
 
 
 class OffsetStore:
     """``committed`` counts; ``pending`` holds what open transactions committed, by producer id."""
 
-    __slots__ = ("_open", "committed", "pending")
+    __slots__ = ("_producers", "committed", "pending")
 
     def __init__(self) -> None:
         self.committed = Offsets()
         self.pending: dict[int, Offsets] = {}
-        self._open: dict[str, dict[tuple[str, int], dict[int, None]]] = {}
+        self._producers: dict[str, dict[tuple[str, int], dict[int, None]]] = {}
         """By group, topic and partition: the producers that have pending offsets there. No entry is empty."""
 
-    def topics(self, group_id: str) -> Mapping[str, Mapping[int, Stored]]:
+    def topics(self, group_id: str) -> Mapping[str, Mapping[int, OffsetTuple]]:
         """The group's committed offsets by topic and partition; not to be changed."""
         return self.committed.by_group.get(group_id, _NO_TOPICS)
 
-    def is_open(self, group_id: str, topic: str, partition: int) -> bool:
+    def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether a transaction may still change the offset."""
-        return (topic, partition) in self._open.get(group_id, ())
+        return (topic, partition) in self._producers.get(group_id, ())
 
-    def open_partitions(self, group_id: str) -> list[tuple[str, int]]:
+    def pending_partitions(self, group_id: str) -> list[tuple[str, int]]:
         """Topic and partition of all offsets of the group that a transaction may still change."""
-        return list(self._open.get(group_id, ()))
+        return list(self._producers.get(group_id, ()))
 
-    def apply(self, group_id: str, topic: str, partition: int, stored: Stored) -> None:
+    def apply(self, group_id: str, topic: str, partition: int, stored: OffsetTuple) -> None:
         """An offset that counts at once."""
         self.committed.put(group_id, topic, partition, stored)
 
     def apply_pending(
-        self, producer_id: int, group_id: str, topic: str, partition: int, stored: Stored
+        self, producer_id: int, group_id: str, topic: str, partition: int, stored: OffsetTuple
     ) -> None:
         """An offset that counts if the producer's transaction commits."""
         self.pending.setdefault(producer_id, Offsets()).put(group_id, topic, partition, stored)
-        self._open.setdefault(group_id, {}).setdefault((topic, partition), {})[producer_id] = None
+        self._producers.setdefault(group_id, {}).setdefault((topic, partition), {})[producer_id] = None
 
     def forget(self, group_id: str, topic: str, partition: int) -> None:
         """A tombstone: what is committed goes, and what is pending too."""
         self.committed.remove(group_id, topic, partition)
-        for producer_id in self._open.get(group_id, {}).get((topic, partition), ()):
+        for producer_id in self._producers.get(group_id, {}).get((topic, partition), ()):
             pending = self.pending[producer_id]
             pending.remove(group_id, topic, partition)
             if not pending.by_group:
@@ -129,7 +129,7 @@ class OffsetStore:
         if pending is None:
             return
         for group_id, topic, partition, stored in pending.items():
-            producers = self._open[group_id][topic, partition]
+            producers = self._producers[group_id][topic, partition]
             producers.pop(producer_id, None)
             if not producers:
                 self._close(group_id, topic, partition)
@@ -139,9 +139,9 @@ class OffsetStore:
                     self.committed.put(group_id, topic, partition, stored)
 
     def _close(self, group_id: str, topic: str, partition: int) -> None:
-        partitions = self._open.get(group_id, {})
+        partitions = self._producers.get(group_id, {})
         if partitions.pop((topic, partition), None) is not None and not partitions:
-            del self._open[group_id]
+            del self._producers[group_id]
 
 
 def replay_offset(
@@ -167,7 +167,7 @@ def replay_offset(
         shard.offsets.apply_pending(producer_id, group_id, topic, partition, stored)
 
 
-def _stored(value: OffsetCommitValue | LegacyOffsetCommitValue, record_offset: int) -> Stored:
+def _stored(value: OffsetCommitValue | LegacyOffsetCommitValue, record_offset: int) -> OffsetTuple:
     if isinstance(value, LegacyOffsetCommitValue):
         value = OffsetCommitValue(
             value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.timers import on_offset_commit
-from oncelog.coordinator.groups.group import any_partition
+from oncelog.coordinator.groups.group import allow_any_partition
 from oncelog.coordinator.partition_writer import CoordinatorRecord
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_commit import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncelog.coordinator.groups.context import Client
-    from oncelog.coordinator.groups.offset_store import Stored
+    from oncelog.coordinator.groups.offset_store import OffsetTuple
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
     from oncelog.wire.messages.offset_delete import OffsetDeleteRequest
@@ -57,7 +57,7 @@ NO_EXPIRY = -1
 GROUP_ID_NOT_FOUND_VERSION = 9
 """Before it a commit with a generation of a group that is not there gets ILLEGAL_GENERATION."""
 
-UNCHECKED_MAX = 1_000
+SIZE_CHECK_MIN = 1_000
 """Topics and partitions of a request whose offsets are made into records without a look at whether a batch can hold so
 many."""
 RECORD_BYTES_MIN = 41
@@ -73,11 +73,11 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Clie
     check = _check_commit(shard, request, client)
     now_ms = shard.context.now_ms()
     retention_ms = request.retention_time_ms
-    expires_ms = NO_EXPIRY if retention_ms == NO_RETENTION_TIME else _as_long(now_ms + retention_ms)
+    expires_ms = NO_EXPIRY if retention_ms == NO_RETENTION_TIME else _wrap_to_int64(now_ms + retention_ms)
     metadata_max = shard.context.settings().offset_metadata_max_bytes
     records: list[CoordinatorRecord] = []
     topics: list[OffsetCommitResponseTopic] = []
-    _check_room(shard, request, metadata_max)
+    _check_fits_batch(shard, request, metadata_max)
     for topic in request.topics:
         rows: list[OffsetCommitResponsePartition] = []
         for row in topic.partitions:
@@ -97,21 +97,21 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Clie
     return OffsetCommitResponse(0, topics)
 
 
-def _check_room(
+def _check_fits_batch(
     shard: GroupShard, request: OffsetCommitRequest | TxnOffsetCommitRequest, metadata_max: int
 ) -> None:
     """Raise KafkaError where no batch can hold all those offsets: an absurd request shall not take long."""
     topics: Sequence[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic] = request.topics
-    if len(topics) + sum([len(topic.partitions) for topic in topics]) <= UNCHECKED_MAX:
+    if len(topics) + sum([len(topic.partitions) for topic in topics]) <= SIZE_CHECK_MIN:
         return
     size = 0
     for topic in topics:
         stored = [not _is_too_long(row.committed_metadata or "", metadata_max) for row in topic.partitions]
         size += sum(stored) * (RECORD_BYTES_MIN + len(request.group_id) + len(topic.name))
-    shard.writer.check_room(size)
+    shard.writer.check_batch_size(size)
 
 
-def _as_long(value: int) -> int:
+def _wrap_to_int64(value: int) -> int:
     """As Java's arithmetic has it: "for ever" may be so long that it is over before it begins."""
     return (value + 2**63) % 2**64 - 2**63
 
@@ -132,7 +132,7 @@ def tombstones_of(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
     places = {
         (topic, partition): None for topic, offsets in store.topics(group_id).items() for partition in offsets
     }
-    places |= dict.fromkeys(store.open_partitions(group_id))
+    places |= dict.fromkeys(store.pending_partitions(group_id))
     return [tombstone(group_id, topic, partition) for topic, partition in places]
 
 
@@ -148,9 +148,7 @@ def _check_commit(shard: GroupShard, request: OffsetCommitRequest, client: Clien
     generation = request.generation_id_or_member_epoch
     if group is None:
         if generation < 0:
-            return (
-                any_partition  # an admin's commit, or one of a consumer that is no member: it makes the group
-            )
+            return allow_any_partition  # an admin's commit, or one of a consumer that is no member: it makes the group
         if client.api_version >= GROUP_ID_NOT_FOUND_VERSION:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -178,10 +176,10 @@ def commit_transactional_offsets(
     metadata_max = shard.context.settings().offset_metadata_max_bytes
     records: list[CoordinatorRecord] = []
     topics: list[TxnOffsetCommitResponseTopic] = []
-    _check_room(shard, request, metadata_max)
+    _check_fits_batch(shard, request, metadata_max)
     for topic in request.topics:
         known = shard.context.topics.by_name(topic.name)
-        if known is None and check is not any_partition:
+        if known is None and check is not allow_any_partition:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         topic_id = ZERO_UUID if known is None else known.topic_id
         rows: list[TxnOffsetCommitResponsePartition] = []
@@ -207,7 +205,7 @@ def _check_transactional_commit(
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.generation_id < 0:
-            return any_partition
+            return allow_any_partition
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     with _stale_is_illegal():
         return group.check_offset_commit(
@@ -239,7 +237,7 @@ def fetch_offsets(
     ``require_stable``: UNSTABLE_OFFSET_COMMIT for those that a transaction may still change. Raises KafkaError.
     """
     group_id = asked.group_id
-    known = _may_fetch(shard, asked)
+    known = _check_fetch(shard, asked)
     topics: list[OffsetFetchResponseTopics] = []
     if asked.topics is None:
         for name, offsets in shard.offsets.topics(group_id).items() if known else ():
@@ -250,7 +248,7 @@ def fetch_offsets(
             topics.append(OffsetFetchResponseTopics(name, ZERO_UUID, rows))
         return OffsetFetchResponseGroup(group_id, topics)
     for topic in asked.topics:
-        of_topic: Mapping[int, Stored] = {}
+        of_topic: Mapping[int, OffsetTuple] = {}
         if known:
             of_topic = shard.offsets.committed.of_topic(group_id, topic.name)
         rows = [
@@ -264,7 +262,7 @@ def fetch_offsets(
     return OffsetFetchResponseGroup(group_id, topics)
 
 
-def _may_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> bool:
+def _check_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> bool:
     """Whether the group is there."""
     group = shard.groups.get(asked.group_id)
     if group is None:
@@ -278,7 +276,7 @@ def _may_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> bool:
     return True
 
 
-def _is_of_another(committed_for: Uuid, asked_for: Uuid) -> bool:
+def _is_of_other_topic(committed_for: Uuid, asked_for: Uuid) -> bool:
     return committed_for != asked_for and ZERO_UUID not in (committed_for, asked_for)
 
 
@@ -287,17 +285,17 @@ def _fetched(
     group_id: str,
     topic: str,
     partition: int,
-    stored: Stored | None,
+    stored: OffsetTuple | None,
     asked_for: Uuid = ZERO_UUID,
     *,
     require_stable: bool,
 ) -> OffsetFetchResponsePartitions:
-    if require_stable and shard.offsets.is_open(group_id, topic, partition):
+    if require_stable and shard.offsets.has_pending(group_id, topic, partition):
         code = ErrorCode.UNSTABLE_OFFSET_COMMIT
         return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, "", code)
     if stored is not None:
         offset, leader_epoch, metadata, _, _, topic_id, _ = stored
-        if not _is_of_another(topic_id, asked_for):
+        if not _is_of_other_topic(topic_id, asked_for):
             return OffsetFetchResponsePartitions(partition, offset, leader_epoch, metadata, 0)
     return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, "", 0)
 
@@ -316,7 +314,7 @@ def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest) -> OffsetDel
         for row in topic.partitions:
             at = (request.group_id, name, row.partition_index)
             rows.append(OffsetDeleteResponsePartition(row.partition_index, code))
-            if not code and (store.committed.get(*at) is not None or store.is_open(*at)):
+            if not code and (store.committed.get(*at) is not None or store.has_pending(*at)):
                 records.append(tombstone(*at))
         topics.append(OffsetDeleteResponseTopic(name, rows))
     shard.commit(records)

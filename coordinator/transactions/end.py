@@ -18,15 +18,16 @@ Source: Kafka's ``TransactionCoordinator.endTransaction``; KIP-98, KIP-890.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oncelog.coordinator.transactions.state import (
     NO_PRODUCER_ID,
     PREPARED,
     PRODUCER_EPOCH_MAX,
-    STORED_FLEXIBLE,
+    TRANSACTIONS_V1,
     TRANSACTIONS_V2,
     PendingEnd,
+    ProducerIdAndEpoch,
     Transaction,
     TransactionMetadata,
     TransactionState,
@@ -40,13 +41,6 @@ _PREPARE = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPA
 _COMPLETE = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
 
 
-class Ended(NamedTuple):
-    """What the producer uses from now on; only transactions v2 tells it."""
-
-    producer_id: int
-    producer_epoch: int
-
-
 def end_transaction(
     shard: TransactionShard,
     transactional_id: str,
@@ -55,13 +49,14 @@ def end_transaction(
     *,
     commit: bool,
     client_version: int,
-) -> Ended:
-    """Decide the open transaction, or find that this has been done.
+) -> ProducerIdAndEpoch:
+    """Decide the open transaction, or find that this has been done. Return the id and epoch that the producer uses from
+    now on; without transactions v2 there is nothing new to use: -1 and -1.
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS while
     one is being ended, UNSUPPORTED_VERSION for v2 where ``transaction.version`` is 0; what the log gives.
     """
-    known = shard.known(transactional_id)
+    known = shard.transaction(transactional_id)
     if client_version >= TRANSACTIONS_V2:
         return _end_v2(shard, transactional_id, known, (producer_id, producer_epoch), commit)
     metadata = known.metadata
@@ -77,12 +72,12 @@ def end_transaction(
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     elif metadata.state is not _COMPLETE[commit]:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
-    return Ended(NO_PRODUCER_ID, -1)
+    return ProducerIdAndEpoch(NO_PRODUCER_ID, -1)
 
 
 def _prepare(shard: TransactionShard, transactional_id: str, known: Transaction, *, commit: bool) -> None:
     old = known.metadata
-    shard.move(
+    shard.transition(
         transactional_id,
         old._replace(
             previous_producer_id=old.producer_id,
@@ -92,12 +87,12 @@ def _prepare(shard: TransactionShard, transactional_id: str, known: Transaction,
             client_version=0,
         ),
     )
-    shard.prepared(transactional_id)
+    shard.begin_markers(transactional_id)
 
 
 def _end_v2(
     shard: TransactionShard, transactional_id: str, known: Transaction, sent: tuple[int, int], commit: bool
-) -> Ended:
+) -> ProducerIdAndEpoch:
     if known.volatile.pending_end is not None:
         # Before anything else: the end may bring the producer id that this one has been told already.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -126,7 +121,7 @@ def _end_v2(
     if state is _PREPARE[commit]:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if repeated and state is _COMPLETE[commit]:
-        return Ended(metadata.producer_id, metadata.producer_epoch)
+        return ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch)
     if commit or repeated or state in PREPARED:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     # A producer that does not know whether anything of its transaction arrived: it did not.
@@ -135,17 +130,17 @@ def _end_v2(
 
 def prepare_v2(
     shard: TransactionShard, transactional_id: str, known: Transaction, *, commit: bool, empty: bool
-) -> Ended:
+) -> ProducerIdAndEpoch:
     """Decide with a new epoch; where that is the last, the producer goes on with a new id.
 
     ``empty``: no partition was added, so that there is no start yet.
     """
-    if shard.context.transaction_version() < STORED_FLEXIBLE:
+    if shard.context.transaction_version() < TRANSACTIONS_V1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     old = known.metadata
     next_producer_id = shard.context.next_producer_id() if old.is_epoch_exhausted else NO_PRODUCER_ID
     now = shard.context.now_ms()
-    shard.move(
+    shard.transition(
         transactional_id,
         old._replace(
             previous_producer_id=old.producer_id,
@@ -159,9 +154,9 @@ def prepare_v2(
         ),
     )
     known.volatile.last_producer_epoch = old.producer_epoch
-    prepared = shard.prepared(transactional_id).metadata
+    prepared = shard.begin_markers(transactional_id).metadata
     after = completed(prepared, prepared.last_update_ms)
-    return Ended(after.producer_id, after.producer_epoch)
+    return ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
 
 
 def fence(shard: TransactionShard, transactional_id: str, known: Transaction) -> None:
@@ -174,7 +169,7 @@ def fence(shard: TransactionShard, transactional_id: str, known: Transaction) ->
     if shard.context.transaction_version() >= TRANSACTIONS_V2:
         prepare_v2(shard, transactional_id, known, commit=False, empty=False)
         return
-    shard.move(
+    shard.transition(
         transactional_id,
         old._replace(
             previous_producer_id=old.producer_id,
@@ -186,7 +181,7 @@ def fence(shard: TransactionShard, transactional_id: str, known: Transaction) ->
         ),
     )
     known.volatile.last_producer_epoch = -1
-    shard.prepared(transactional_id)
+    shard.begin_markers(transactional_id)
 
 
 def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
@@ -208,5 +203,5 @@ def complete(shard: TransactionShard, pending: PendingEnd) -> None:
     assert not pending.partitions
     known = shard.transactions[pending.transactional_id]
     assert known.volatile.pending_end is pending
-    shard.move(pending.transactional_id, completed(known.metadata, shard.context.now_ms()))
+    shard.transition(pending.transactional_id, completed(known.metadata, shard.context.now_ms()))
     known.volatile.pending_end = None

@@ -22,7 +22,7 @@ def to_client_error(error: KafkaError) -> KafkaError:
     return error if told is None else KafkaError(told)
 
 
-def fenced_as(code: ErrorCode, version: int, known_since: int) -> ErrorCode:
+def producer_fenced_or_older(code: ErrorCode, version: int, known_since: int) -> ErrorCode:
     """``code`` for a request of ``version``: before ``known_since`` clients know no PRODUCER_FENCED (KIP-588)."""
     if code is ErrorCode.PRODUCER_FENCED and version < known_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH

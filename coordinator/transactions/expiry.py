@@ -25,7 +25,7 @@ EXPIRED_BATCH = 100
 """Tombstones written in one batch."""
 
 
-def watch(shard: TransactionShard, transactional_id: str) -> None:
+def schedule_timeout(shard: TransactionShard, transactional_id: str) -> None:
     """Set the deadline of a transaction that has just begun.
 
     Its end leaves the deadline where it is: the next transaction of the id moves it on, which costs nothing, and where
@@ -35,7 +35,7 @@ def watch(shard: TransactionShard, transactional_id: str) -> None:
     if metadata.state is not TransactionState.ONGOING or metadata.timeout_ms == TIMEOUT_NEVER_MS:
         return
     interval = shard.context.settings().transaction_abort_timed_out_transaction_cleanup_interval_ms
-    delay = _to_next_look(shard, metadata.start_ms + metadata.timeout_ms + 1, interval)
+    delay = _delay_to_next_check(shard, metadata.start_ms + metadata.timeout_ms + 1, interval)
     shard.context.deadlines.set(
         _key(shard, transactional_id), delay, partial(_time_out, shard, transactional_id)
     )
@@ -45,7 +45,7 @@ def _key(shard: TransactionShard, transactional_id: str) -> Hashable:
     return ("transaction", shard.partition, transactional_id)
 
 
-def _to_next_look(shard: TransactionShard, due_ms: int, interval_ms: int) -> int:
+def _delay_to_next_check(shard: TransactionShard, due_ms: int, interval_ms: int) -> int:
     """Milliseconds until the first multiple of ``interval_ms`` from ``due_ms`` on, and from now on."""
     now = shard.context.now_ms()
     due_ms = max(due_ms, now)
@@ -62,36 +62,36 @@ def _time_out(shard: TransactionShard, transactional_id: str) -> None:
             fence(shard, transactional_id, known)
         except KafkaError:
             # The log takes nothing now: look again at the next interval, as Kafka does.
-            _again(shard, transactional_id)
+            _retry(shard, transactional_id)
     else:
         # It began after this was set, or wall time was set back.
-        watch(shard, transactional_id)
+        schedule_timeout(shard, transactional_id)
 
 
-def _again(shard: TransactionShard, transactional_id: str) -> None:
+def _retry(shard: TransactionShard, transactional_id: str) -> None:
     interval = shard.context.settings().transaction_abort_timed_out_transaction_cleanup_interval_ms
-    delay = _to_next_look(shard, shard.context.now_ms() + 1, interval)
+    delay = _delay_to_next_check(shard, shard.context.now_ms() + 1, interval)
     shard.context.deadlines.set(
         _key(shard, transactional_id), delay, partial(_time_out, shard, transactional_id)
     )
 
 
-def watch_ids(shard: TransactionShard) -> None:
+def schedule_id_expiration(shard: TransactionShard) -> None:
     """While a shard has ids, it looks now and then for those to forget."""
     deadlines = shard.context.deadlines
     key = ("transactional-ids", shard.partition)
     if key in deadlines or not shard.transactions:
         return
     interval = shard.context.settings().transaction_remove_expired_transaction_cleanup_interval_ms
-    delay = _to_next_look(shard, shard.context.now_ms() + 1, interval)
-    deadlines.set(key, delay, lambda: _look_for_expired(shard))
+    delay = _delay_to_next_check(shard, shard.context.now_ms() + 1, interval)
+    deadlines.set(key, delay, lambda: _expire_ids(shard))
 
 
-def _look_for_expired(shard: TransactionShard) -> None:
+def _expire_ids(shard: TransactionShard) -> None:
     # Where the log takes nothing now, the next look finds them again.
     with suppress(KafkaError):
         forget_expired(shard)
-    watch_ids(shard)
+    schedule_id_expiration(shard)
 
 
 def forget_expired(shard: TransactionShard) -> list[str]:

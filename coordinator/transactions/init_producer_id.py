@@ -5,7 +5,7 @@ Source: Kafka's ``TransactionCoordinator.handleInitProducerId``, ``TransactionMe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oncelog.coordinator.transactions.end import fence
 from oncelog.coordinator.transactions.state import (
@@ -13,6 +13,7 @@ from oncelog.coordinator.transactions.state import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     PREPARED,
+    ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
     is_epoch_exhausted,
@@ -22,11 +23,6 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from oncelog.coordinator.transactions.shard import TransactionShard
     from oncelog.coordinator.transactions.state import Transaction
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    producer_id: int
-    producer_epoch: int
 
 
 def init_producer_id(
@@ -57,7 +53,7 @@ def init_producer_id(
     else:
         epoch, last_epoch = _next_epoch(known, expected)
         found = ProducerIdAndEpoch(old.producer_id, epoch)
-    shard.move(transactional_id, _initialised(shard, old, found, timeout_ms))
+    shard.transition(transactional_id, _initialised(shard, old, found, timeout_ms))
     known.volatile.last_producer_epoch = last_epoch
     return found
 
@@ -78,7 +74,7 @@ def _begin(shard: TransactionShard, transactional_id: str, timeout_ms: int) -> P
         now,
         0,
     )
-    shard.move(transactional_id, empty)
+    shard.transition(transactional_id, empty)
     return found
 
 

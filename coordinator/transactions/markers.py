@@ -18,14 +18,22 @@ if TYPE_CHECKING:
     from oncelog.coordinator.transactions.shard import TransactionShard
     from oncelog.coordinator.transactions.state import PendingEnd
 
-__all__ = ["RETRY_MS_MAX", "RETRY_MS_MIN", "Outcome", "complete", "is_current", "retry_delay_ms", "settle"]
+__all__ = [
+    "RETRY_MS_MAX",
+    "RETRY_MS_MIN",
+    "MarkerOutcome",
+    "complete",
+    "is_current",
+    "on_marker_appended",
+    "retry_delay_ms",
+]
 
 RETRY_MS_MIN = 20
 RETRY_MS_MAX = 5_000
 """Milliseconds to wait before markers that could not be written are tried again; doubled each time."""
 
 
-class Outcome(Enum):
+class MarkerOutcome(Enum):
     DONE = 1
     """The partition needs no more of this transaction."""
     RETRY = 2
@@ -42,19 +50,21 @@ def is_current(shard: TransactionShard, pending: PendingEnd) -> bool:
     )
 
 
-def settle(pending: PendingEnd, topic: str, partition: int, code: ErrorCode, *, exists: bool) -> Outcome:
+def on_marker_appended(
+    pending: PendingEnd, topic: str, partition: int, code: ErrorCode, *, exists: bool
+) -> MarkerOutcome:
     """Take note of what appending a marker gave (NONE: it is in the log). ``exists``: so does the partition."""
     if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
         pending.given_up = True
-        return Outcome.GIVE_UP
+        return MarkerOutcome.GIVE_UP
     # A later epoch in the partition means that this transaction has its end there. Kafka gives up on the whole
     # transaction then, and its id can never be used again; the other partitions would stay open for ever.
     done = code in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
     # A partition that was deleted took its part of the transaction with it.
     if done or (code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not exists):
         pending.partitions.pop((topic, partition), None)
-        return Outcome.DONE
-    return Outcome.RETRY
+        return MarkerOutcome.DONE
+    return MarkerOutcome.RETRY
 
 
 def retry_delay_ms(pending: PendingEnd) -> int:

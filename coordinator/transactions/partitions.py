@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from oncelog.coordinator.transactions.state import (
     ENDED,
     PREPARED,
-    STORED_FLEXIBLE,
+    TRANSACTIONS_V1,
     TRANSACTIONS_V2,
     TransactionState,
-    merged,
+    with_added,
 )
 from oncelog.wire.errors import ErrorCode, KafkaError
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from oncelog.coordinator.transactions.shard import TransactionShard
     from oncelog.coordinator.transactions.state import Transaction
-
-CLASSIC = 0
-"""The client's transaction version where it enrols partitions itself."""
 
 
 def add_partitions(
@@ -41,7 +38,7 @@ def add_partitions(
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the last
     transaction is being ended, UNSUPPORTED_VERSION for v2 where ``transaction.version`` is 0; what the log gives.
     """
-    known = shard.known(transactional_id)
+    known = shard.transaction(transactional_id)
     if known.volatile.pending_end is not None:
         # Before anything else: the end may bring the producer id that this one has been told already.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -49,15 +46,15 @@ def add_partitions(
     old = known.metadata
     if old.state is TransactionState.ONGOING and all(old.has(*partition) for partition in partitions):
         return
-    if client_version >= TRANSACTIONS_V2 and shard.context.transaction_version() < STORED_FLEXIBLE:
+    if client_version >= TRANSACTIONS_V2 and shard.context.transaction_version() < TRANSACTIONS_V1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     now = shard.context.now_ms()
-    shard.move(
+    shard.transition(
         transactional_id,
         old._replace(
             previous_producer_id=old.producer_id,
             state=TransactionState.ONGOING,
-            partitions=merged(old.partitions, partitions),
+            partitions=with_added(old.partitions, partitions),
             start_ms=now if old.state in ENDED else old.start_ms,
             last_update_ms=now,
             client_version=client_version,
@@ -76,7 +73,7 @@ def verify_partitions(
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
-    known = shard.known(transactional_id)
+    known = shard.transaction(transactional_id)
     _check_owner(known, producer_id, producer_epoch)
     return [partition for partition in partitions if not known.metadata.has(*partition)]
 

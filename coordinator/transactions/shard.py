@@ -1,7 +1,7 @@
 """`TransactionShard`: the transactional ids that one partition of ``__transaction_state`` stores.
 
-Everything durable changes only in `replay`; a step computes the next `TransactionMetadata` and calls `move`. Kafka:
-``TransactionStateManager``.
+Everything durable changes only in `replay`; a step computes the next `TransactionMetadata` and calls `transition`.
+Kafka: ``TransactionStateManager``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from oncelog.coordinator.transactions import expiry
 from oncelog.coordinator.transactions.errors import to_client_error
 from oncelog.coordinator.transactions.state import (
     ENDED,
-    LEGAL_PREVIOUS,
     PREPARED,
-    STORED_FLEXIBLE,
+    TRANSACTIONS_V1,
+    VALID_PREVIOUS_STATES,
     PendingEnd,
     Transaction,
     TransactionMetadata,
@@ -86,7 +86,7 @@ class TransactionShard:
         self.loaded = False
         """Whether the whole log has been replayed: only then do deadlines run and requests get answers."""
 
-    def known(self, transactional_id: str) -> Transaction:
+    def transaction(self, transactional_id: str) -> Transaction:
         """Raises KafkaError: INVALID_REQUEST for an empty id, INVALID_PRODUCER_ID_MAPPING for one not known."""
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -97,25 +97,28 @@ class TransactionShard:
 
     # What is durable.
 
-    def move(self, transactional_id: str, new: TransactionMetadata) -> None:
+    def transition(self, transactional_id: str, new: TransactionMetadata) -> None:
         """Store and apply the next state. Raises KafkaError where the log did not take it; nothing changed then."""
         known = self.transactions.get(transactional_id)
         old = new if known is None else known.metadata
-        assert old.state in LEGAL_PREVIOUS[new.state], f"{old.state.name} -> {new.state.name}"
+        assert old.state in VALID_PREVIOUS_STATES[new.state], f"{old.state.name} -> {new.state.name}"
         assert new.producer_id >= 0
         assert new.producer_epoch >= 0
-        version = 1 if self.context.transaction_version() >= STORED_FLEXIBLE else 0
+        version = 1 if self.context.transaction_version() >= TRANSACTIONS_V1 else 0
         self._commit([CoordinatorRecord(TransactionLogKey(transactional_id), new.to_value(version), version)])
         self.transactions[transactional_id].volatile.previous_producer_id = old.producer_id
         if new.state is TransactionState.ONGOING and old.state is not TransactionState.ONGOING:
-            expiry.watch(self, transactional_id)
+            expiry.schedule_timeout(self, transactional_id)
         elif known is None:
-            expiry.watch_ids(self)
+            expiry.schedule_id_expiration(self)
 
     def forget(self, transactional_ids: Sequence[str]) -> None:
-        """Store and apply that these have expired. Raises like `move`."""
+        """Store and apply that these have expired. Raises like `transition`."""
         for transactional_id in transactional_ids:
-            assert self.transactions[transactional_id].metadata.state in LEGAL_PREVIOUS[TransactionState.DEAD]
+            assert (
+                self.transactions[transactional_id].metadata.state
+                in VALID_PREVIOUS_STATES[TransactionState.DEAD]
+            )
         self._commit([CoordinatorRecord(TransactionLogKey(name), None) for name in transactional_ids])
 
     def _commit(self, records: Sequence[CoordinatorRecord]) -> None:
@@ -149,7 +152,7 @@ class TransactionShard:
 
     # What follows from it, and is not stored.
 
-    def prepared(self, transactional_id: str) -> PendingEnd:
+    def begin_markers(self, transactional_id: str) -> PendingEnd:
         """The transaction is decided: from here on its markers are due."""
         transaction = self.transactions[transactional_id]
         assert transaction.metadata.state in PREPARED
@@ -162,11 +165,11 @@ class TransactionShard:
         """The log is replayed to its end: what was decided goes on, what is open may time out."""
         self.loaded = True
         if self.transactions:
-            expiry.watch_ids(self)
+            expiry.schedule_id_expiration(self)
         for transactional_id, transaction in list(self.transactions.items()):
-            expiry.watch(self, transactional_id)
+            expiry.schedule_timeout(self, transactional_id)
             if transaction.metadata.state in PREPARED:
-                self.prepared(transactional_id)
+                self.begin_markers(transactional_id)
 
     def on_unloaded(self) -> None:
         """The shard is given up: nothing of it comes due any more."""

@@ -22,10 +22,12 @@ PRODUCER_EPOCH_MAX = 0x7FFF
 """Never a client's: a coordinator must always be able to fence."""
 TIMEOUT_NEVER_MS = 0x7FFFFFFF
 """The timeout of a two-phase commit, which only its producer ends (KIP-939)."""
+TRANSACTIONS_V0 = 0
+"""Levels of the feature ``transaction.version``, also as a client speaks them: here it adds partitions itself."""
+TRANSACTIONS_V1 = 1
+"""From here on records are written in version 1, with tagged fields."""
 TRANSACTIONS_V2 = 2
-"""The transaction version from which on every end raises the producer's epoch."""
-STORED_FLEXIBLE = 1
-"""The transaction version from which on records are written in version 1."""
+"""From here on every end raises the producer's epoch, and the broker adds partitions (KIP-890)."""
 
 
 class TransactionState(IntEnum):
@@ -56,7 +58,7 @@ STATES_BY_LABEL = {label: state for state, label in LABELS.items()}
 
 _ENDED = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
-LEGAL_PREVIOUS: Mapping[TransactionState, tuple[TransactionState, ...]] = {
+VALID_PREVIOUS_STATES: Mapping[TransactionState, tuple[TransactionState, ...]] = {
     TransactionState.EMPTY: _ENDED,
     TransactionState.ONGOING: (TransactionState.ONGOING, *_ENDED),
     TransactionState.PREPARE_COMMIT: (TransactionState.ONGOING,),
@@ -75,6 +77,11 @@ ENDED = _ENDED
 
 Partitions = dict[str, tuple[int, ...]]
 """Topic -> partitions of it; never changed once made."""
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    producer_id: int
+    producer_epoch: int
 
 
 class TransactionMetadata(NamedTuple):
@@ -145,7 +152,7 @@ def is_epoch_exhausted(epoch: int) -> bool:
     return epoch >= PRODUCER_EPOCH_MAX - 1
 
 
-def merged(partitions: Partitions, added: Iterable[tuple[str, int]]) -> Partitions:
+def with_added(partitions: Partitions, added: Iterable[tuple[str, int]]) -> Partitions:
     """Both, in the order in which they came."""
     found = {topic: dict.fromkeys(ids) for topic, ids in partitions.items()}
     for topic, partition in added:
@@ -153,7 +160,7 @@ def merged(partitions: Partitions, added: Iterable[tuple[str, int]]) -> Partitio
     return {topic: tuple(ids) for topic, ids in found.items()}
 
 
-def each(partitions: Partitions) -> Iterator[tuple[str, int]]:
+def topic_partitions(partitions: Partitions) -> Iterator[tuple[str, int]]:
     for topic, ids in partitions.items():
         for partition in ids:
             yield topic, partition
@@ -183,7 +190,7 @@ class PendingEnd:
         self.transactional_id = transactional_id
         self.metadata = metadata
         """As it was prepared."""
-        self.partitions = dict.fromkeys(each(metadata.partitions))
+        self.partitions = dict.fromkeys(topic_partitions(metadata.partitions))
         self.retries = 0
         self.given_up = False
         """Another coordinator has written markers since: nothing more is done here."""

@@ -109,7 +109,7 @@ async def test_topics_by_id() -> None:
 @pytest.mark.parametrize("unchecked_max", [2, 1_000])
 def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is the same whether that is seen before the records are made or when they are appended."""
-    monkeypatch.setattr(stored_offsets, "UNCHECKED_MAX", unchecked_max)
+    monkeypatch.setattr(stored_offsets, "SIZE_CHECK_MIN", unchecked_max)
     appended: list[int] = []
     append = ShardLog.append
 
@@ -119,13 +119,13 @@ def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest
 
     monkeypatch.setattr(ShardLog, "append", counted)
     looks: list[int] = []
-    check_room = ShardLog.check_room
+    check_batch_size = ShardLog.check_batch_size
 
     def looked(self: ShardLog, size: int) -> None:
         looks.append(size)
-        check_room(self, size)
+        check_batch_size(self, size)
 
-    monkeypatch.setattr(ShardLog, "check_room", looked)
+    monkeypatch.setattr(ShardLog, "check_batch_size", looked)
 
     @simulated
     async def run() -> None:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.classic import rebalance, records, responses, timers
-from oncelog.coordinator.groups.classic.states import LEGAL_MOVES, State
-from oncelog.coordinator.groups.classic.subscriptions import Subscriptions
-from oncelog.coordinator.groups.group import CLASSIC, any_partition
+from oncelog.coordinator.groups.classic.states import VALID_TRANSITIONS, ClassicGroupState
+from oncelog.coordinator.groups.classic.subscriptions import ClassicSubscriptions
+from oncelog.coordinator.groups.group import CLASSIC, allow_any_partition
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from oncelog.coordinator.groups.classic.member import Member, Supported
+    from oncelog.coordinator.groups.classic.member import ClassicGroupMember, SupportedProtocol
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.coordinator.promise import Promise
@@ -62,20 +62,20 @@ class ClassicGroup:
         self.group_id = group_id
         self.kind = CLASSIC
         self.stored: GroupMetadataValue | None = None
-        self.state = State.EMPTY
-        self.previous_state = State.DEAD
+        self.state = ClassicGroupState.EMPTY
+        self.previous_state = ClassicGroupState.DEAD
         self.state_timestamp_ms: int | None = None
         self.generation_id = 0
         self.protocol_type_or_none: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         self.pending_joins: set[str] = set()
         self.pending_syncs: set[str] = set()
         self.awaited_joins = 0
         self.supporters: dict[str, int] = {}
-        self.subscriptions: Subscriptions | None = None
+        self.subscriptions: ClassicSubscriptions | None = None
         self.new_member_added = False
 
     # What every kind of group can be asked.
@@ -92,7 +92,7 @@ class ClassicGroup:
         return member_id in self.members
 
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicGroupState.EMPTY
 
     def check_offset_commit(
         self,
@@ -103,33 +103,33 @@ class ClassicGroup:
         transactional: bool,
         api_version: int,
     ) -> Callable[[str, Uuid, int], None]:
-        if self.state is State.DEAD:
+        if self.state is ClassicGroupState.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if generation_or_epoch < 0 and self.state is State.EMPTY:
-            return any_partition
+        if generation_or_epoch < 0 and self.state is ClassicGroupState.EMPTY:
+            return allow_any_partition
         if generation_or_epoch >= 0 or member_id or group_instance_id is not None:
             self.check_member(member_id, group_instance_id)
             if generation_or_epoch != self.generation_id:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        elif not transactional and self.state is not State.EMPTY:
+        elif not transactional and self.state is not ClassicGroupState.EMPTY:
             # Who commits without being a member may do so only where there are no members; of old transactional
             # commits nothing is known.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if not transactional and self.state is State.COMPLETING_REBALANCE:
+        if not transactional and self.state is ClassicGroupState.COMPLETING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        return any_partition
+        return allow_any_partition
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         self._check_alive()
 
     def check_offset_delete(self) -> None:
         self._check_alive()
-        if self.state is not State.EMPTY and not self.uses_consumer_protocol():
+        if self.state is not ClassicGroupState.EMPTY and not self.uses_consumer_protocol():
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_delete(self) -> None:
         self._check_alive()
-        if self.state is not State.EMPTY:
+        if self.state is not ClassicGroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -140,11 +140,11 @@ class ClassicGroup:
     def offset_expires_at(self, commit_timestamp_ms: int, retention_ms: int) -> int | None:
         if self.protocol_type_or_none is None:
             return commit_timestamp_ms + retention_ms
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             since = self.state_timestamp_ms
             return (commit_timestamp_ms if since is None else since) + retention_ms
         if (
-            self.state is State.STABLE
+            self.state is ClassicGroupState.STABLE
             and self.uses_consumer_protocol()
             and self.subscribed_topics() is not None
         ):
@@ -162,7 +162,7 @@ class ClassicGroup:
 
     def on_unloaded(self, shard: GroupShard) -> None:
         timers.cancel_all(shard, self)
-        self.move_to(State.DEAD, shard.context.now_ms())
+        self.move_to(ClassicGroupState.DEAD, shard.context.now_ms())
         self.fail_waiting(ErrorCode.NOT_COORDINATOR)
 
     def on_removed(self, shard: GroupShard) -> None:
@@ -208,7 +208,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
         """Whether a member with those protocols can be in the group: one of them is known to all members."""
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         count = len(self.members)
         return self.protocol_type_or_none == protocol_type and any(
@@ -227,13 +227,13 @@ class ClassicGroup:
 
     # The named changes of how it lives.
 
-    def move_to(self, state: State, now_ms: int) -> None:
-        assert state in LEGAL_MOVES[self.state], f"{self.group_id}: {self.state} -> {state}"
+    def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
+        assert state in VALID_TRANSITIONS[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         """Take in a member whose protocols the group `supports` and whose instance id nobody holds."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
@@ -246,7 +246,13 @@ class ClassicGroup:
         self._count_supporters(member.protocols, 1)
         self.pending_joins.discard(member.member_id)
 
-    def update(self, member: Member, protocols: list[Supported], rebalance_ms: int, session_ms: int) -> None:
+    def update(
+        self,
+        member: ClassicGroupMember,
+        protocols: list[SupportedProtocol],
+        rebalance_ms: int,
+        session_ms: int,
+    ) -> None:
         """What a member says of itself when it joins again."""
         self._count_supporters(member.protocols, -1)
         member.protocols = protocols
@@ -268,7 +274,7 @@ class ClassicGroup:
         self.pending_joins.discard(member_id)
         self.pending_syncs.discard(member_id)
 
-    def replace(self, old: Member, new: Member) -> None:
+    def replace(self, old: ClassicGroupMember, new: ClassicGroupMember) -> None:
         """Put a member into the place of another with the same instance id, as its leader too where it was."""
         assert old.group_instance_id is not None
         assert old.join_promise is None
@@ -284,7 +290,7 @@ class ClassicGroup:
         """What each member was assigned, by member id."""
         return {member.member_id: member.assignment for member in self.members.values()}
 
-    def await_join(self, member: Member, promise: Promise[JoinGroupResponse]) -> None:
+    def await_join(self, member: ClassicGroupMember, promise: Promise[JoinGroupResponse]) -> None:
         """``promise`` is for the member's newest JoinGroup. Its client has given up an earlier one, to which Kafka
         never responds: that connection waits for ever.
         """
@@ -292,7 +298,7 @@ class ClassicGroup:
         member.join_promise = promise
         self.awaited_joins += 1
 
-    def complete_join(self, member: Member, response: JoinGroupResponse) -> None:
+    def complete_join(self, member: ClassicGroupMember, response: JoinGroupResponse) -> None:
         """Respond to the member's JoinGroup, if one waits."""
         promise = member.join_promise
         if promise is not None:
@@ -320,18 +326,20 @@ class ClassicGroup:
         self.generation_id += 1
         self.protocol_name = self.selected_protocol() if self.members else None
         self.remember_subscriptions()
-        self.move_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.move_to(
+            ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY, now_ms
+        )
         self.pending_syncs.clear()
 
     def remember_subscriptions(self) -> None:
         """What its consumers read from now on is what its members say now for the group's protocol."""
         self.subscriptions = None
         if self.uses_consumer_protocol() and (self.protocol_name is not None or not self.members):
-            self.subscriptions = Subscriptions(
+            self.subscriptions = ClassicSubscriptions(
                 member.metadata(self.protocol_name) for member in self.members.values()
             )
 
-    def _count_supporters(self, protocols: Iterable[Supported], by: int) -> None:
+    def _count_supporters(self, protocols: Iterable[SupportedProtocol], by: int) -> None:
         for name in {name for name, _ in protocols}:  # whoever names one twice supports it once
             count = self.supporters.get(name, 0) + by
             if count:
@@ -340,5 +348,5 @@ class ClassicGroup:
                 del self.supporters[name]
 
     def _check_alive(self) -> None:
-        if self.state is State.DEAD:
+        if self.state is ClassicGroupState.DEAD:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is in dead state.")

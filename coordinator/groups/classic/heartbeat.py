@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import handover, timers
+from oncelog.coordinator.groups.classic import timers, to_consumer_group
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.heartbeat import HeartbeatResponse
 
@@ -22,12 +22,12 @@ def heartbeat(shard: GroupShard, request: HeartbeatRequest, client: Client) -> H
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {request.group_id} not found.")
     if not isinstance(group, ClassicGroup):
-        return handover.heartbeat(shard, group, request, client)
-    if group.state is State.DEAD:
+        return to_consumer_group.heartbeat(shard, group, request, client)
+    if group.state is ClassicGroupState.DEAD:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation_id:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     timers.renew_session(shard, group, group.members[request.member_id])
-    rebalances = group.state is State.PREPARING_REBALANCE
+    rebalances = group.state is ClassicGroupState.PREPARING_REBALANCE
     return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE)

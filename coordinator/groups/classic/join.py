@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import handover, rebalance, records, responses, static, timers
+from oncelog.coordinator.groups.classic import (
+    rebalance,
+    records,
+    responses,
+    static,
+    timers,
+    to_consumer_group,
+)
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.classic.member import Member, Supported
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.member import ClassicGroupMember, SupportedProtocol
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -57,7 +64,7 @@ def _join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> JoinR
         return responses.join_error(code, request.member_id)
     group = shard.groups.get(request.group_id)
     if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty():
-        return handover.join(shard, group, request, client)
+        return to_consumer_group.join(shard, group, request, client)
     if not isinstance(group, ClassicGroup):
         if request.member_id != UNKNOWN_MEMBER_ID:
             return responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
@@ -80,7 +87,7 @@ def _join_classic(
         group.remove(member_id)
         timers.cancel_session(shard, group, member_id)
         return responses.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return responses.join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
     if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
         return responses.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
@@ -100,9 +107,9 @@ def _join_classic(
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Whether the group takes the member in. Where a group is larger than it may be, those that join last go."""
     member = group.members.get(member_id)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return (member is not None and member.join_promise is not None) or group.awaited_joins < max_size
-    if group.state in (State.COMPLETING_REBALANCE, State.STABLE):
+    if group.state in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
         return member is not None or len(group.members) < max_size
     return True
 
@@ -128,17 +135,22 @@ def _join_new(
 
 
 def _join_again(
-    shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client, member: Member
+    shard: GroupShard,
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    client: Client,
+    member: ClassicGroupMember,
 ) -> JoinResult:
     """A member joins again: because it was asked to, because it has something new to say, or to be sure."""
-    if group.state is State.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
     protocols = protocols_of(request)
     leads = group.is_leader(member.member_id)
     # It may not have got the answer to its JoinGroup: it is told again. The leader of a stable group comes because of
     # something that others do not see, such as new partitions.
     if member.protocols == protocols and (
-        group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)
+        group.state is ClassicGroupState.COMPLETING_REBALANCE
+        or (group.state is ClassicGroupState.STABLE and not leads)
     ):
         members = responses.members_for_leader(group) if leads else ()
         return responses.joined(group, member.member_id, members)
@@ -153,7 +165,7 @@ def add_member(
     shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client, member_id: str
 ) -> JoinResult:
     """A new member, and with it a rebalance."""
-    member = Member(
+    member = ClassicGroupMember(
         member_id,
         request.group_instance_id,
         client.client_id,
@@ -164,7 +176,10 @@ def add_member(
         protocols_of(request),
     )
     member.is_new = True
-    if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+    if (
+        group.state is ClassicGroupState.PREPARING_REBALANCE
+        and group.previous_state is ClassicGroupState.EMPTY
+    ):
         group.new_member_added = True
     promise = responses.JoinPromise(client.api_version)
     group.add(member)
@@ -179,8 +194,8 @@ def reason_of(request: JoinGroupRequest) -> str:
     return request.reason or "no reason given"
 
 
-def protocols_of(request: JoinGroupRequest) -> list[Supported]:
-    return [Supported(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
+def protocols_of(request: JoinGroupRequest) -> list[SupportedProtocol]:
+    return [SupportedProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
 
 
 def rebalance_timeout_ms(request: JoinGroupRequest, client: Client) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import handover, rebalance, removal, timers
+from oncelog.coordinator.groups.classic import rebalance, removal, timers, to_consumer_group
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -33,14 +33,14 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> Leav
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {request.group_id} not found.")
     if not isinstance(group, ClassicGroup):
-        return handover.leave(shard, group, request, client)
-    if group.state is State.DEAD:
+        return to_consumer_group.leave(shard, group, request, client)
+    if group.state is ClassicGroupState.DEAD:
         return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     rows = []
     for row in identities(request, client):
         code = _leave_one(shard, group, row)
         rows.append(MemberResponse(row.member_id, row.group_instance_id, code))
-    if any(not row.error_code for row in rows) and group.state is not State.EMPTY:
+    if any(not row.error_code for row in rows) and group.state is not ClassicGroupState.EMPTY:
         try:
             rebalance.prepare_or_complete(shard, group, "members left")
         except KafkaError as error:
@@ -74,7 +74,7 @@ def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity)
         return error.code
     timers.cancel_session(shard, group, member_id)
     removal.remove(group, group.members[member_id])
-    shard.context.note(
+    shard.context.log_info(
         "a member left", group=group.group_id, member=member_id, reason=identity.reason or NO_REASON
     )
     return ErrorCode.NONE

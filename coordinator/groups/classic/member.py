@@ -1,4 +1,4 @@
-"""`Member`: one member of a classic group, as it lives (Kafka: ``ClassicGroupMember``)."""
+"""`ClassicGroupMember`: one member of a classic group, as it lives (Kafka: ``ClassicGroupMember``)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.sync_group import SyncGroupResponse
 
 
-class Supported(NamedTuple):
+class SupportedProtocol(NamedTuple):
     """A way to assign that a member knows, and what it tells the leader for it."""
 
     name: str
     metadata: bytes
 
 
-class Member:
+class ClassicGroupMember:
     """``protocols`` in the order of the member's preference; timeouts in milliseconds.
 
     ``join_promise`` and ``sync_promise`` are owed while they are there; ``is_new`` until the first rebalance that it
@@ -50,7 +50,7 @@ class Member:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
         protocol_type: str,
-        protocols: list[Supported],
+        protocols: list[SupportedProtocol],
         assignment: bytes = b"",
     ) -> None:
         self.member_id = member_id
@@ -81,21 +81,21 @@ class Member:
         raise AssertionError(f"member {self.member_id} supports none of the candidates")
 
     @property
-    def is_held(self) -> bool:
+    def is_kept_alive(self) -> bool:
         """Whether it waits for an answer, so that its silence is no sign of death. A new member may have gone
         while its first JoinGroup waits: that one is not held.
         """
         return not self.is_new and (self.join_promise is not None or self.sync_promise is not None)
 
-    def succeeded_by(
+    def replaced_by(
         self,
         member_id: str,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
-        protocols: list[Supported],
-    ) -> Member:
+        protocols: list[SupportedProtocol],
+    ) -> ClassicGroupMember:
         """A member with another id that has what this one has been assigned."""
-        return Member(
+        return ClassicGroupMember(
             member_id,
             self.group_instance_id,
             self.client_id,

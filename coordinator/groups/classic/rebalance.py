@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.classic import records, responses, timers
-from oncelog.coordinator.groups.classic.states import LEGAL_MOVES, State
+from oncelog.coordinator.groups.classic.states import VALID_TRANSITIONS, ClassicGroupState
 from oncelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def prepare_or_complete(shard: GroupShard, group: ClassicGroup, reason: str) -> None:
     """The membership has changed: begin a rebalance, or end the one under way if now all have joined."""
-    if State.PREPARING_REBALANCE in LEGAL_MOVES[group.state]:
+    if ClassicGroupState.PREPARING_REBALANCE in VALID_TRANSITIONS[group.state]:
         prepare(shard, group, reason)
     else:
         complete_if_all_joined(shard, group)
@@ -31,13 +31,13 @@ def prepare(
     shard: GroupShard, group: ClassicGroup, reason: str = "another kind of group has become it"
 ) -> None:
     """Begin a rebalance: members that wait for an assignment are sent back to join. ``reason`` is for the log."""
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         drop_assignments(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
     timers.cancel_sync(shard, group)
-    is_initial = group.state is State.EMPTY
-    group.move_to(State.PREPARING_REBALANCE, shard.context.now_ms())
-    shard.context.note(
+    is_initial = group.state is ClassicGroupState.EMPTY
+    group.move_to(ClassicGroupState.PREPARING_REBALANCE, shard.context.now_ms())
+    shard.context.log_info(
         "a group rebalances", group=group.group_id, generation=group.generation_id, reason=reason
     )
     if is_initial:
@@ -66,8 +66,8 @@ def wait_for_more(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaini
 def complete_if_all_joined(shard: GroupShard, group: ClassicGroup) -> None:
     """End the join phase where nobody is missing, unless it is a group's first, which waits for its delay."""
     if (
-        group.state is State.PREPARING_REBALANCE
-        and group.previous_state is not State.EMPTY
+        group.state is ClassicGroupState.PREPARING_REBALANCE
+        and group.previous_state is not ClassicGroupState.EMPTY
         and group.all_joined()
     ):
         complete(shard, group)
@@ -80,7 +80,7 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
     the generation before stays stored, and after a restart its members would time out.
     """
     timers.cancel_join(shard, group)
-    if group.state is not State.PREPARING_REBALANCE:
+    if group.state is not ClassicGroupState.PREPARING_REBALANCE:
         return
     _drop(
         shard,
@@ -100,13 +100,13 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
     if group.members:
         _complete_joins(shard, group)
         return
-    shard.context.note("a group is empty", group=group.group_id, generation=group.generation_id)
+    shard.context.log_info("a group is empty", group=group.group_id, generation=group.generation_id)
     shard.commit([records.metadata_record(group, {})])
 
 
 def _complete_joins(shard: GroupShard, group: ClassicGroup) -> None:
     """Tell all members their generation, and the leader all members."""
-    shard.context.note(
+    shard.context.log_info(
         "a generation begins",
         group=group.group_id,
         generation=group.generation_id,
@@ -136,7 +136,7 @@ def _drop(shard: GroupShard, group: ClassicGroup, member_ids: Iterable[str], rea
     for member_id in member_ids:
         group.remove(member_id)
         timers.cancel_session(shard, group, member_id)
-        shard.context.note("a member is dropped", group=group.group_id, member=member_id, reason=reason)
+        shard.context.log_info("a member is dropped", group=group.group_id, member=member_id, reason=reason)
 
 
 def drop_assignments(shard: GroupShard, group: ClassicGroup, code: ErrorCode) -> None:

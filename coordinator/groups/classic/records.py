@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oncelog.coordinator.groups.classic.group import ClassicGroup
-    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.classic.member import ClassicGroupMember
 
 VALUE_VERSION = 3
 """Of GroupMetadataValue, as Kafka writes it."""
@@ -40,7 +40,7 @@ def new_group_record(group_id: str, now_ms: int) -> CoordinatorRecord:
     return record_of(group_id, GroupMetadataValue("", 0, None, None, now_ms))
 
 
-def stored_member(member: Member, protocol: str | None, assignment: bytes) -> MemberMetadata:
+def stored_member(member: ClassicGroupMember, protocol: str | None, assignment: bytes) -> MemberMetadata:
     return MemberMetadata(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.classic import rebalance, responses
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 from oncelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.coordinator.groups.classic.group import ClassicGroup
-    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.classic.member import ClassicGroupMember
     from oncelog.coordinator.groups.shard import GroupShard
 
 
@@ -20,20 +20,20 @@ def expire(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
         group.remove(member_id)
     else:
         member = group.members.get(member_id)
-        if member is None or member.is_held:
+        if member is None or member.is_kept_alive:
             return
         remove(group, member)
-        shard.context.note(
+        shard.context.log_info(
             "a member is dropped", group=group.group_id, member=member_id, reason="its session is over"
         )
-        if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             rebalance.prepare_or_complete(shard, group, f"the session of {member_id} is over")
             return
-    if group.state is State.PREPARING_REBALANCE and group.all_joined():
+    if group.state is ClassicGroupState.PREPARING_REBALANCE and group.all_joined():
         rebalance.complete(shard, group)
 
 
-def remove(group: ClassicGroup, member: Member) -> None:
+def remove(group: ClassicGroup, member: ClassicGroupMember) -> None:
     """Drop a member. If it is alive after all and waits for an answer, it shall come again as a new one."""
     group.complete_join(member, responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID))
     responses.complete_sync(member, responses.sync_error(ErrorCode.UNKNOWN_MEMBER_ID))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.classic.member import Member, Supported
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.member import ClassicGroupMember, SupportedProtocol
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 
 if TYPE_CHECKING:
     from oncelog.coordinator.groups.shard import GroupShard
@@ -38,7 +38,7 @@ def restored(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     """The group that a restart makes of its newest record."""
     group = ClassicGroup(group_id)
     group.stored = value
-    group.state = State.STABLE if value.members else State.EMPTY
+    group.state = ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY
     group.generation_id = value.generation
     group.protocol_type_or_none = value.protocol_type or None
     group.protocol_name = value.protocol
@@ -51,10 +51,10 @@ def restored(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     return group
 
 
-def _restored_member(stored: MemberMetadata, value: GroupMetadataValue) -> Member:
+def _restored_member(stored: MemberMetadata, value: GroupMetadataValue) -> ClassicGroupMember:
     """A member as its record knows it: only with the protocol that was selected."""
     timeout = stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout
-    return Member(
+    return ClassicGroupMember(
         stored.member_id,
         stored.group_instance_id,
         stored.client_id,
@@ -62,6 +62,6 @@ def _restored_member(stored: MemberMetadata, value: GroupMetadataValue) -> Membe
         timeout,
         stored.session_timeout,
         value.protocol_type,
-        [Supported(value.protocol or "", stored.subscription)],
+        [SupportedProtocol(value.protocol or "", stored.subscription)],
         stored.assignment,
     )

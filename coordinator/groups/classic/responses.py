@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncelog.coordinator.groups.classic.group import ClassicGroup
-    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.classic.member import ClassicGroupMember
 
 NULL_PROTOCOL_VERSION = 7
 
@@ -69,7 +69,7 @@ def sync_error(code: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=code)
 
 
-def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+def synced(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResponse:
     """What the leader assigned to the member."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type_or_none,
@@ -78,13 +78,13 @@ def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     )
 
 
-def await_sync(member: Member, promise: Promise[SyncGroupResponse]) -> None:
+def await_sync(member: ClassicGroupMember, promise: Promise[SyncGroupResponse]) -> None:
     """``promise`` is for the member's newest SyncGroup; its client has given up an earlier one."""
     complete_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_promise = promise
 
 
-def complete_sync(member: Member, response: SyncGroupResponse) -> bool:
+def complete_sync(member: ClassicGroupMember, response: SyncGroupResponse) -> bool:
     """Respond to the member's SyncGroup; return whether one waited."""
     promise = member.sync_promise
     if promise is None:

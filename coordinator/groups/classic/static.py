@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.classic import join, rebalance, records, responses, timers
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from oncelog.coordinator.groups.classic.group import ClassicGroup
-    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.classic.member import ClassicGroupMember
     from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.promise import Promise
@@ -31,17 +31,17 @@ def replace(
     """
     assert request.group_instance_id is not None
     old = group.members[group.static_members[request.group_instance_id]]
-    new = old.succeeded_by(
+    new = old.replaced_by(
         member_id,
         join.rebalance_timeout_ms(request, client),
         request.session_timeout_ms,
         join.protocols_of(request),
     )
     old_leader = group.leader_id
-    if group.state is not State.STABLE:
+    if group.state is not ClassicGroupState.STABLE:
         _fence(group, old)
     group.replace(old, new)
-    if group.state is State.STABLE and group.selected_protocol() == group.protocol_name:
+    if group.state is ClassicGroupState.STABLE and group.selected_protocol() == group.protocol_name:
         try:
             shard.commit([records.metadata_record(group, group.assignments())])
         except KafkaError as error:
@@ -55,27 +55,29 @@ def replace(
     promise = responses.JoinPromise(client.api_version)
     reason = join.reason_of(request)
     group.await_join(new, promise)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         rebalance.complete_if_all_joined(shard, group)
     else:
         rebalance.prepare(shard, group, f"static member {request.group_instance_id} has begun anew: {reason}")
     return promise
 
 
-def _fence(group: ClassicGroup, old: Member) -> None:
+def _fence(group: ClassicGroup, old: ClassicGroupMember) -> None:
     """Whoever still waits as the old member has lost its place."""
     group.complete_join(old, responses.join_error(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
     responses.complete_sync(old, responses.sync_error(ErrorCode.FENCED_INSTANCE_ID))
 
 
-def _hand_over_session(shard: GroupShard, group: ClassicGroup, old: Member, new: Member) -> None:
+def _hand_over_session(
+    shard: GroupShard, group: ClassicGroup, old: ClassicGroupMember, new: ClassicGroupMember
+) -> None:
     """The new member's first session is as long as the old one's was."""
     timers.cancel_session(shard, group, old.member_id)
     timers.set_session(shard, group, new.member_id, old.session_timeout_ms)
 
 
 def _resumed(
-    group: ClassicGroup, member: Member, old_leader: str | None, client: Client
+    group: ClassicGroup, member: ClassicGroupMember, old_leader: str | None, client: Client
 ) -> JoinGroupResponse:
     """The generation goes on. An old client that led is given the old leader's id, lest it assigns: a stable group
     would not pass that on.

@@ -14,7 +14,7 @@ VERSION_SIZE = 2
 """Bytes of the version before a subscription's fields."""
 
 
-class Subscriptions:
+class ClassicSubscriptions:
     """The subscriptions of a generation's members, as they put them into their JoinGroup.
 
     Kafka parses them when the generation begins. That is 500,000 names for 500 members of 1,000 topics: far more than

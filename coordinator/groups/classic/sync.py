@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.classic import handover, rebalance, records, responses, timers
+from oncelog.coordinator.groups.classic import rebalance, records, responses, timers, to_consumer_group
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -14,7 +14,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.classic.member import ClassicGroupMember
     from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -28,13 +28,13 @@ def sync(shard: GroupShard, request: SyncGroupRequest, client: Client) -> SyncRe
     if group is None or group.is_empty():
         return responses.sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
     if not isinstance(group, ClassicGroup):
-        return handover.sync(shard, group, request, client)
+        return to_consumer_group.sync(shard, group, request, client)
     code = _refusal(group, request)
     if code:
         return responses.sync_error(code)
     member = group.members[request.member_id]
     _has_come(shard, group, member)
-    if group.state is State.STABLE:
+    if group.state is ClassicGroupState.STABLE:
         return responses.synced(group, member)
     promise: Promise[SyncGroupResponse] = Promise()
     responses.await_sync(member, promise)
@@ -44,7 +44,7 @@ def sync(shard: GroupShard, request: SyncGroupRequest, client: Client) -> SyncRe
 
 
 def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     try:
         group.check_member(request.member_id, request.group_instance_id)
@@ -56,7 +56,7 @@ def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         request.protocol_name, group.protocol_name
     ):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
@@ -66,7 +66,7 @@ def _differs(said: str | None, is_: str | None) -> bool:
     return said is not None and is_ is not None and said != is_
 
 
-def _has_come(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
+def _has_come(shard: GroupShard, group: ClassicGroup, member: ClassicGroupMember) -> None:
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
         timers.cancel_sync(shard, group)
@@ -85,4 +85,4 @@ def _assign(shard: GroupShard, group: ClassicGroup, assignments: Mapping[str, by
         if responses.complete_sync(member, responses.synced(group, member)):
             # It could not be heard of while it waited.
             timers.renew_session(shard, group, member)
-    group.move_to(State.STABLE, shard.context.now_ms())
+    group.move_to(ClassicGroupState.STABLE, shard.context.now_ms())

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.classic import removal
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from oncelog.coordinator.groups.classic.group import ClassicGroup
-    from oncelog.coordinator.groups.classic.member import Member
+    from oncelog.coordinator.groups.classic.member import ClassicGroupMember
     from oncelog.coordinator.groups.shard import GroupShard
 
 SESSION, JOIN, SYNC = "classic-session", "classic-join", "classic-sync"
@@ -33,7 +33,7 @@ def sync_key(shard: GroupShard, group_id: str) -> Hashable:
     return (shard.partition, group_id, SYNC)
 
 
-def renew_session(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
+def renew_session(shard: GroupShard, group: ClassicGroup, member: ClassicGroupMember) -> None:
     """The member lives: it may be silent for its session timeout."""
     set_session(shard, group, member.member_id, member.session_timeout_ms)
 
@@ -69,7 +69,10 @@ def cancel_sync(shard: GroupShard, group: ClassicGroup) -> None:
 def on_offset_commit(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
     """A commit of its member is a sign of life, too (Kafka: ``OffsetMetadataManager.commitOffset``)."""
     member = group.members.get(member_id)
-    if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+    if member is not None and group.state in (
+        ClassicGroupState.STABLE,
+        ClassicGroupState.PREPARING_REBALANCE,
+    ):
         renew_session(shard, group, member)
 
 

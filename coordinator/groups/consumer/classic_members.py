@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.classic import responses
 from oncelog.coordinator.groups.consumer import (
-    embedded,
+    embedded_protocol,
     joining,
     leave,
+    member_update,
     migration,
-    subscribing,
     target,
     timeouts,
 )
@@ -33,7 +33,7 @@ from oncelog.wire.stored.groups import ClassicMemberMetadata, ClassicProtocol
 
 if TYPE_CHECKING:
     from oncelog.coordinator.groups.consumer.group import ConsumerGroup
-    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
     from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.partition_writer import CoordinatorRecord
@@ -83,17 +83,19 @@ def _join(
     holder = group.static_member(instance_id)
     subscription = _subscription(request)
     owned = _owned(shard, subscription)
-    described = subscribing.describe(shard, group, old, _said(request, subscription, client), client)
+    update = member_update.update_member(
+        shard, group, old, _member_fields(request, subscription, client), client
+    )
     if holder is not None and migration.is_replaced_by_classic(context, group, holder):
-        member = _downgraded(shard, group, described, holder, replaced, owned)
+        member = _downgraded(shard, group, update, holder, replaced, owned)
     else:
-        wanted = target.up_to_date(
-            context, group, described.epoch, old, described.new, described.subscriptions
+        wanted = target.up_to_date(context, group, update.epoch, old, update.new, update.subscriptions)
+        update.records.extend(wanted.records)
+        change = member_update.reconcile_member(
+            context, group, update, wanted.epoch, wanted.assignment, owned
         )
-        described.records.extend(wanted.records)
-        change = subscribing.advance(context, group, described, wanted.epoch, wanted.assignment, owned)
         shard.commit([*replaced, *change.records])
-        subscribing.after_commit(shard, group.group_id, change)
+        member_update.after_commit(shard, group.group_id, change)
         timeouts.cancel(shard, timeouts.JOIN, group.group_id, member_id)
         timeouts.renew_session(shard, group.group_id, member_id, request.session_timeout_ms)
         timeouts.await_sync(shard, group.group_id, member_id, _rebalance_timeout_ms(request, client))
@@ -110,17 +112,19 @@ def _join(
 def _downgraded(
     shard: GroupShard,
     group: ConsumerGroup,
-    described: subscribing.Description,
-    holder: Member,
+    update: member_update.MemberUpdate,
+    holder: ConsumerGroupMember,
     replaced: list[CoordinatorRecord],
     owned: list[TopicPartitions],
-) -> Member:
+) -> ConsumerGroupMember:
     """The last member of the consumer protocol came back as a classic one: the group is a classic group from now on."""
-    rebalances = group.target_epoch < described.epoch
-    member, made = described.new, described.records
+    rebalances = group.target_epoch < update.epoch
+    member, made = update.new, update.records
     if not rebalances:
-        wanted = group.target(described.new)
-        change = subscribing.advance(shard.context, group, described, group.target_epoch, wanted, owned)
+        wanted = group.target(update.new)
+        change = member_update.reconcile_member(
+            shard.context, group, update, group.target_epoch, wanted, owned
+        )
         member, made = change.member, change.records
     migration.downgrade(
         shard, group, replaced=holder, joining=member, before=[*replaced, *made], rebalances=rebalances
@@ -131,21 +135,21 @@ def _downgraded(
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     """Of its first protocol: they all say the same. Raises KafkaError (UNKNOWN_SERVER_ERROR), as Kafka answers it."""
     try:
-        return embedded.subscription(request.protocols[0].metadata)
+        return embedded_protocol.subscription(request.protocols[0].metadata)
     except DecodeError:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
 
 
 def _owned(shard: GroupShard, subscription: ConsumerProtocolSubscription) -> list[TopicPartitions]:
     rows = ((row.topic, row.partitions) for row in subscription.owned_partitions)
-    by_id = embedded.with_ids(rows, shard.context.topics)
+    by_id = embedded_protocol.with_ids(rows, shard.context.topics)
     return [TopicPartitions(topic_id, partitions) for topic_id, partitions in by_id.items()]
 
 
-def _said(
+def _member_fields(
     request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, client: Client
-) -> subscribing.Said:
-    return subscribing.Said(
+) -> member_update.MemberFields:
+    return member_update.MemberFields(
         instance_id=request.group_instance_id,
         rack_id=subscription.rack_id or None,
         rebalance_timeout_ms=_rebalance_timeout_ms(request, client),
@@ -195,7 +199,7 @@ def _sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) ->
     return SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignment=embedded.assignment(assigned, first.metadata, shard.context.topics),
+        assignment=embedded_protocol.assignment(assigned, first.metadata, shard.context.topics),
     )
 
 
@@ -219,12 +223,12 @@ def heartbeat(
 
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
-) -> tuple[Member, ClassicMemberMetadata]:
+) -> tuple[ConsumerGroupMember, ClassicMemberMetadata]:
     """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
     if instance_id is None:
         member = group.member(member_id)
     else:
-        member = joining.checked_holder(group.static_member(instance_id), member_id, instance_id)
+        member = joining.member_of_instance(group.static_member(instance_id), member_id, instance_id)
     if member.classic is None:
         raise KafkaError(
             ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol."
@@ -242,7 +246,7 @@ def remove(
 ) -> LeaveGroupResponse:
     """Members of either protocol go, one by one answered, all in one step. A static one needs no member id."""
     rows = []
-    going: dict[str, Member] = {}
+    going: dict[str, ConsumerGroupMember] = {}
     several = client.api_version >= SEVERAL_MEMBERS_VERSION
     for identity in request.members if several else [MemberIdentity(request.member_id)]:
         code = ErrorCode.NONE
@@ -256,11 +260,11 @@ def remove(
     return LeaveGroupResponse(members=rows)
 
 
-def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
+def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMember:
     instance_id = identity.group_instance_id
     if instance_id is None:
         return group.member(identity.member_id)
     holder = group.static_member(instance_id)
     # An administrator may not know the member's id.
     member_id = identity.member_id or (holder.member_id if holder is not None else "")
-    return joining.checked_holder(holder, member_id, instance_id)
+    return joining.member_of_instance(holder, member_id, instance_id)

@@ -13,7 +13,7 @@ from oncelog.wire.messages.consumer_group_describe import Member as DescribedMem
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
     from oncelog.coordinator.groups.context import Topics
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.schema import Uuid
@@ -38,7 +38,7 @@ def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
     )
 
 
-def _member(group: ConsumerGroup, member: Member, topics: Topics) -> DescribedMember:
+def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: Topics) -> DescribedMember:
     # What it is still to give up is still its own.
     has: dict[Uuid, list[int]] = {}
     for partitions in (member.assigned, member.pending_revocation):

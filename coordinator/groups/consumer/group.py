@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.consumer import records, timeouts
 from oncelog.coordinator.groups.consumer.metadata_hash import TopicHashes
-from oncelog.coordinator.groups.consumer.states import GroupState, MemberState
+from oncelog.coordinator.groups.consumer.states import ConsumerGroupState, MemberState
 from oncelog.coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
-from oncelog.coordinator.groups.group import CONSUMER, any_partition
+from oncelog.coordinator.groups.group import CONSUMER, allow_any_partition
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from oncelog.coordinator.groups.consumer.member import Assignment, Member
+    from oncelog.coordinator.groups.consumer.member import Assignment, ConsumerGroupMember
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.schema import Uuid
@@ -80,7 +80,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.epoch = INITIAL_EPOCH
         self.metadata_hash = 0
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerGroupMember] = {}
         self.static_members: dict[str, str] = {}
         self.subscriptions = Subscriptions()
         self.assignors: dict[str, int] = {}
@@ -97,14 +97,14 @@ class ConsumerGroup:
     # --- what can be asked
 
     @property
-    def state(self) -> GroupState:
+    def state(self) -> ConsumerGroupState:
         if not self.members:
-            return GroupState.EMPTY
+            return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
-            return GroupState.ASSIGNING
+            return ConsumerGroupState.ASSIGNING
         if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
-            return GroupState.STABLE
-        return GroupState.RECONCILING
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
 
     @property
     def state_name(self) -> str:
@@ -116,7 +116,7 @@ class ConsumerGroup:
     def has_member(self, member_id: str) -> bool:
         return member_id in self.members
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerGroupMember:
         """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
         found = self.members.get(member_id)
         if found is None:
@@ -125,11 +125,11 @@ class ConsumerGroup:
             )
         return found
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return None if member_id is None else self.members[member_id]
 
-    def target(self, member: Member) -> Assignment:
+    def target(self, member: ConsumerGroupMember) -> Assignment:
         """The target assignment; a static member has that of whoever holds its instance id."""
         if member.instance_id is None:
             return self.targets.get(member.member_id, {})
@@ -140,7 +140,7 @@ class ConsumerGroup:
         held = self.holders.get(topic_id)
         return held is not None and partition in held
 
-    def waits_for_others(self, member: Member) -> bool:
+    def waits_for_others(self, member: ConsumerGroupMember) -> bool:
         """Whether something of the member's target is still held by another."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
@@ -150,7 +150,9 @@ class ConsumerGroup:
                 return True
         return False
 
-    def preferred_assignor(self, old: Member | None = None, new: Member | None = None) -> str | None:
+    def preferred_assignor(
+        self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
+    ) -> str | None:
         """The server-side assignor that most members ask for, once ``old`` has become ``new``."""
         counts = self.assignors
         if old is not None or new is not None:
@@ -159,7 +161,7 @@ class ConsumerGroup:
             _count(counts, [new.assignor] if new is not None else [], 1)
         return max(counts, key=counts.__getitem__, default=None)
 
-    def all_classic_without(self, leaving: Iterable[Member]) -> bool:
+    def all_classic_without(self, leaving: Iterable[ConsumerGroupMember]) -> bool:
         """Whether all others speak the classic protocol."""
         gone = list(leaving)
         classic = self.classic_count - sum(member.is_classic for member in gone)
@@ -186,10 +188,10 @@ class ConsumerGroup:
     ) -> Callable[[str, Uuid, int], None]:
         """An older epoch may still commit what was assigned at that epoch or before."""
         if generation_or_epoch < 0 and not self.members:
-            return any_partition
+            return allow_any_partition
         anonymous = generation_or_epoch == NO_GENERATION and not member_id and group_instance_id is None
         if transactional and anonymous:
-            return any_partition
+            return allow_any_partition
         member = self.member(member_id)
         if not transactional and not member.is_classic and api_version < MEMBER_EPOCH_VERSION:
             raise KafkaError(
@@ -197,7 +199,7 @@ class ConsumerGroup:
                 "OffsetCommit version 9 or above must be used by members using the consumer group protocol",
             )
         if generation_or_epoch == member.epoch:
-            return any_partition
+            return allow_any_partition
         if generation_or_epoch > member.epoch:
             what = "generation id" if member.is_classic else "member epoch"
             raise _stale(
@@ -233,7 +235,7 @@ class ConsumerGroup:
         return commit_timestamp_ms + retention_ms
 
     def tombstones(self) -> Sequence[CoordinatorRecord]:
-        return records.no_group(self.group_id, self.members, self.subscriptions.resolved)
+        return records.group_tombstones(self.group_id, self.members, self.subscriptions.resolved)
 
     def on_loaded(self, shard: GroupShard) -> None:
         self.volatile.regexes_outdated = True
@@ -255,7 +257,7 @@ class ConsumerGroup:
 
     # --- replay
 
-    def put_member(self, new: Member) -> None:
+    def put_member(self, new: ConsumerGroupMember) -> None:
         old = self.members.get(new.member_id)
         self.members[new.member_id] = new
         self._changed(old, new)
@@ -268,7 +270,7 @@ class ConsumerGroup:
         if old.instance_id is not None:
             self.static_members.pop(old.instance_id, None)
 
-    def _changed(self, old: Member | None, new: Member | None) -> None:
+    def _changed(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
         self.subscriptions.replace(old, new)
         if old is not None:
             _count(self.assignors, [old.assignor], -1)
@@ -285,7 +287,7 @@ class ConsumerGroup:
                     change,
                 )
 
-    def _hold(self, member: Member, holder: str | None) -> None:
+    def _hold(self, member: ConsumerGroupMember, holder: str | None) -> None:
         """All that the member has is held by ``holder``; None: by nobody, if it was the member's."""
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, rows in partitions.items():
@@ -329,12 +331,14 @@ def _count(counts: dict[str, int], names: Iterable[str | None], change: int) -> 
             del counts[name]
 
 
-def _stale(member: Member, text: str) -> KafkaError:
+def _stale(member: ConsumerGroupMember, text: str) -> KafkaError:
     code = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
     return KafkaError(code, text)
 
 
-def _check_partition(member: Member, epoch: int, topic: str, topic_id: Uuid, partition: int) -> None:
+def _check_partition(
+    member: ConsumerGroupMember, epoch: int, topic: str, topic_id: Uuid, partition: int
+) -> None:
     assigned_at = member.assignment_epoch(topic_id, partition)
     if assigned_at is None:
         raise _stale(

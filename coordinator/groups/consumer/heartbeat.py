@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.consumer import joining, leave, settings, subscribing, target, timeouts
+from oncelog.coordinator.groups.consumer import joining, leave, member_update, settings, target, timeouts
 from oncelog.coordinator.groups.consumer.member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import (
@@ -19,7 +19,7 @@ from oncelog.wire.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.coordinator.groups.consumer.member import Member, PartitionEpochs
+    from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember, PartitionEpochs
     from oncelog.coordinator.groups.context import Client, GroupContext
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.partition_writer import CoordinatorRecord
@@ -60,7 +60,7 @@ def check(context: GroupContext, request: ConsumerGroupHeartbeatRequest, api_ver
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. "
-            f"Supported assignors: {', '.join(served)}.",
+            f"SupportedProtocol assignors: {', '.join(served)}.",
         )
 
 
@@ -91,8 +91,8 @@ def _heartbeat(
 ) -> ConsumerGroupHeartbeatResponse:
     context, group_id = shard.context, request.group_id
     joins = request.member_epoch == JOINING_EPOCH
-    entry = joining.group_for(shard, group_id, create=joins)
-    group = entry.group
+    found = joining.group_for(shard, group_id, create=joins)
+    group = found.group
     joining.check_size(context, group, request.member_id)
     member_id = request.member_id or joining.new_member_id(context)
     replaced: list[CoordinatorRecord] = []
@@ -103,7 +103,7 @@ def _heartbeat(
             group, member_id, request.instance_id, create=joins, classic=False
         )
     _check_epoch(old, request)
-    said = subscribing.Said(
+    fields = member_update.MemberFields(
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
@@ -112,15 +112,15 @@ def _heartbeat(
         topic_regex=request.subscribed_topic_regex,
         classic=None,
     )
-    change = subscribing.take_in(shard, group, old, said, client, request.topic_partitions)
-    shard.commit([*entry.records, *replaced, *change.records])
-    entry.after_commit(shard)
-    subscribing.after_commit(shard, group_id, change)
+    change = member_update.update_and_reconcile(shard, group, old, fields, client, request.topic_partitions)
+    shard.commit([*found.records, *replaced, *change.records])
+    found.after_commit(shard)
+    member_update.after_commit(shard, group_id, change)
     timeouts.renew_session(shard, group_id, member_id)
     return _response(context, request, old, change.member)
 
 
-def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
+def _check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest) -> None:
     """The member's epoch must be its own; the one before will do where the answer that raised it may be lost."""
     epoch = request.member_epoch
     if epoch == JOINING_EPOCH or epoch == member.epoch:
@@ -145,7 +145,10 @@ def _owns_only(request: ConsumerGroupHeartbeatRequest, assigned: PartitionEpochs
 
 
 def _response(
-    context: GroupContext, request: ConsumerGroupHeartbeatRequest, old: Member, new: Member
+    context: GroupContext,
+    request: ConsumerGroupHeartbeatRequest,
+    old: ConsumerGroupMember,
+    new: ConsumerGroupMember,
 ) -> ConsumerGroupHeartbeatResponse:
     """The assignment is in it where it has changed, and where the request says everything of the member."""
     names_all = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.consumer import migration, records
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
-from oncelog.coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH, Member
+from oncelog.coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH, ConsumerGroupMember
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.primitives import uuid_to_text
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.partition_writer import CoordinatorRecord
 
 
-def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.Entry:
+def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.FoundGroup:
     """The consumer group, or one that is yet to be stored by the entry's records.
 
     With ``create`` a group is made where there is none; an empty classic group gives way, and one of consumers is
@@ -28,16 +28,16 @@ def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.En
     """
     found = shard.groups.get(group_id)
     if isinstance(found, ConsumerGroup):
-        return migration.Entry(found)
+        return migration.FoundGroup(found)
     if found is None:
         if not create:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-        return migration.Entry(ConsumerGroup(group_id))
+        return migration.FoundGroup(ConsumerGroup(group_id))
     if not create or not isinstance(found, ClassicGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if found.is_empty():
-        return migration.Entry(ConsumerGroup(group_id), list(found.tombstones()))
-    return migration.upgraded(shard, found)
+        return migration.FoundGroup(ConsumerGroup(group_id), list(found.tombstones()))
+    return migration.upgrade(shard, found)
 
 
 def check_size(context: GroupContext, group: ConsumerGroup, member_id: str) -> None:
@@ -59,16 +59,16 @@ def new_member_id(context: GroupContext) -> str:
             return text
 
 
-def dynamic_member(group: ConsumerGroup, member_id: str, *, create: bool) -> Member:
+def dynamic_member(group: ConsumerGroup, member_id: str, *, create: bool) -> ConsumerGroupMember:
     """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
     if create and member_id not in group.members:
-        return Member(member_id)
+        return ConsumerGroupMember(member_id)
     return group.member(member_id)
 
 
 def static_member(
     group: ConsumerGroup, member_id: str, instance_id: str, *, create: bool, classic: bool
-) -> tuple[Member, list[CoordinatorRecord]]:
+) -> tuple[ConsumerGroupMember, list[CoordinatorRecord]]:
     """The member of that instance, and the records by which it takes the place of another one.
 
     Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID; UNRELEASED_INSTANCE_ID where the other one, like this one
@@ -76,7 +76,7 @@ def static_member(
     """
     holder = group.static_member(instance_id)
     if not create:
-        holder = checked_holder(holder, member_id, instance_id)
+        holder = member_of_instance(holder, member_id, instance_id)
         return holder, []
     if holder is None:
         return dynamic_member(group, member_id, create=True), []
@@ -88,14 +88,16 @@ def static_member(
         )
     made = holder._replace(member_id=member_id, epoch=0, previous_epoch=0)
     return made, [
-        *records.no_member(group.group_id, holder.member_id),
-        records.member(group.group_id, made),
-        records.target(group.group_id, member_id, group.targets.get(holder.member_id, {})),
-        records.current(group.group_id, made),
+        *records.member_tombstones(group.group_id, holder.member_id),
+        records.member_metadata(group.group_id, made),
+        records.target_assignment(group.group_id, member_id, group.targets.get(holder.member_id, {})),
+        records.current_assignment(group.group_id, made),
     ]
 
 
-def checked_holder(holder: Member | None, member_id: str, instance_id: str) -> Member:
+def member_of_instance(
+    holder: ConsumerGroupMember | None, member_id: str, instance_id: str
+) -> ConsumerGroupMember:
     """The member of an instance, if it is ``member_id``. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if holder is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

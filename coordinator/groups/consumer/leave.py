@@ -18,7 +18,7 @@ from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbea
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -33,20 +33,20 @@ def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Consumer
         fence(shard, group, [group.member(request.member_id)], None)
         return response
     holder = group.static_member(request.instance_id)
-    member = joining.checked_holder(holder, request.member_id, request.instance_id)
+    member = joining.member_of_instance(holder, request.member_id, request.instance_id)
     if request.member_epoch == STATIC_LEAVING_EPOCH:
-        _leave_for_a_while(shard, group, member)
+        _leave_temporarily(shard, group, member)
     else:
         fence(shard, group, [member], None)
     return response
 
 
-def _leave_for_a_while(shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
+def _leave_temporarily(shard: GroupShard, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
     away = member._replace(
         epoch=STATIC_LEAVING_EPOCH, pending_revocation={}, assigned=member.assigned_from_epoch_zero()
     )
-    shard.commit([records.current(group.group_id, away)])
-    shard.context.note(
+    shard.commit([records.current_assignment(group.group_id, away)])
+    shard.context.log_info(
         "a static member is away",
         group=group.group_id,
         member=member.member_id,
@@ -54,39 +54,41 @@ def _leave_for_a_while(shard: GroupShard, group: ConsumerGroup, member: Member) 
     )
 
 
-def fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[Member], reason: str | None) -> None:
+def fence(
+    shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], reason: str | None
+) -> None:
     """Those members, each of them once, are gone, and their deadlines with them. ``reason``: None where they left."""
     if not members:
         return
     _fence(shard, group, members)
     for member in members:
         if reason is None:
-            shard.context.note("a member left", group=group.group_id, member=member.member_id)
+            shard.context.log_info("a member left", group=group.group_id, member=member.member_id)
         else:
-            shard.context.note(
+            shard.context.log_info(
                 "a member is dropped", group=group.group_id, member=member.member_id, reason=reason
             )
 
 
-def _fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[Member]) -> None:
+def _fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerGroupMember]) -> None:
     if migration.is_to_be_downgraded(shard.context, group, members):
         migration.downgrade(shard, group, leaving=members)
         return
     after = group.subscriptions.copy()
     made = []
     for member in members:
-        made += records.no_member(group.group_id, member.member_id)
+        made += records.member_tombstones(group.group_id, member.member_id)
         after.replace(member, None)
     for expression in sorted({member.topic_regex for member in members if member.topic_regex}):
         if expression not in after.regexes:
-            made.append(records.no_regex(group.group_id, expression))
+            made.append(records.regex_tombstone(group.group_id, expression))
             after.resolve(expression, None)
     found = group.volatile.topic_hashes.of_group(after.topics, shard.context.topics)
     made.append(records.group_epoch(group.group_id, group.epoch + 1, found))
     shard.commit(made)
 
 
-def fence_if_there(
+def fence_expired(
     shard: GroupShard, group_id: str, member_id: str, reason: str, *, only_at_epoch: int | None = None
 ) -> None:
     """What a deadline does. ``only_at_epoch``: the member was late to leave that epoch, and may have left it."""

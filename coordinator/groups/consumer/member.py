@@ -1,4 +1,4 @@
-"""`Member`: one member of a consumer group as the stored records have it; a value, never changed in place.
+"""`ConsumerGroupMember`: one member of a consumer group as the stored records have it; a value, never changed in place.
 
 Source: Kafka's ``ConsumerGroupMember``.
 """
@@ -25,7 +25,7 @@ LEAVING_EPOCH = -1
 STATIC_LEAVING_EPOCH = -2
 
 
-class Member(NamedTuple):
+class ConsumerGroupMember(NamedTuple):
     """``topic_regex`` is empty (or None, in old records) where the member subscribes by names only.
 
     ``classic`` is what a member of the classic protocol joined with; None for one that speaks the consumer protocol.
@@ -60,7 +60,7 @@ class Member(NamedTuple):
         state: MemberState,
         assigned: PartitionEpochs,
         pending_revocation: PartitionEpochs,
-    ) -> Member:
+    ) -> ConsumerGroupMember:
         """The member with another current assignment; the epoch that it has becomes the previous one."""
         return self._replace(
             epoch=epoch,

@@ -14,12 +14,11 @@ from oncelog.coordinator.groups.classic import rebalance
 from oncelog.coordinator.groups.classic import records as classic_records
 from oncelog.coordinator.groups.classic import timers as classic_timers
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.classic.member import Member as ClassicMember
-from oncelog.coordinator.groups.classic.member import Supported
-from oncelog.coordinator.groups.classic.states import State
-from oncelog.coordinator.groups.consumer import embedded, records, timeouts
+from oncelog.coordinator.groups.classic.member import ClassicGroupMember, SupportedProtocol
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
+from oncelog.coordinator.groups.consumer import embedded_protocol, records, timeouts
 from oncelog.coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
-from oncelog.coordinator.groups.consumer.member import Member
+from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.stored.groups import ClassicMemberMetadata, ClassicProtocol
 
@@ -37,7 +36,7 @@ def policy(context: GroupContext) -> str:
     return context.settings().group_consumer_migration_policy.lower()
 
 
-class Entry:
+class FoundGroup:
     """The group that a request is for. Where it is not stored as a consumer group yet, ``records`` make it so, and
     ``group`` is what they will make: it may only be read.
     """
@@ -48,7 +47,7 @@ class Entry:
         self,
         group: ConsumerGroup,
         records: Sequence[CoordinatorRecord] = (),
-        converted: Sequence[Member] = (),
+        converted: Sequence[ConsumerGroupMember] = (),
     ) -> None:
         self.group = group
         self.records = records
@@ -58,7 +57,7 @@ class Entry:
         """Members that were taken over, and not replaced at once, have their sessions here from now on."""
         group = shard.groups[self.group.group_id]
         if self.converted:
-            shard.context.note(
+            shard.context.log_info(
                 "a classic group becomes a consumer group",
                 group=group.group_id,
                 members=len(self.converted),
@@ -75,7 +74,7 @@ class Entry:
 # Upwards
 
 
-def upgraded(shard: GroupShard, classic: ClassicGroup) -> Entry:
+def upgrade(shard: GroupShard, classic: ClassicGroup) -> FoundGroup:
     """The classic group, which has members, as a consumer group. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
     group_id = classic.group_id
     refused = f"Cannot upgrade classic group {group_id} to consumer group because "
@@ -97,7 +96,7 @@ def upgraded(shard: GroupShard, classic: ClassicGroup) -> Entry:
             group.put_member(made)
     except DecodeError:
         raise _not_found(refused + "the embedded consumer protocol is malformed.") from None
-    except embedded.CustomAssignorError:
+    except embedded_protocol.CustomAssignorError:
         raise _not_found(
             refused
             + "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
@@ -107,7 +106,7 @@ def upgraded(shard: GroupShard, classic: ClassicGroup) -> Entry:
         group.subscriptions.topics, shard.context.topics
     )
     members = list(group.members.values())
-    return Entry(group, [*classic.tombstones(), *_stored(group, members)], members)
+    return FoundGroup(group, [*classic.tombstones(), *_stored(group, members)], members)
 
 
 def _protocol(classic: ClassicGroup) -> str:
@@ -123,13 +122,15 @@ def _not_found(text: str) -> KafkaError:
 
 
 def _upgraded_member(
-    shard: GroupShard, classic: ClassicGroup, member: ClassicMember, protocol: str
-) -> Member:
+    shard: GroupShard, classic: ClassicGroup, member: ClassicGroupMember, protocol: str
+) -> ConsumerGroupMember:
     """A member that goes on with the assignment that it has in its generation, if it has one."""
-    subscription = embedded.subscription(member.metadata(protocol))
-    assigned = embedded.assigned(member.assignment, shard.context.topics) if member.assignment else {}
+    subscription = embedded_protocol.subscription(member.metadata(protocol))
+    assigned = (
+        embedded_protocol.assigned(member.assignment, shard.context.topics) if member.assignment else {}
+    )
     epoch = classic.generation_id
-    return Member(
+    return ConsumerGroupMember(
         member_id=member.member_id,
         epoch=epoch,
         previous_epoch=epoch,
@@ -147,26 +148,30 @@ def _upgraded_member(
     )
 
 
-def _stored(group: ConsumerGroup, members: Sequence[Member]) -> list[CoordinatorRecord]:
+def _stored(group: ConsumerGroup, members: Sequence[ConsumerGroupMember]) -> list[CoordinatorRecord]:
     return [
-        *(records.member(group.group_id, member) for member in members),
+        *(records.member_metadata(group.group_id, member) for member in members),
         records.group_epoch(group.group_id, group.epoch, group.metadata_hash),
-        *(records.target(group.group_id, id_, target) for id_, target in group.targets.items()),
+        *(records.target_assignment(group.group_id, id_, target) for id_, target in group.targets.items()),
         records.target_epoch(group.group_id, group.target_epoch, group.target_timestamp_ms),
-        *(records.current(group.group_id, member) for member in members),
+        *(records.current_assignment(group.group_id, member) for member in members),
     ]
 
 
 # Downwards
 
 
-def is_to_be_downgraded(context: GroupContext, group: ConsumerGroup, leaving: Sequence[Member]) -> bool:
+def is_to_be_downgraded(
+    context: GroupContext, group: ConsumerGroup, leaving: Sequence[ConsumerGroupMember]
+) -> bool:
     """Whether without those only members of the classic protocol are left, and they may become a classic group."""
     left = len(group.members) - len(leaving)
     return left > 0 and group.all_classic_without(leaving) and _may_downgrade(context, left)
 
 
-def is_replaced_by_classic(context: GroupContext, group: ConsumerGroup, holder: Member | None) -> bool:
+def is_replaced_by_classic(
+    context: GroupContext, group: ConsumerGroup, holder: ConsumerGroupMember | None
+) -> bool:
     """Whether ``holder`` is the last member of the consumer protocol, and a classic member that takes its place may
     make the group a classic one.
     """
@@ -186,9 +191,9 @@ def downgrade(
     shard: GroupShard,
     group: ConsumerGroup,
     *,
-    leaving: Sequence[Member] = (),
-    replaced: Member | None = None,
-    joining: Member | None = None,
+    leaving: Sequence[ConsumerGroupMember] = (),
+    replaced: ConsumerGroupMember | None = None,
+    joining: ConsumerGroupMember | None = None,
     before: Sequence[CoordinatorRecord] = (),
     rebalances: bool = True,
 ) -> None:
@@ -214,7 +219,7 @@ def downgrade(
     assignments = {}
     for member in left:
         holder = replaced if replaced is not None and member is joining else member
-        assignments[member.member_id] = embedded.assignment(
+        assignments[member.member_id] = embedded_protocol.assignment(
             group.targets.get(holder.member_id, {}),
             classic.members[member.member_id].metadata(classic.protocol_name),
             shard.context.topics,
@@ -226,16 +231,16 @@ def downgrade(
     shard.commit(
         [
             *before,
-            *records.no_group(group.group_id, ids, group.subscriptions.resolved),
+            *records.group_tombstones(group.group_id, ids, group.subscriptions.resolved),
             classic_records.metadata_record(classic, assignments),
         ]
     )
     _begin_classic_life(shard, group.group_id, classic, rebalances=rebalances)
 
 
-def _downgraded_member(member: Member) -> ClassicMember:
+def _downgraded_member(member: ConsumerGroupMember) -> ClassicGroupMember:
     assert member.classic is not None
-    return ClassicMember(
+    return ClassicGroupMember(
         member.member_id,
         member.instance_id,
         member.client_id,
@@ -243,7 +248,7 @@ def _downgraded_member(member: Member) -> ClassicMember:
         member.rebalance_timeout_ms,
         member.classic.session_timeout_ms,
         PROTOCOL_TYPE,
-        [Supported(row.name, bytes(row.metadata)) for row in member.classic.supported_protocols],
+        [SupportedProtocol(row.name, bytes(row.metadata)) for row in member.classic.supported_protocols],
     )
 
 
@@ -251,11 +256,13 @@ def _begin_classic_life(shard: GroupShard, group_id: str, made: ClassicGroup, *,
     """The replayed group knows its members as a restart would; these members are alive and can do more."""
     live = shard.groups[group_id]
     assert isinstance(live, ClassicGroup)
-    assert live.state is State.STABLE
+    assert live.state is ClassicGroupState.STABLE
     for member in live.members.values():
         known = made.members[member.member_id]
         live.update(member, known.protocols, known.rebalance_timeout_ms, known.session_timeout_ms)
         classic_timers.renew_session(shard, live, member)
-    shard.context.note("a consumer group becomes a classic group", group=group_id, members=len(live.members))
+    shard.context.log_info(
+        "a consumer group becomes a classic group", group=group_id, members=len(live.members)
+    )
     if rebalances:
         rebalance.prepare(shard, live, "its last member of the consumer protocol has gone")

@@ -14,18 +14,18 @@ from oncelog.coordinator.groups.consumer.states import MemberState
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from oncelog.coordinator.groups.consumer.member import Assignment, Member, PartitionEpochs
+    from oncelog.coordinator.groups.consumer.member import Assignment, ConsumerGroupMember, PartitionEpochs
     from oncelog.wire.schema import Uuid
 
 
-class TopicPartitions(Protocol):
+class OwnedTopic(Protocol):
     """Partitions of a topic, as a request names them."""
 
     topic_id: Uuid
     partitions: list[int]
 
 
-Owned = Sequence[TopicPartitions] | None
+Owned = Sequence[OwnedTopic] | None
 """What a member says that it owns; None where it says nothing about it."""
 
 _UNKNOWN_STATE = (
@@ -34,7 +34,7 @@ _UNKNOWN_STATE = (
 
 
 def reconcile(
-    member: Member,
+    member: ConsumerGroupMember,
     target_epoch: int,
     target: Assignment,
     subscribed: Collection[Uuid],
@@ -42,7 +42,7 @@ def reconcile(
     owned: Owned,
     *,
     subscription_changed: bool,
-) -> Member:
+) -> ConsumerGroupMember:
     """The member, one step nearer to ``target``; itself where there is nothing to do.
 
     ``subscribed``: the topics that it reads now. ``is_held``: whether some member has the partition, or is still to
@@ -69,7 +69,9 @@ def _owns_any(owned: Owned, partitions: PartitionEpochs) -> bool:
     return any(not partitions.get(row.topic_id, {}).keys().isdisjoint(row.partitions) for row in owned)
 
 
-def _unsubscribed(member: Member, subscribed: Collection[Uuid], owned: Owned) -> Member:
+def _unsubscribed(
+    member: ConsumerGroupMember, subscribed: Collection[Uuid], owned: Owned
+) -> ConsumerGroupMember:
     """The member without the topics that it does not read any more; its epoch stays."""
     dropped = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
     if not dropped:
@@ -85,14 +87,14 @@ def _unsubscribed(member: Member, subscribed: Collection[Uuid], owned: Owned) ->
 
 
 def _advanced(
-    member: Member,
+    member: ConsumerGroupMember,
     epoch: int,
     target_epoch: int,
     target: Assignment,
     subscribed: Collection[Uuid],
     is_held: Callable[[Uuid, int], bool],
     owned: Owned,
-) -> Member:
+) -> ConsumerGroupMember:
     assigned: dict[Uuid, dict[int, int]] = {}
     revoked: dict[Uuid, dict[int, int]] = {}
     added: dict[Uuid, list[int]] = {}

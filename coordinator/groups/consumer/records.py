@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from oncelog.coordinator.groups.consumer.group import ResolvedRegex
-    from oncelog.coordinator.groups.consumer.member import Assignment, Member, PartitionEpochs
+    from oncelog.coordinator.groups.consumer.member import Assignment, ConsumerGroupMember, PartitionEpochs
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
@@ -23,7 +23,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRec
     )
 
 
-def member(group_id: str, member: Member) -> CoordinatorRecord:
+def member_metadata(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
     """What the member said of itself."""
     value = stored.ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -39,7 +39,7 @@ def member(group_id: str, member: Member) -> CoordinatorRecord:
     return CoordinatorRecord(stored.ConsumerGroupMemberMetadataKey(group_id, member.member_id), value)
 
 
-def target(group_id: str, member_id: str, assignment: Assignment) -> CoordinatorRecord:
+def target_assignment(group_id: str, member_id: str, assignment: Assignment) -> CoordinatorRecord:
     rows = [
         stored.TopicPartition(topic_id, sorted(partitions)) for topic_id, partitions in assignment.items()
     ]
@@ -56,7 +56,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRec
     )
 
 
-def current(group_id: str, member: Member) -> CoordinatorRecord:
+def current_assignment(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
     """What the member has, and how far its reconciliation is."""
     value = stored.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -85,16 +85,16 @@ def regex(group_id: str, expression: str, resolved: ResolvedRegex) -> Coordinato
     return CoordinatorRecord(stored.ConsumerGroupRegularExpressionKey(group_id, expression), value)
 
 
-def no_regex(group_id: str, expression: str) -> CoordinatorRecord:
+def regex_tombstone(group_id: str, expression: str) -> CoordinatorRecord:
     return CoordinatorRecord(stored.ConsumerGroupRegularExpressionKey(group_id, expression), None)
 
 
-def no_subscription_metadata(group_id: str) -> CoordinatorRecord:
+def subscription_metadata_tombstone(group_id: str) -> CoordinatorRecord:
     """Brokers before 4.1 stored what the topics were like; it goes as soon as it is met."""
     return CoordinatorRecord(stored.ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
-def no_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """A member is gone: in this order, as replay expects it."""
     return [
         CoordinatorRecord(stored.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
@@ -103,7 +103,9 @@ def no_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     ]
 
 
-def no_group(group_id: str, member_ids: Iterable[str], expressions: Iterable[str]) -> list[CoordinatorRecord]:
+def group_tombstones(
+    group_id: str, member_ids: Iterable[str], expressions: Iterable[str]
+) -> list[CoordinatorRecord]:
     """A group is gone with those members and resolved expressions."""
     ids = list(member_ids)
     return [
@@ -117,7 +119,7 @@ def no_group(group_id: str, member_ids: Iterable[str], expressions: Iterable[str
         ),
         CoordinatorRecord(stored.ConsumerGroupTargetAssignmentMetadataKey(group_id), None),
         *(CoordinatorRecord(stored.ConsumerGroupMemberMetadataKey(group_id, id_), None) for id_ in ids),
-        *(no_regex(group_id, expression) for expression in expressions),
-        no_subscription_metadata(group_id),
+        *(regex_tombstone(group_id, expression) for expression in expressions),
+        subscription_metadata_tombstone(group_id),
         CoordinatorRecord(stored.ConsumerGroupMetadataKey(group_id), None),
     ]

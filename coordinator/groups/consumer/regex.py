@@ -15,7 +15,7 @@ from oncelog.coordinator.groups.consumer.group import ConsumerGroup, ResolvedReg
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.partition_writer import CoordinatorRecord
 
@@ -26,7 +26,7 @@ COMPARED_AT_ONCE_MAX = 2_000
 """Names that are compared with an expression in one go: about three milliseconds."""
 
 
-class Change(NamedTuple):
+class RegexChange(NamedTuple):
     """What a member's expression means for its group.
 
     ``rebalances``: the group needs another target assignment now; an expression that is yet to be resolved makes one
@@ -39,7 +39,9 @@ class Change(NamedTuple):
     resolves: bool
 
 
-def change(shard: GroupShard, group: ConsumerGroup, old: Member, new: Member) -> Change:
+def change(
+    shard: GroupShard, group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember
+) -> RegexChange:
     """``old`` becomes ``new``. Raises KafkaError (INVALID_REGULAR_EXPRESSION)."""
     made: list[CoordinatorRecord] = []
     rebalances = is_new = False
@@ -47,7 +49,7 @@ def change(shard: GroupShard, group: ConsumerGroup, old: Member, new: Member) ->
     changed = old.topic_regex != new.topic_regex
     if changed:
         if old.topic_regex and members.get(old.topic_regex, 0) == 1:
-            made.append(records.no_regex(group.group_id, old.topic_regex))
+            made.append(records.regex_tombstone(group.group_id, old.topic_regex))
         if not new.topic_regex:
             rebalances = bool(old.topic_regex)
         elif new.topic_regex not in members:
@@ -56,10 +58,12 @@ def change(shard: GroupShard, group: ConsumerGroup, old: Member, new: Member) ->
         else:
             rebalances = new.topic_regex in group.subscriptions.resolved
     resolves = _is_due(shard, group, old, new, is_new)
-    return Change(made, changed, rebalances, resolves)
+    return RegexChange(made, changed, rebalances, resolves)
 
 
-def _is_due(shard: GroupShard, group: ConsumerGroup, old: Member, new: Member, is_new: bool) -> bool:
+def _is_due(
+    shard: GroupShard, group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember, is_new: bool
+) -> bool:
     subscriptions = group.subscriptions
     if (not is_new and not subscriptions.regexes) or timeouts.resolves_soon(shard, group.group_id):
         return False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.consumer import timeouts
 from oncelog.coordinator.groups.consumer.group import NO_TARGET_EPOCH, ConsumerGroup, ResolvedRegex
-from oncelog.coordinator.groups.consumer.member import LEAVING_EPOCH, Member
+from oncelog.coordinator.groups.consumer.member import LEAVING_EPOCH, ConsumerGroupMember
 from oncelog.coordinator.groups.consumer.states import MemberState
 from oncelog.wire.stored import groups as stored
 
@@ -83,7 +83,7 @@ def replay_member(
     if value is not None:
         group = _known_or_new(shard, key.group_id)
         group.put_member(
-            group.members.get(key.member_id, Member(key.member_id))._replace(
+            group.members.get(key.member_id, ConsumerGroupMember(key.member_id))._replace(
                 instance_id=value.instance_id,
                 rack_id=value.rack_id,
                 client_id=value.client_id,
@@ -150,7 +150,7 @@ def replay_current(
     if value is not None:
         group = _known_or_new(shard, key.group_id)
         group.put_member(
-            group.members.get(key.member_id, Member(key.member_id))._replace(
+            group.members.get(key.member_id, ConsumerGroupMember(key.member_id))._replace(
                 epoch=value.member_epoch,
                 previous_epoch=value.previous_member_epoch,
                 state=MemberState.stored(value.state),

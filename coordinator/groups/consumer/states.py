@@ -38,7 +38,7 @@ class MemberState(IntEnum):
         return cls(value) if value in (0, 1, 2) else cls.UNKNOWN
 
 
-class GroupState(Enum):
+class ConsumerGroupState(Enum):
     """A group's state, with the words that Kafka's tools show."""
 
     EMPTY = "Empty"
@@ -54,7 +54,7 @@ class GroupState(Enum):
 
 _LIVE = (MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS, MemberState.UNRELEASED_PARTITIONS)
 
-MEMBER_MOVES: dict[MemberState, frozenset[MemberState]] = {
+MEMBER_TRANSITIONS: dict[MemberState, frozenset[MemberState]] = {
     # A member may stay what it is with another epoch or other partitions.
     MemberState.STABLE: frozenset(_LIVE),
     MemberState.UNREVOKED_PARTITIONS: frozenset(_LIVE),
@@ -62,13 +62,24 @@ MEMBER_MOVES: dict[MemberState, frozenset[MemberState]] = {
     MemberState.UNKNOWN: frozenset(_LIVE),
 }
 
-GROUP_MOVES: dict[GroupState, frozenset[GroupState]] = {
-    GroupState.EMPTY: frozenset(
+GROUP_TRANSITIONS: dict[ConsumerGroupState, frozenset[ConsumerGroupState]] = {
+    ConsumerGroupState.EMPTY: frozenset(
         # A first member whose assignment must wait; one that takes over a classic group; one that gets everything.
-        {GroupState.ASSIGNING, GroupState.RECONCILING, GroupState.STABLE, GroupState.DEAD}
+        {
+            ConsumerGroupState.ASSIGNING,
+            ConsumerGroupState.RECONCILING,
+            ConsumerGroupState.STABLE,
+            ConsumerGroupState.DEAD,
+        }
     ),
-    GroupState.ASSIGNING: frozenset({GroupState.RECONCILING, GroupState.STABLE, GroupState.EMPTY}),
-    GroupState.RECONCILING: frozenset({GroupState.ASSIGNING, GroupState.STABLE, GroupState.EMPTY}),
-    GroupState.STABLE: frozenset({GroupState.ASSIGNING, GroupState.RECONCILING, GroupState.EMPTY}),
-    GroupState.DEAD: frozenset(),
+    ConsumerGroupState.ASSIGNING: frozenset(
+        {ConsumerGroupState.RECONCILING, ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY}
+    ),
+    ConsumerGroupState.RECONCILING: frozenset(
+        {ConsumerGroupState.ASSIGNING, ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY}
+    ),
+    ConsumerGroupState.STABLE: frozenset(
+        {ConsumerGroupState.ASSIGNING, ConsumerGroupState.RECONCILING, ConsumerGroupState.EMPTY}
+    ),
+    ConsumerGroupState.DEAD: frozenset(),
 }

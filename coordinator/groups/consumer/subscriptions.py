@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
 
 
 class ResolvedRegex(NamedTuple):
@@ -19,7 +19,7 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
-class Readers(NamedTuple):
+class SubscriptionCount(NamedTuple):
     """How many members name a topic, and how many resolved expressions match it."""
 
     by_name: int
@@ -32,7 +32,7 @@ class Subscriptions:
     __slots__ = ("regexes", "resolved", "topics")
 
     def __init__(self) -> None:
-        self.topics: dict[str, Readers] = {}
+        self.topics: dict[str, SubscriptionCount] = {}
         self.regexes: dict[str, int] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
 
@@ -43,7 +43,7 @@ class Subscriptions:
         made.resolved = dict(self.resolved)
         return made
 
-    def replace(self, old: Member | None, new: Member | None) -> None:
+    def replace(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
         """A member changed, came (``old`` is None) or went."""
         old_names = old.topic_names if old is not None else frozenset[str]()
         new_names = new.topic_names if new is not None else frozenset[str]()
@@ -69,7 +69,7 @@ class Subscriptions:
             for name in resolved.topics:
                 self._count(name, 0, 1)
 
-    def without_last_of(self, old: Member, new: Member | None) -> Subscriptions:
+    def without_last_of(self, old: ConsumerGroupMember, new: ConsumerGroupMember | None) -> Subscriptions:
         """A copy as it is when ``old`` has become ``new``, with the expression gone that only ``old`` asked for."""
         made = self.copy()
         made.replace(old, new)
@@ -78,7 +78,7 @@ class Subscriptions:
             made.resolve(regex, None)
         return made
 
-    def topics_of(self, member: Member) -> frozenset[str]:
+    def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
         """The names of all topics that the member reads; an expression that is not resolved yet matches none."""
         resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
         if resolved is None:
@@ -95,14 +95,14 @@ class Subscriptions:
 
     def _count(self, name: str, by_name: int, by_regex: int) -> None:
         known = self.topics.get(name, _NOBODY)
-        readers = Readers(known.by_name + by_name, known.by_regex + by_regex)
+        readers = SubscriptionCount(known.by_name + by_name, known.by_regex + by_regex)
         if readers == _NOBODY:
             del self.topics[name]
         else:
             self.topics[name] = readers
 
 
-_NOBODY = Readers(0, 0)
+_NOBODY = SubscriptionCount(0, 0)
 
 
 def _add(counts: dict[str, int], key: str | None, change: int) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from oncelog.coordinator.groups.consumer.group import ConsumerGroup
-    from oncelog.coordinator.groups.consumer.member import Assignment, Member
+    from oncelog.coordinator.groups.consumer.member import Assignment, ConsumerGroupMember
     from oncelog.coordinator.groups.consumer.subscriptions import Subscriptions
     from oncelog.coordinator.groups.context import GroupContext, Topics
     from oncelog.coordinator.partition_writer import CoordinatorRecord
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_ASSIGNOR = "uniform"
 
 
-class Target(NamedTuple):
+class TargetAssignment(NamedTuple):
     """The epoch that holds, and what it gives to the member that asked; ``records`` where it is new."""
 
     epoch: int
@@ -46,16 +46,16 @@ def up_to_date(
     context: GroupContext,
     group: ConsumerGroup,
     epoch: int,
-    old: Member,
-    new: Member,
+    old: ConsumerGroupMember,
+    new: ConsumerGroupMember,
     subscriptions: Subscriptions,
-) -> Target:
+) -> TargetAssignment:
     """The target assignment for the group's ``epoch``, or the last one where it is not yet time for another.
 
     ``new`` is the asking member as it is from now on, ``old`` as it was; ``subscriptions`` the group's from now on.
     """
     if group.target_epoch >= epoch or not _is_time(context, group):
-        return Target(group.target_epoch, group.target(new), [])
+        return TargetAssignment(group.target_epoch, group.target(new), [])
     members = dict(group.members)
     previous_id = group.static_members.get(new.instance_id) if new.instance_id is not None else None
     if previous_id is not None and previous_id != new.member_id:
@@ -69,9 +69,9 @@ def up_to_date(
     for member_id in specs:
         assignment = made.get(member_id, {})
         if assignment != group.targets.get(member_id):
-            changes.append(records.target(group.group_id, member_id, assignment))
+            changes.append(records.target_assignment(group.group_id, member_id, assignment))
     changes.append(records.target_epoch(group.group_id, epoch, context.now_ms()))
-    return Target(epoch, made.get(new.member_id, {}), changes)
+    return TargetAssignment(epoch, made.get(new.member_id, {}), changes)
 
 
 def _is_time(context: GroupContext, group: ConsumerGroup) -> bool:
@@ -84,9 +84,9 @@ def _is_time(context: GroupContext, group: ConsumerGroup) -> bool:
 
 def _specs(
     group: ConsumerGroup,
-    members: dict[str, Member],
+    members: dict[str, ConsumerGroupMember],
     previous_id: str | None,
-    new: Member,
+    new: ConsumerGroupMember,
     subscriptions: Subscriptions,
     topics: Topics,
 ) -> tuple[dict[str, MemberSpec], dict[Uuid, int]]:

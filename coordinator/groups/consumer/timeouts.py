@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from oncelog.coordinator.groups.consumer.group import ConsumerGroup
-    from oncelog.coordinator.groups.consumer.member import Member
+    from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
     from oncelog.coordinator.groups.shard import GroupShard
 
 SESSION, REBALANCE, JOIN, SYNC = KINDS = (
@@ -59,7 +59,7 @@ def renew_session(
     _fence_in(shard, SESSION, group_id, member_id, session_timeout_ms)
 
 
-def await_join(shard: GroupShard, group_id: str, member: Member) -> None:
+def await_join(shard: GroupShard, group_id: str, member: ConsumerGroupMember) -> None:
     """A classic member is told to join again; being told once more gives it no more time."""
     if key(shard, JOIN, group_id, member.member_id) not in shard.context.deadlines:
         _fence_in(shard, JOIN, group_id, member.member_id, member.rebalance_timeout_ms)
@@ -69,7 +69,7 @@ def await_sync(shard: GroupShard, group_id: str, member_id: str, rebalance_timeo
     _fence_in(shard, SYNC, group_id, member_id, rebalance_timeout_ms)
 
 
-def follow(shard: GroupShard, group_id: str, member: Member) -> None:
+def update_rebalance_timeout(shard: GroupShard, group_id: str, member: ConsumerGroupMember) -> None:
     """The member's current assignment has changed: its time for giving up runs, or is over.
 
     A member of the classic protocol revokes between its joins, which have their own time.
@@ -82,7 +82,7 @@ def follow(shard: GroupShard, group_id: str, member: Member) -> None:
         cancel(shard, REBALANCE, group_id, member.member_id)
 
 
-def _await_revocation(shard: GroupShard, group_id: str, member: Member) -> None:
+def _await_revocation(shard: GroupShard, group_id: str, member: ConsumerGroupMember) -> None:
     member_id, epoch = member.member_id, member.epoch
     shard.context.deadlines.set(
         key(shard, REBALANCE, group_id, member_id),
@@ -128,6 +128,6 @@ def _regex_key(shard: GroupShard, group_id: str) -> Hashable:
 
 
 def _fence(shard: GroupShard, group_id: str, member_id: str, kind: str, epoch: int | None) -> None:
-    from oncelog.coordinator.groups.consumer.leave import fence_if_there  # it cancels what is set here
+    from oncelog.coordinator.groups.consumer.leave import fence_expired  # it cancels what is set here
 
-    fence_if_there(shard, group_id, member_id, _REASONS[kind], only_at_epoch=epoch)
+    fence_expired(shard, group_id, member_id, _REASONS[kind], only_at_epoch=epoch)

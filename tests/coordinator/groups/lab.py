@@ -101,7 +101,7 @@ class MemoryLog:
             self.entries.append((encode_key(key), stored, producer_id))
         return first
 
-    def check_room(self, size: int) -> None:
+    def check_batch_size(self, size: int) -> None:
         """There is room for everything."""
 
     def replay_into(self, shard: GroupShard) -> None:

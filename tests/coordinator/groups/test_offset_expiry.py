@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from oncelog.coordinator.groups import offset_expiry
 from oncelog.coordinator.groups.admin import delete_groups
-from oncelog.coordinator.groups.offset_expiry import TOMBSTONES_AT_ONCE_MAX
+from oncelog.coordinator.groups.offset_expiry import TOMBSTONES_PER_BATCH_MAX
 from oncelog.coordinator.groups.shard import GroupShard
 from oncelog.coordinator.partition_writer import CoordinatorRecord
 from tests.coordinator.groups.lab import Lab, MemoryLog
@@ -70,14 +70,14 @@ def test_a_group_of_many_offsets_expires_in_batches_of_a_bounded_size() -> None:
 def test_others_come_between_the_steps_of_an_expiry() -> None:
     """What is committed meanwhile stays, and so does the group; a group that is gone meanwhile is left alone."""
     lab = Lab()
-    count = 2 * TOMBSTONES_AT_ONCE_MAX
+    count = 2 * TOMBSTONES_PER_BATCH_MAX
     for partition in range(count):
         commit(lab, ("g", "a", partition), 1)
         commit(lab, ("h", "a", partition), 1)
     lab.advance(7 * 24 * 60 * MINUTE_MS)
     steps = offset_expiry.expire_group(lab.shard, "g")
     next(steps)
-    assert len(all_of(lab.shard, "g")) == TOMBSTONES_AT_ONCE_MAX
+    assert len(all_of(lab.shard, "g")) == TOMBSTONES_PER_BATCH_MAX
     commit(lab, ("g", "a", 0), 7)
     commit(lab, ("g", "a", count - 1), 8)
     assert do_all(steps) == 1
@@ -93,7 +93,7 @@ def test_others_come_between_the_steps_of_an_expiry() -> None:
 
 def test_a_topic_made_anew_between_the_steps_keeps_its_offsets() -> None:
     lab = Lab()
-    count = 2 * TOMBSTONES_AT_ONCE_MAX
+    count = 2 * TOMBSTONES_PER_BATCH_MAX
     old = lab.topics.create("a", count).topic_id
     for partition in range(count):
         commit(lab, ("g", "a", partition), 1)

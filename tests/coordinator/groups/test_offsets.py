@@ -213,7 +213,7 @@ def everything(shard: GroupShard) -> object:
     return (
         sorted(store.committed.items()),
         {producer_id: sorted(offsets.items()) for producer_id, offsets in store.pending.items()},
-        {group: sorted(store.open_partitions(group)) for group in shard.groups},
+        {group: sorted(store.pending_partitions(group)) for group in shard.groups},
         sorted(shard.groups),
     )
 

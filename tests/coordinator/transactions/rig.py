@@ -43,7 +43,7 @@ class MemoryLog:
             self.records.append((encode_key(key), None if value is None else encode_value(value, version)))
         return offset
 
-    def check_room(self, size: int) -> None:
+    def check_batch_size(self, size: int) -> None:
         """There is room for everything."""
 
 
@@ -102,7 +102,8 @@ class Rig:
             for partition in list(pending.partitions):
                 written.append((pending, partition))
                 assert (
-                    markers.settle(pending, *partition, ErrorCode.NONE, exists=True) is markers.Outcome.DONE
+                    markers.on_marker_appended(pending, *partition, ErrorCode.NONE, exists=True)
+                    is markers.MarkerOutcome.DONE
                 )
             markers.complete(self.shard, pending)
         return written

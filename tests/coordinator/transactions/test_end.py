@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.coordinator.transactions.end import Ended, end_transaction
+from oncelog.coordinator.transactions.end import end_transaction
 from oncelog.coordinator.transactions.init_producer_id import init_producer_id
 from oncelog.coordinator.transactions.partitions import add_partitions, verify_partitions
-from oncelog.coordinator.transactions.state import PRODUCER_EPOCH_MAX, TransactionState
+from oncelog.coordinator.transactions.state import PRODUCER_EPOCH_MAX, ProducerIdAndEpoch, TransactionState
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.transactions.rig import Rig
 
@@ -21,7 +21,7 @@ def begun(transaction_version: int = 2) -> Rig:
     return rig
 
 
-def end(rig: Rig, epoch: int, *, commit: bool, version: int, producer_id: int = ID) -> Ended:
+def end(rig: Rig, epoch: int, *, commit: bool, version: int, producer_id: int = ID) -> ProducerIdAndEpoch:
     return end_transaction(rig.shard, "t", producer_id, epoch, commit=commit, client_version=version)
 
 
@@ -164,7 +164,7 @@ def test_a_crash_after_the_decision_ends_it_once(commit: bool, version: int) -> 
 def test_v2_used_up_epochs_bring_a_new_producer_id() -> None:
     rig = begun()
     last = PRODUCER_EPOCH_MAX - 1
-    rig.shard.move("t", rig.metadata()._replace(producer_epoch=last))
+    rig.shard.transition("t", rig.metadata()._replace(producer_epoch=last))
     add(rig, last, P, version=2)
     assert end(rig, last, commit=True, version=2) == (ID + 1, 0)
     assert rig.prepared[0].metadata.producer_id == ID
@@ -227,7 +227,7 @@ def test_v2_needs_records_that_can_hold_it() -> None:
 def test_a_transaction_of_v2_outlives_the_downgrade() -> None:
     rig = begun()
     last = PRODUCER_EPOCH_MAX - 1
-    rig.shard.move("t", rig.metadata()._replace(producer_epoch=last))
+    rig.shard.transition("t", rig.metadata()._replace(producer_epoch=last))
     add(rig, last, P, version=2)
     end(rig, last, commit=True, version=2)
     rig.transaction_version = 0

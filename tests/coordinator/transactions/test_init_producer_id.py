@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from oncelog.coordinator.transactions.end import end_transaction
-from oncelog.coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
+from oncelog.coordinator.transactions.init_producer_id import init_producer_id
 from oncelog.coordinator.transactions.partitions import add_partitions
-from oncelog.coordinator.transactions.state import PRODUCER_EPOCH_MAX, TransactionState
+from oncelog.coordinator.transactions.state import PRODUCER_EPOCH_MAX, ProducerIdAndEpoch, TransactionState
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.transactions.rig import Rig
 
@@ -29,7 +29,7 @@ def refused(rig: Rig, code: ErrorCode, expected: tuple[int, int] | None = None) 
 
 
 def set_epoch(rig: Rig, epoch: int) -> None:
-    rig.shard.move("t", rig.metadata()._replace(producer_epoch=epoch))
+    rig.shard.transition("t", rig.metadata()._replace(producer_epoch=epoch))
 
 
 def test_every_initialisation_raises_the_epoch() -> None:

@@ -12,14 +12,15 @@ import pytest
 
 from oncelog.coordinator.transactions import markers
 from oncelog.coordinator.transactions.end import end_transaction
-from oncelog.coordinator.transactions.init_producer_id import ProducerIdAndEpoch, init_producer_id
+from oncelog.coordinator.transactions.init_producer_id import init_producer_id
 from oncelog.coordinator.transactions.partitions import add_partitions, verify_partitions
 from oncelog.coordinator.transactions.state import (
     ENDED,
-    LEGAL_PREVIOUS,
     PREPARED,
     PRODUCER_EPOCH_MAX,
+    VALID_PREVIOUS_STATES,
     PendingEnd,
+    ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
 )
@@ -87,7 +88,7 @@ class Machine:
             return
         if self.near_the_end and self.rig.metadata(name).producer_epoch < PRODUCER_EPOCH_MAX - 10:
             epoch = PRODUCER_EPOCH_MAX - self.rng.randint(2, 5)
-            self.rig.shard.move(name, self.rig.metadata(name)._replace(producer_epoch=epoch))
+            self.rig.shard.transition(name, self.rig.metadata(name)._replace(producer_epoch=epoch))
             self.told[name] = ProducerIdAndEpoch(self.told[name].producer_id, epoch)
 
     def add(self) -> None:
@@ -136,7 +137,7 @@ class Machine:
             code = self.rng.choice((ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER))
             if code is ErrorCode.NONE:
                 self.note_marker(pending, partition)
-            markers.settle(pending, *partition, code, exists=True)
+            markers.on_marker_appended(pending, *partition, code, exists=True)
             return
         try:
             markers.complete(self.rig.shard, pending)
@@ -171,7 +172,7 @@ class Machine:
         if old is None or old == new:
             return
         # A timeout's fence, or what the test did itself to an epoch, is one move too; a step makes no two.
-        assert old.state in LEGAL_PREVIOUS[new.state] or new.state in ENDED, (old, new)
+        assert old.state in VALID_PREVIOUS_STATES[new.state] or new.state in ENDED, (old, new)
         if old.state in PREPARED and new.state not in PREPARED:
             committed = old.state is TransactionState.PREPARE_COMMIT
             assert new.state is (

@@ -7,8 +7,8 @@ import pytest
 
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.records import new_group_record, record_of, tombstone
-from oncelog.coordinator.groups.classic.states import LEGAL_MOVES, State
-from oncelog.coordinator.groups.group import any_partition
+from oncelog.coordinator.groups.classic.states import VALID_TRANSITIONS, ClassicGroupState
+from oncelog.coordinator.groups.group import allow_any_partition
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.groups import GroupMetadataValue, MemberMetadata
 from tests.coordinator.groups.classic.players import DELAY_MS, SESSION_MS, Player, stable, subscription
@@ -29,25 +29,25 @@ def commit_code(
         )
     except KafkaError as error:
         return error.code
-    assert check is any_partition
+    assert check is allow_any_partition
     return ErrorCode.NONE
 
 
-def in_state(state: State) -> tuple[Player, ClassicGroup]:
+def in_state(state: ClassicGroupState) -> tuple[Player, ClassicGroup]:
     """A group of a static member in that state."""
     lab = Lab()
     player = Player(lab, instance="i")
-    if state is not State.COMPLETING_REBALANCE:
+    if state is not ClassicGroupState.COMPLETING_REBALANCE:
         stable(lab, [player])
-    if state is State.COMPLETING_REBALANCE:
+    if state is ClassicGroupState.COMPLETING_REBALANCE:
         player.enter()
         lab.advance(DELAY_MS)
         player.join_response()
-    if state is State.PREPARING_REBALANCE:
+    if state is ClassicGroupState.PREPARING_REBALANCE:
         Player(lab).enter()
-    if state is State.EMPTY:
+    if state is ClassicGroupState.EMPTY:
         player.leave()
-    if state is State.DEAD:
+    if state is ClassicGroupState.DEAD:
         lab.shard.on_unloaded()
     group = player.group
     assert group.state is state
@@ -57,25 +57,30 @@ def in_state(state: State) -> tuple[Player, ClassicGroup]:
 @pytest.mark.parametrize(
     ("state", "as_member", "as_nobody", "nobody_transactional"),
     [
-        (State.EMPTY, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE, ErrorCode.NONE),
-        (State.PREPARING_REBALANCE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE),
-        (State.COMPLETING_REBALANCE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE),
-        (State.STABLE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE),
-        (State.DEAD, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3),
+        (ClassicGroupState.EMPTY, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE, ErrorCode.NONE),
+        (ClassicGroupState.PREPARING_REBALANCE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE),
+        (
+            ClassicGroupState.COMPLETING_REBALANCE,
+            ErrorCode.REBALANCE_IN_PROGRESS,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.NONE,
+        ),
+        (ClassicGroupState.STABLE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE),
+        (ClassicGroupState.DEAD, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3),
     ],
 )  # fmt: skip
 def test_who_may_commit(
-    state: State, as_member: ErrorCode, as_nobody: ErrorCode, nobody_transactional: ErrorCode
+    state: ClassicGroupState, as_member: ErrorCode, as_nobody: ErrorCode, nobody_transactional: ErrorCode
 ) -> None:
     player, group = in_state(state)
-    generation = 1 if state is not State.EMPTY else 2
+    generation = 1 if state is not ClassicGroupState.EMPTY else 2
     assert commit_code(group, player.member_id, None, generation) == as_member
     assert commit_code(group) == as_nobody
     assert commit_code(group, transactional=True) == nobody_transactional
 
 
 def test_commits_of_others() -> None:
-    player, group = in_state(State.STABLE)
+    player, group = in_state(ClassicGroupState.STABLE)
     member = player.member_id
     assert commit_code(group, member, "i", 1) == ErrorCode.NONE
     assert commit_code(group, member, None, 1, transactional=True) == ErrorCode.NONE
@@ -85,19 +90,19 @@ def test_commits_of_others() -> None:
     assert commit_code(group, "stranger", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert commit_code(group, member, "nobody's", 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert commit_code(group, "", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    _, completing = in_state(State.COMPLETING_REBALANCE)
+    _, completing = in_state(ClassicGroupState.COMPLETING_REBALANCE)
     [member] = completing.members
     assert commit_code(completing, member, None, 1, transactional=True) == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("state", State)
-def test_what_may_be_deleted(state: State) -> None:
+@pytest.mark.parametrize("state", ClassicGroupState)
+def test_what_may_be_deleted(state: ClassicGroupState) -> None:
     _, group = in_state(state)
-    expected = {State.EMPTY: None, State.DEAD: ErrorCode.GROUP_ID_NOT_FOUND}.get(
+    expected = {ClassicGroupState.EMPTY: None, ClassicGroupState.DEAD: ErrorCode.GROUP_ID_NOT_FOUND}.get(
         state, ErrorCode.NON_EMPTY_GROUP
     )
     assert code_of(group.check_delete) == expected
-    of_consumers = ErrorCode.GROUP_ID_NOT_FOUND if state is State.DEAD else None
+    of_consumers = ErrorCode.GROUP_ID_NOT_FOUND if state is ClassicGroupState.DEAD else None
     assert code_of(group.check_offset_delete) == of_consumers
     assert code_of(lambda: group.check_offset_fetch(None, -1)) == of_consumers
     group.protocol_type_or_none = "connect"
@@ -116,17 +121,17 @@ def code_of(check: object) -> ErrorCode | None:
 def test_when_offsets_expire() -> None:
     simple = ClassicGroup("simple")
     assert simple.offset_expires_at(1000, 10) == 1010
-    _, group = in_state(State.EMPTY)
+    _, group = in_state(ClassicGroupState.EMPTY)
     assert group.state_timestamp_ms is not None
     assert group.offset_expires_at(1000, 10) == group.state_timestamp_ms + 10
     group.state_timestamp_ms = None
     assert group.offset_expires_at(1000, 10) == 1010
-    _, group = in_state(State.STABLE)
+    _, group = in_state(ClassicGroupState.STABLE)
     assert group.offset_expires_at(1000, 10) == 1010
     group.protocol_type_or_none = "connect"
     group.remember_subscriptions()
     assert group.offset_expires_at(1000, 10) is None
-    for state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
+    for state in (ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE):
         _, group = in_state(state)
         assert group.offset_expires_at(1000, 10) is None
 
@@ -166,7 +171,11 @@ def test_a_restart_of_a_stable_group() -> None:
     leader = stable(lab, players)
     lab.restart()
     group = leader.group
-    assert (group.state, group.generation_id, group.leader_id) == (State.STABLE, 1, leader.member_id)
+    assert (group.state, group.generation_id, group.leader_id) == (
+        ClassicGroupState.STABLE,
+        1,
+        leader.member_id,
+    )
     assert {player.heartbeat() for player in players} == {ErrorCode.NONE}
     assert [response.assignment for player in players if (response := player.sync())] == [
         player.member_id.encode() for player in players
@@ -217,7 +226,7 @@ def test_records_of_other_brokers() -> None:
     old = groups["old"]
     assert isinstance(old, ClassicGroup)
     assert (old.state, old.generation_id, old.leader_id, old.state_timestamp_ms) == (
-        State.STABLE,
+        ClassicGroupState.STABLE,
         3,
         "m",
         None,
@@ -236,5 +245,6 @@ def test_the_table_of_moves_is_kafkas() -> None:
         "Dead": {"Stable", "PreparingRebalance", "CompletingRebalance", "Empty", "Dead"},
     }
     assert {
-        now.value: {before.value for before, after in LEGAL_MOVES.items() if now in after} for now in State
+        now.value: {before.value for before, after in VALID_TRANSITIONS.items() if now in after}
+        for now in ClassicGroupState
     } == sources

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog.coordinator.groups.classic import join
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 from oncelog.wire.errors import ErrorCode
 from tests.coordinator.groups.classic.players import (
     DELAY_MS,
@@ -319,7 +319,7 @@ def test_a_group_that_is_too_large_drops_who_comes_last() -> None:
     stable(lab, players)
     lab.settings = Lab({"group.max.size": "2"}).settings
     lab.restart()
-    assert players[0].group.state is State.PREPARING_REBALANCE
+    assert players[0].group.state is ClassicGroupState.PREPARING_REBALANCE
     assert players[2].join() is None
     assert players[0].join() is None
     refused = players[1].join()
@@ -393,7 +393,7 @@ def test_a_protocol_that_is_named_twice_is_one() -> None:
 def test_the_owner_is_told_why() -> None:
     lab = Lab()
     told: list[tuple[str, object]] = []
-    lab.shard.context.note = lambda text, **fields: told.append((text, fields.get("reason")))
+    lab.shard.context.log_info = lambda text, **fields: told.append((text, fields.get("reason")))
     player = Player(lab)
     stable(lab, [player])
     lab.advance(SESSION_MS)

@@ -13,7 +13,7 @@ import pytest
 
 from oncelog.coordinator.groups.admin import delete_groups
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.classic.states import State
+from oncelog.coordinator.groups.classic.states import ClassicGroupState
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.groups.classic.players import Player, leave_all
@@ -239,15 +239,15 @@ class Crowd:
                 counted[protocol.name] = counted.get(protocol.name, 0) + 1
         assert {name: count for name, count in group.supporters.items() if count} == counted
         assert not members or len(members) in counted.values(), "no protocol that all of them know"
-        if group.state is not State.COMPLETING_REBALANCE:
+        if group.state is not ClassicGroupState.COMPLETING_REBALANCE:
             assert all(member.sync_promise is None for member in members)
-        if group.state is not State.PREPARING_REBALANCE:
+        if group.state is not ClassicGroupState.PREPARING_REBALANCE:
             assert not group.awaited_joins
 
     @staticmethod
     def check_settled(group: ClassicGroup, reloaded: ClassicGroup) -> None:
         """A stable group is what a restart makes of its record; members then know only the selected protocol."""
-        if group.state is not State.STABLE:
+        if group.state is not ClassicGroupState.STABLE:
             return
         for name in (
             "state",
@@ -274,17 +274,20 @@ class Crowd:
             if kind == "classic-session":
                 assert rest[0] in groups[name].members or rest[0] in groups[name].pending_joins
             elif kind == "classic-join":
-                assert groups[name].state is State.PREPARING_REBALANCE
+                assert groups[name].state is ClassicGroupState.PREPARING_REBALANCE
             elif kind == "classic-sync":
-                assert groups[name].state in (State.COMPLETING_REBALANCE, State.STABLE)
+                assert groups[name].state in (
+                    ClassicGroupState.COMPLETING_REBALANCE,
+                    ClassicGroupState.STABLE,
+                )
         for name, group in groups.items():
             for member in group.members.values():
-                assert member.is_held or (PARTITION, name, "classic-session", member.member_id) in keys
+                assert member.is_kept_alive or (PARTITION, name, "classic-session", member.member_id) in keys
             for member_id in group.pending_joins:
                 assert (PARTITION, name, "classic-session", member_id) in keys
-            if group.state is State.PREPARING_REBALANCE:
+            if group.state is ClassicGroupState.PREPARING_REBALANCE:
                 assert (PARTITION, name, "classic-join") in keys
-            if group.state is State.COMPLETING_REBALANCE:
+            if group.state is ClassicGroupState.COMPLETING_REBALANCE:
                 assert (PARTITION, name, "classic-sync") in keys or not group.pending_syncs
 
     def check_owners(self) -> None:
@@ -295,7 +298,7 @@ class Crowd:
             group = self.lab.shard.groups.get(player.group_id)
             if not isinstance(group, ClassicGroup) or response is None or response.error_code:
                 continue
-            if group.state is not State.STABLE or player.synced_generation != group.generation_id:
+            if group.state is not ClassicGroupState.STABLE or player.synced_generation != group.generation_id:
                 continue
             if not group.has_member(player.member_id):
                 continue

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from oncelog.coordinator.groups.consumer.describe import describe
-from oncelog.coordinator.groups.consumer.states import GroupState, MemberState
+from oncelog.coordinator.groups.consumer.states import ConsumerGroupState, MemberState
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import TopicPartitions
 from oncelog.wire.stored import groups as stored
@@ -45,7 +45,7 @@ def test_a_first_member_gets_everything_in_epoch_2() -> None:
     assert (response.error_code, response.member_epoch, response.heartbeat_interval_ms) == (0, 2, 5_000)
     assert one.owned == {(lab.topics.create("t", 4).topic_id, number) for number in range(4)}
     assert one.beat().assignment is None
-    assert group_of(lab.shard).state is GroupState.STABLE
+    assert group_of(lab.shard).state is ConsumerGroupState.STABLE
 
 
 def test_a_second_member_gets_its_share_when_the_first_has_given_it_up() -> None:
@@ -57,14 +57,14 @@ def test_a_second_member_gets_its_share_when_the_first_has_given_it_up() -> None
     assert group_of(lab.shard).members["two"].state is MemberState.UNRELEASED_PARTITIONS
     one.beat()
     assert group_of(lab.shard).members["one"].state is MemberState.UNREVOKED_PARTITIONS
-    assert group_of(lab.shard).state is GroupState.RECONCILING
+    assert group_of(lab.shard).state is ConsumerGroupState.RECONCILING
     assert two.beat().assignment is None
     one.acknowledge()
     assert one.epoch == 3
     two.beat()
     assert len(one.owned) == len(two.owned) == 2
     assert not one.owned & two.owned
-    assert group_of(lab.shard).state is GroupState.STABLE
+    assert group_of(lab.shard).state is ConsumerGroupState.STABLE
 
 
 def test_what_happens_within_the_assignment_interval_waits_for_its_end() -> None:
@@ -74,7 +74,7 @@ def test_what_happens_within_the_assignment_interval_waits_for_its_end() -> None
     one.join()
     two.join()
     assert (group_of(lab.shard).epoch, group_of(lab.shard).target_epoch) == (3, 2)
-    assert group_of(lab.shard).state is GroupState.ASSIGNING
+    assert group_of(lab.shard).state is ConsumerGroupState.ASSIGNING
     lab.advance(999)
     assert one.beat().member_epoch == 2
     assert group_of(lab.shard).target_epoch == 2

@@ -13,7 +13,11 @@ import pytest
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.consumer import timeouts
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
-from oncelog.coordinator.groups.consumer.states import GROUP_MOVES, MEMBER_MOVES, GroupState
+from oncelog.coordinator.groups.consumer.states import (
+    GROUP_TRANSITIONS,
+    MEMBER_TRANSITIONS,
+    ConsumerGroupState,
+)
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.groups.consumer.classics import ClassicConsumer
 from tests.coordinator.groups.consumer.consumers import Consumer, durable, group_of, settle
@@ -220,12 +224,12 @@ class Machine:
             _, epoch, target_epoch, state, members = before
             assert group.epoch >= epoch
             assert group.target_epoch >= target_epoch
-            assert group.state is state or group.state in GROUP_MOVES[state]
+            assert group.state is state or group.state in GROUP_TRANSITIONS[state]
             for member_id, (member_epoch, member_state) in members.items():
                 member = group.members.get(member_id)
                 if member is not None and member.epoch > 0:
                     assert member.epoch >= member_epoch
-                    assert member.state in MEMBER_MOVES[member_state]
+                    assert member.state in MEMBER_TRANSITIONS[member_state]
         assert group.epoch >= group.target_epoch
         for member in group.members.values():
             assert member.epoch <= group.target_epoch
@@ -258,7 +262,7 @@ class Machine:
             consumer.join()
         settle(self.lab, self.consumers)
         group = group_of(self.lab.shard)
-        assert group.state is GroupState.STABLE
+        assert group.state is ConsumerGroupState.STABLE
         assert set(group.members) == {"last0", "last1", "last2"}
         found = sorted(row for consumer in self.consumers for row in consumer.owned)
         topics = [topic for name in ("t0", "u0") if (topic := self.lab.topics.by_name(name)) is not None]

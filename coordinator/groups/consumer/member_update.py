@@ -15,7 +15,7 @@ from oncelog.coordinator.groups.consumer.reconcile import reconcile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncelog.coordinator.groups.consumer.member import Assignment, Member
+    from oncelog.coordinator.groups.consumer.member import Assignment, ConsumerGroupMember
     from oncelog.coordinator.groups.consumer.reconcile import Owned
     from oncelog.coordinator.groups.consumer.subscriptions import Subscriptions
     from oncelog.coordinator.groups.context import Client, GroupContext, Topics
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NOT_GIVEN = -1
 
 
-class Said(NamedTuple):
+class MemberFields(NamedTuple):
     """What a request says of its member; None (for the timeout -1): as before. ``classic``: None ends that."""
 
     instance_id: str | None
@@ -37,7 +37,7 @@ class Said(NamedTuple):
     topic_regex: str | None
     classic: ClassicMemberMetadata | None
 
-    def of(self, member: Member, client: Client) -> Member:
+    def applied_to(self, member: ConsumerGroupMember, client: Client) -> ConsumerGroupMember:
         return member._replace(
             instance_id=member.instance_id if self.instance_id is None else self.instance_id,
             rack_id=member.rack_id if self.rack_id is None else self.rack_id,
@@ -55,27 +55,27 @@ class Said(NamedTuple):
         )
 
 
-class Change(NamedTuple):
+class MemberChange(NamedTuple):
     """The member as it is to be, and the records that make it so.
 
-    ``described``: it before its reconciliation. ``epoch``: the group's. ``checked_metadata``: the hash of the group's
+    ``updated``: it before its reconciliation. ``epoch``: the group's. ``checked_metadata``: the hash of the group's
     topics was computed anew. ``resolves``: its expressions are to be resolved.
     """
 
     is_new: bool
-    described: Member
-    member: Member
+    updated: ConsumerGroupMember
+    member: ConsumerGroupMember
     records: list[CoordinatorRecord]
     epoch: int
     checked_metadata: bool
     resolves: bool
 
 
-class Description(NamedTuple):
+class MemberUpdate(NamedTuple):
     """The first half: what the group is once the member is what it says."""
 
-    old: Member
-    new: Member
+    old: ConsumerGroupMember
+    new: ConsumerGroupMember
     records: list[CoordinatorRecord]
     subscriptions: Subscriptions
     epoch: int
@@ -84,30 +84,35 @@ class Description(NamedTuple):
     resolves: bool
 
 
-def take_in(
-    shard: GroupShard, group: ConsumerGroup, old: Member, said: Said, client: Client, owned: Owned
-) -> Change:
+def update_and_reconcile(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    old: ConsumerGroupMember,
+    fields: MemberFields,
+    client: Client,
+    owned: Owned,
+) -> MemberChange:
     """``old`` says something of itself. Raises KafkaError: INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH."""
-    described = describe(shard, group, old, said, client)
-    wanted = target.up_to_date(
-        shard.context, group, described.epoch, old, described.new, described.subscriptions
-    )
-    described.records.extend(wanted.records)
-    return advance(shard.context, group, described, wanted.epoch, wanted.assignment, owned)
+    update = update_member(shard, group, old, fields, client)
+    wanted = target.up_to_date(shard.context, group, update.epoch, old, update.new, update.subscriptions)
+    update.records.extend(wanted.records)
+    return reconcile_member(shard.context, group, update, wanted.epoch, wanted.assignment, owned)
 
 
-def describe(shard: GroupShard, group: ConsumerGroup, old: Member, said: Said, client: Client) -> Description:
+def update_member(
+    shard: GroupShard, group: ConsumerGroup, old: ConsumerGroupMember, fields: MemberFields, client: Client
+) -> MemberUpdate:
     """What ``old`` says, and the group's epoch by it."""
     context = shard.context
-    new = said.of(old, client)
+    new = fields.applied_to(old, client)
     made = []
     if new != old:
-        made.append(records.member(group.group_id, new))
+        made.append(records.member_metadata(group.group_id, new))
     by_regex = regex.change(shard, group, old, new)
     made += by_regex.records
     names_changed = new.topic_names != old.topic_names
     rebalances = names_changed or by_regex.rebalances
-    if said.classic is not None:
+    if fields.classic is not None:
         rebalances = names_changed or by_regex.changed
     if new.topic_names is old.topic_names and not by_regex.changed:
         subscriptions = group.subscriptions
@@ -121,22 +126,22 @@ def describe(shard: GroupShard, group: ConsumerGroup, old: Member, said: Said, c
             epoch += 1
             made.append(records.group_epoch(group.group_id, epoch, found))
         if group.has_subscription_metadata:
-            made.append(records.no_subscription_metadata(group.group_id))
+            made.append(records.subscription_metadata_tombstone(group.group_id))
     changed = names_changed or by_regex.changed
-    return Description(old, new, made, subscriptions, epoch, changed, checks, by_regex.resolves)
+    return MemberUpdate(old, new, made, subscriptions, epoch, changed, checks, by_regex.resolves)
 
 
-def advance(
+def reconcile_member(
     context: GroupContext,
     group: ConsumerGroup,
-    described: Description,
+    update: MemberUpdate,
     target_epoch: int,
     wanted: Assignment,
     owned: Owned,
-) -> Change:
+) -> MemberChange:
     """The member's next step towards its target."""
-    member = described.new
-    if described.changed or not member.is_reconciled_to(target_epoch):
+    member = update.new
+    if update.changed or not member.is_reconciled_to(target_epoch):
         member = reconcile(
             member,
             target_epoch,
@@ -144,33 +149,33 @@ def advance(
             _subscribed(group, member, context.topics),
             group.is_held,
             owned,
-            subscription_changed=described.changed,
+            subscription_changed=update.changed,
         )
-    made = described.records
-    if member != described.new:
-        made.append(records.current(group.group_id, member))
-    return Change(
-        described.old.member_id not in group.members,
-        described.new,
+    made = update.records
+    if member != update.new:
+        made.append(records.current_assignment(group.group_id, member))
+    return MemberChange(
+        update.old.member_id not in group.members,
+        update.new,
         member,
         made,
-        described.epoch,
-        described.checked_metadata,
-        described.resolves,
+        update.epoch,
+        update.checked_metadata,
+        update.resolves,
     )
 
 
-def _subscribed(group: ConsumerGroup, member: Member, topics: Topics) -> dict[bytes, int]:
+def _subscribed(group: ConsumerGroup, member: ConsumerGroupMember, topics: Topics) -> dict[bytes, int]:
     return target.topic_ids(group.subscriptions.topics_of(member), topics)
 
 
-def after_commit(shard: GroupShard, group_id: str, change: Change) -> None:
+def after_commit(shard: GroupShard, group_id: str, change: MemberChange) -> None:
     """What is not stored follows what is."""
-    if change.member != change.described:
-        timeouts.follow(shard, group_id, change.member)
+    if change.member != change.updated:
+        timeouts.update_rebalance_timeout(shard, group_id, change.member)
     group = shard.groups.get(group_id)
     if change.is_new:
-        shard.context.note(
+        shard.context.log_info(
             "a member joins",
             group=group_id,
             member=change.member.member_id,
