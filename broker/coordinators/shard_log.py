@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from oncelog.broker.log.producer_state import Origin
+from oncelog.broker.log.producers.state import Origin
 from oncelog.broker.log.reads import FileRange
 from oncelog.broker.logs import get_logger
 from oncelog.coordinator.partition_writer import NO_PRODUCER_ID

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import trio
 
 from oncelog.broker.coordinators.shards import Shards
-from oncelog.broker.log.producer_state import Origin
+from oncelog.broker.log.producers.state import Origin
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.image import TRANSACTION_VERSION
 from oncelog.broker.seams.clock import real_time

@@ -11,7 +11,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.handlers.parts import in_steps
-from oncelog.broker.log.producer_state import Origin
+from oncelog.broker.log.producers.state import Origin
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError

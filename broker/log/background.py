@@ -94,7 +94,7 @@ async def _every(
 async def _compact(manager: LogManager) -> None:
     while not any(log.config.compact for log in manager.logs.values()):
         await manager.clock.sleep(manager.config.log_cleaner_backoff_ms / 1000)
-    from oncelog.broker.log.cleaner import (
+    from oncelog.broker.log.cleaner.cleaner import (
         Cleaner,  # what most brokers never need should not delay their start
     )
 

@@ -24,8 +24,8 @@ from oncelog.broker.log.environment import LogEnvironment
 from oncelog.broker.log.flusher import Flusher
 from oncelog.broker.log.opening import create_partition, open_partition
 from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
-from oncelog.broker.log.recovery import PartitionRecovery
-from oncelog.broker.log.recovery_queue import RecoveryQueue
+from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
+from oncelog.broker.log.recovery.queue import RecoveryQueue
 from oncelog.broker.log.segmented_log import is_shortage
 from oncelog.broker.logs import get_logger
 from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.log.batches import batch_size
 from oncelog.broker.log.indexes import AbortedTransaction
-from oncelog.broker.log.producer_state import NO_SEQUENCE, Origin
+from oncelog.broker.log.producers.replay import read_marker, restore_earlier_batches
+from oncelog.broker.log.producers.state import NO_SEQUENCE, Origin
 from oncelog.broker.log.reads import FileRange, LogRead, TimestampOffset, first_at_or_after, latest_timestamp
-from oncelog.broker.log.replay import read_marker, restore_earlier_batches
 from oncelog.broker.log.results import AppendResult
 from oncelog.broker.log.segment import Segment
 from oncelog.broker.log.segmented_log import SegmentedLog
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.log.loaded import Loaded
-    from oncelog.broker.log.producer_state import BatchMetadata
+    from oncelog.broker.log.loaded_log import Loaded
+    from oncelog.broker.log.producers.state import BatchMetadata
     from oncelog.wire.batch import BatchHeader
     from oncelog.wire.validate import ValidationRules
 
@@ -56,7 +56,7 @@ _NOTHING = b""
 
 
 class PartitionLog(SegmentedLog):
-    """The log of one partition. ``broker/log/recovery.py`` makes one, from a directory."""
+    """The log of one partition. ``broker/log/recovery/partition_recovery.py`` makes one, from a directory."""
 
     __slots__ = ("_rules", "_rules_of_broker", "_rules_without_zstd", "appended")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.log.loaded import Loaded
+    from oncelog.broker.log.loaded_log import Loaded
     from oncelog.broker.seams.files import File
 
 _log = get_logger(__name__)

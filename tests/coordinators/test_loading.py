@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from oncelog.broker.coordinators.shards import LOAD_AT_ONCE_BYTES
-from oncelog.broker.log.producer_state import Origin
+from oncelog.broker.log.producers.state import Origin
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse

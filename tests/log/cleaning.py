@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from oncelog.broker.log.cleaner import Cleaner
+from oncelog.broker.log.cleaner.cleaner import Cleaner
 from oncelog.broker.log.manager import LogManager
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.wire.batch import BatchBuilder

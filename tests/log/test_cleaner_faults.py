@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 import trio
 
-from oncelog.broker.log.cleaner import Cleaner
+from oncelog.broker.log.cleaner.cleaner import Cleaner
 from tests.log.cleaning import COMPACT, clean, fill, keyed, quiet_rig, read_all, shown
 from tests.log.lives import dies
 from tests.log.rig import DATA, Rig, append, run

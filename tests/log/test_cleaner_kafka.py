@@ -9,8 +9,8 @@ import shutil
 import pytest
 
 from conftest import KafkaTool
-from oncelog.broker.log.cleaner import Cleaner
-from oncelog.broker.log.cleaner_choice import Dirt
+from oncelog.broker.log.cleaner.cleaner import Cleaner
+from oncelog.broker.log.cleaner.log_to_clean import Dirt
 from oncelog.broker.log.partition_log import Origin, PartitionLog
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.batch import BatchBuilder, read_header

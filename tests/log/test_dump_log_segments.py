@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.real_kafka import RealPartMissing, java, kafka_libs, require
 from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.broker.log.producer_state import Origin
+from oncelog.broker.log.producers.state import Origin
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.control import end_transaction_marker
 from tests.log.support import Bench, batch, flush

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from oncelog.broker.log.read_ahead import READ_AHEAD_BYTES
-from oncelog.broker.log.recovery_queue import RECOVER_AT_ONCE_BYTES
+from oncelog.broker.log.recovery.queue import RECOVER_AT_ONCE_BYTES
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.lives import CLEAN_MARK, OTHER_ID, make_unclean
 from tests.log.rig import DATA, Rig, append, offsets_in, run

@@ -8,14 +8,14 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from oncelog.broker.log.producer_snapshot import (
+from oncelog.broker.log.producers.snapshots import (
     CorruptSnapshot,
     ProducerSnapshots,
     SnapshotEntry,
     decode_snapshot,
     encode_snapshot,
 )
-from oncelog.broker.log.producer_state import Origin, ProducerState, first_sequence_of
+from oncelog.broker.log.producers.state import Origin, ProducerState, first_sequence_of
 from oncelog.wire.batch import BatchHeader, read_header
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError

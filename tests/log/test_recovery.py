@@ -176,7 +176,7 @@ def test_a_recovery_comes_in_steps() -> None:
     bench = Bench(internal_segment_bytes=2_000)
     rows = fill(bench.create(), 60)
     total = sum(map(len, rows))
-    from oncelog.broker.log.recovery import PartitionRecovery
+    from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 
     recovery = PartitionRecovery(bench.env, DIRECTORY, "topic", 0, bench.config, 0, 0)
     steps = 1

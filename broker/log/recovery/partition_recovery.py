@@ -11,16 +11,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.log.batches import BatchReader
-from oncelog.broker.log.index_recovery import keep_indexes_below
 from oncelog.broker.log.indexes import RELATIVE_OFFSET_MAX
 from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
-from oncelog.broker.log.loaded import Loaded
-from oncelog.broker.log.partition_directory import PartitionDirectory
+from oncelog.broker.log.loaded_log import Loaded
 from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.broker.log.producer_snapshot import ProducerSnapshots
-from oncelog.broker.log.producer_state import ProducerState
+from oncelog.broker.log.producers.replay import (
+    RECOVERY_STEP_BYTES,
+    load_newest_snapshot,
+    replay,
+    replay_producers,
+)
+from oncelog.broker.log.producers.snapshots import ProducerSnapshots
+from oncelog.broker.log.producers.state import ProducerState
 from oncelog.broker.log.read_ahead import Cold, ReadAhead
-from oncelog.broker.log.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay, replay_producers
+from oncelog.broker.log.recovery.indexes import keep_indexes_below
+from oncelog.broker.log.recovery.partition_directory import PartitionDirectory
 from oncelog.broker.log.segment import DELETED_SUFFIX, Segment, open_segment
 from oncelog.broker.logs import get_logger
 from oncelog.wire.errors import DecodeError

@@ -12,8 +12,8 @@ from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.log.producer_snapshot import SnapshotEntry
-from oncelog.broker.log.verification import Verification
+from oncelog.broker.log.producers.snapshots import SnapshotEntry
+from oncelog.broker.log.producers.verification import Verification
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

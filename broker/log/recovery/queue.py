@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.log.recovery import PartitionRecovery
+from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 from oncelog.broker.log.segmented_log import is_shortage
 from oncelog.broker.logs import get_logger
 from oncelog.broker.seams.clock import real_time

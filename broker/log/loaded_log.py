@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncelog.broker.log.leader_epochs import LeaderEpochs
-    from oncelog.broker.log.producer_snapshot import ProducerSnapshots
-    from oncelog.broker.log.producer_state import ProducerState
+    from oncelog.broker.log.producers.snapshots import ProducerSnapshots
+    from oncelog.broker.log.producers.state import ProducerState
     from oncelog.broker.log.segment import Segment
 
 

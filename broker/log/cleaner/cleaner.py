@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.log.cleaner_choice import Dirt, group, segments_from
-from oncelog.broker.log.cleaner_filter import (
+from oncelog.broker.log.cleaner.batch_filter import (
     RECORDS_BETWEEN_LOOKS,
     BatchFilter,
     LastRecord,
     control_type_of,
 )
-from oncelog.broker.log.cleaner_keys import KeyMap, identity
-from oncelog.broker.log.cleaner_reader import BatchReader
-from oncelog.broker.log.cleaner_transactions import CleanedTransactions
+from oncelog.broker.log.cleaner.log_to_clean import Dirt, group, segments_from
+from oncelog.broker.log.cleaner.offset_map import KeyMap, identity
+from oncelog.broker.log.cleaner.segment_reader import BatchReader
+from oncelog.broker.log.cleaner.transactions import CleanedTransactions
 from oncelog.broker.log.segment import CLEANED_SUFFIX, Segment
 from oncelog.broker.log.segmented_log import SHORTAGES
 from oncelog.broker.logs import get_logger

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.log.cleaner_keys import NOT_FOUND, identity
+from oncelog.broker.log.cleaner.offset_map import NOT_FOUND, identity
 from oncelog.wire.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -29,8 +29,8 @@ from oncelog.wire.varint import append_varint, read_varint, read_varlong
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from oncelog.broker.log.cleaner_keys import KeyMap
-    from oncelog.broker.log.cleaner_transactions import CleanedTransactions
+    from oncelog.broker.log.cleaner.offset_map import KeyMap
+    from oncelog.broker.log.cleaner.transactions import CleanedTransactions
     from oncelog.broker.seams.files import Buffer
     from oncelog.broker.slices import Slices
 

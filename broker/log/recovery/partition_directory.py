@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.log.batches import iterate_headers
 from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
-from oncelog.broker.log.producer_snapshot import SNAPSHOT_SUFFIX
+from oncelog.broker.log.producers.snapshots import SNAPSHOT_SUFFIX
 from oncelog.broker.log.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.log.batches import iterate_headers
 from oncelog.broker.log.indexes import AbortedTransaction
-from oncelog.broker.log.producer_snapshot import CorruptSnapshot
-from oncelog.broker.log.producer_state import BATCHES_RETAINED, BatchMetadata
+from oncelog.broker.log.producers.snapshots import CorruptSnapshot
+from oncelog.broker.log.producers.state import BATCHES_RETAINED, BatchMetadata
 from oncelog.broker.log.read_ahead import ReadAhead
 from oncelog.broker.logs import get_logger
 from oncelog.wire.batch import CONTROL_BIT
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.log.producer_snapshot import ProducerSnapshots
-    from oncelog.broker.log.producer_state import ProducerEntry, ProducerState
+    from oncelog.broker.log.producers.snapshots import ProducerSnapshots
+    from oncelog.broker.log.producers.state import ProducerEntry, ProducerState
     from oncelog.broker.log.read_ahead import Progress
     from oncelog.broker.log.segment import Segment
     from oncelog.wire.batch import BatchHeader
