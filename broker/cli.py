@@ -42,6 +42,9 @@ twice as long as all else that is done for an lz4 batch. The block is never touc
 EXIT_STOPPED, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
+# What an argparse.Namespace has beside the options that can be set in the environment.
+WITHOUT_VARIABLE = {"serve", "settings", "version"}
+
 # Our own options that set one of Kafka's keys.
 KEY_OF_OPTION = {
     "port": "listeners",
@@ -168,7 +171,8 @@ def _say_ready(node: Node, listeners: list[BoundListener]) -> None:
 
 
 def _complain(what: object, exit_code: int) -> int:
-    print(f"oncelog: {what}", file=sys.stderr)
+    for line in str(what).splitlines():
+        print(f"oncelog: {line}", file=sys.stderr)
     return exit_code
 
 
@@ -188,23 +192,42 @@ def _start_logs(options: argparse.Namespace, environment: Mapping[str, str]) -> 
 def _configuration(
     options: argparse.Namespace, environment: Mapping[str, str], scratch: str
 ) -> tuple[BrokerConfig, list[Listener]]:
-    """The configuration of all sources, and its listeners. `scratch`: where data goes with --ephemeral."""
+    """The configuration of all sources, and its listeners. `scratch`: where data goes with --ephemeral.
+
+    Raises ConfigError with everything that is wrong with it, or UsageError where a file cannot be read."""
     from oncelog.broker.config import sources
+    from oncelog.broker.config.definitions import ConfigError
     from oncelog.broker.config.listeners import resolve_listeners
 
     flags = {option: _text(getattr(options, option)) for option in KEY_OF_OPTION}
     variables = {option: environment.get(VARIABLE_PREFIX + option.upper()) for option in KEY_OF_OPTION}
     path = options.config or environment.get(VARIABLE_PREFIX + "CONFIG")
+    from_environment = sources.from_environment(environment)
+    problems = [
+        f"{variable}: no such option of oncelog's [from the environment]"
+        for variable in sorted(environment)
+        if variable.startswith(VARIABLE_PREFIX)
+        and variable.removeprefix(VARIABLE_PREFIX).lower() not in vars(options).keys() - WITHOUT_VARIABLE
+    ]
     config = sources.build_config(
         [sources.Setting("log.dir", _default_data_dir(environment), "the default")],
-        sources.from_file(_read(path), path) if path else (),
-        sources.from_environment(environment),
+        sources.from_file(_read(path), path, problems) if path else (),
+        from_environment.settings,
         _own_settings(variables, scratch, lambda option: VARIABLE_PREFIX + option.upper()),
-        sources.from_options(options.settings),
+        sources.from_options(options.settings, problems),
         _own_settings(flags, scratch, lambda option: "--" + option.replace("_", "-")),
+        problems=problems,
     )
-    listeners, warnings = resolve_listeners(config, _host_name)
+    try:
+        listeners, warnings = resolve_listeners(config, _host_name)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(*problems)
     log = get_logger(__name__)
+    if from_environment.no_keys:
+        named = ", ".join(from_environment.no_keys)
+        log.warning(f"environment variables that name no key of Kafka's have no effect: {named}")
     for warning in sources.warnings_of(config) + warnings:
         log.warning(warning)
     return config, listeners

@@ -47,7 +47,8 @@ class Oncelog(LocalBroker):
         command += ["--data-dir", str(self.data_dir), *self._arguments]
         for key, value in self._properties.items():
             command += ["-c", f"{key}={value}"]
-        self.process = Process(command, env={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+        env = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        self.process = Process(command, env, without=("KAFKA_", "ONCELOG_"))  # tests' own switches, too
         self.ready_line = self.process.stdout.wait_for("127.0.0.1:", START_TIMEOUT_S) or ""
         found = re.search(r"127\.0\.0\.1:(\d+)", self.ready_line)
         if found is None:

@@ -55,7 +55,10 @@ class Lines:
 class Process:
     """A child process with `stdout` and `stderr` as `Lines`."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str] | None = None, without: tuple[str, ...] = ()
+    ) -> None:
+        """Start it with this process's environment, but for variables that begin so, and with `env`."""
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -63,7 +66,8 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env={**os.environ, **(env or {})},
+            env={name: text for name, text in os.environ.items() if not name.startswith(without)}
+            | dict(env or {}),
         )
         assert self._popen.stdout is not None
         assert self._popen.stderr is not None

@@ -149,7 +149,7 @@ def test_logs_as_json(serve: Serve) -> None:
     lines = process.stderr.splitlines()
     assert lines
     assert all(line.startswith('{"time": "') for line in lines)
-    assert "num.io.threads is known to Kafka, has no effect in oncelog [from -c]" in process.stderr
+    assert "keys of Kafka's that have no effect in oncelog: num.io.threads [from -c]" in process.stderr
 
 
 def test_nobody_reads_stdout(serve: Serve) -> None:
@@ -206,9 +206,43 @@ def test_an_unknown_key_is_named_with_its_value_and_origin(
     path = tmp_path / "server.properties"
     path.write_text("# mine\n\nnum.partition=3\n")
     assert refused("--config", str(path)) == f"Unknown configuration num.partition (value 3) [from {path}:3]"
-    assert refused(KAFKA_NUM_PARTITION="3") == (
-        "Unknown configuration num.partition (value 3) [from environment variable KAFKA_NUM_PARTITION]"
+    assert (
+        refused(ONCELOG_LISTN="here") == "ONCELOG_LISTN: no such option of oncelog's [from the environment]"
     )
+
+
+def test_every_error_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("num.partitions=many\nlisteners=SSL://a:1,SASL_SSL://b:2\nauthorizer.class.name=Mine\n")
+    monkeypatch.setenv("ONCELOG_SERVE", "1")
+    monkeypatch.setenv("KAFKA_NUM_IO_TREADS", "1")
+    assert cli.main(["serve", "-c", "foo=1", "--config", str(path)]) == cli.EXIT_USAGE
+    listening = "listeners=SSL://a:1,SASL_SSL://b:2: listener"
+    assert capsys.readouterr().err.splitlines() == [
+        "oncelog: ONCELOG_SERVE: no such option of oncelog's [from the environment]",
+        f"oncelog: Invalid value many for configuration num.partitions: Not a number of type INT [from {path}:1]",
+        "oncelog: Unknown configuration foo (value 1) [from -c]",
+        "oncelog: authorizer.class.name=Mine: oncelog has no ACLs yet, anybody may do anything: leave it empty "
+        f"[from {path}:3]",
+        f"oncelog: {listening} SSL://a:1 is SSL, which oncelog does not serve yet: use PLAINTEXT [from {path}:2]",
+        f"oncelog: {listening} SASL_SSL://b:2 is SASL_SSL, which oncelog does not serve yet: use PLAINTEXT "
+        f"[from {path}:2]",
+    ]
+
+
+def test_variables_that_name_no_key_are_one_warning(serve: Serve) -> None:
+    more = {
+        "KAFKA_PASSWORD": "hunter2",
+        "KAFKA_PORT": "tcp://10.0.0.1:9092",
+        "KAFKA_SECURITY_PROTOCOL": "SSL",
+    }
+    process = serve("--ephemeral", "--listen", "127.0.0.1:0", **more)
+    process.wait_ready()
+    assert process.end(signal.SIGTERM) == 0
+    (line,) = [line for line in process.stderr.splitlines() if "WARNING" in line]
+    assert line.endswith(": KAFKA_PASSWORD, KAFKA_PORT, KAFKA_SECURITY_PROTOCOL")
 
 
 def test_a_malformed_value(refused: Callable[..., str]) -> None:

@@ -19,7 +19,12 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; the message names the key, the value and why, in Kafka's words."""
+    """A configuration that cannot be used. `problems`: a line each, that names the key, the value and why, in Kafka's
+    words."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 class ConfigType(IntEnum):

@@ -235,26 +235,50 @@ WITHOUT_EFFECT = frozenset(
     )
 )
 
+# Keys of Kafka's authorizer, which reads them itself.
+OF_THE_AUTHORIZER = frozenset(("allow.everyone.if.no.acl.found", "super.users"))
+
 # What Kafka up to 3.x had, and its 4.x no longer knows; older server.properties files and images still set
 # them.
 OF_OLDER_KAFKA = frozenset(
     (
+        "advertised.host.name",
+        "advertised.port",
+        "auto.include.jmx.reporter",
         "broker.id.generation.enable",
+        "control.plane.listener.name",
+        "controlled.shutdown.max.retries",
+        "controlled.shutdown.retry.backoff.ms",
+        "delegation.token.master.key",
+        "group.coordinator.new.enable",
+        "host.name",
         "inter.broker.protocol.version",
+        "leader.imbalance.per.broker.percentage",
+        "log.message.downconversion.enable",
         "log.message.format.version",
         "log.message.timestamp.difference.max.ms",
+        "offsets.commit.required.acks",
+        "port",
+        "quota.consumer.default",
+        "quota.producer.default",
         "reserved.broker.max.id",
-        "zookeeper.connect",
-        "zookeeper.connection.timeout.ms",
-        "zookeeper.session.timeout.ms",
     )
 )
 
 # Keys whose names end in what a user chose: per listener, per configuration provider, for plug-ins, for one
-# vendor's builds.
-PREFIXES = ("config.providers.", "confluent.", "listener.name.", "rlmm.config.", "rsm.config.")
+# vendor's builds; and those of ZooKeeper and of passwords that were kept there.
+PREFIXES = (
+    "config.providers.",
+    "confluent.",
+    "listener.name.",
+    "password.encoder.",
+    "rlmm.config.",
+    "rsm.config.",
+    "zookeeper.",
+)
 
 
 def is_known(name: str) -> bool:
     """Whether `name` is a key of Kafka's that has no effect here."""
-    return name in WITHOUT_EFFECT or name in OF_OLDER_KAFKA or name.startswith(PREFIXES)
+    named = name in WITHOUT_EFFECT or name in OF_THE_AUTHORIZER or name in OF_OLDER_KAFKA
+    return named or name.startswith(PREFIXES)

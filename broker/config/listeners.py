@@ -52,22 +52,29 @@ def address_text(host: str, port: int) -> str:
 def resolve_listeners(config: BrokerConfig, host_name: Callable[[], str]) -> tuple[list[Listener], list[str]]:
     """The listeners to open, controllers' left out, and warnings. `host_name` gives this machine's name.
 
-    Raises `ConfigError`, naming the key and its value, for what cannot be read, what Kafka refuses, and
-    security protocols that oncelog does not serve."""
+    Raises `ConfigError`, naming keys and values, for all that cannot be read, what Kafka refuses, and security
+    protocols that oncelog does not serve."""
     controllers = {name.upper() for name in config.controller_listener_names}
     bound = _endpoints(config, "listeners", config.listeners)
     if not bound or all(endpoint.listener in controllers for endpoint in bound):
         raise _refusal(config, "listeners", "there is no listener for clients")
     protocols = _protocols(config)
-    warnings = []
+    refused: list[str] = []
     for endpoint in bound:
-        if endpoint.listener in controllers:
-            warnings.append(f"listener {endpoint} is the controller's: not opened, oncelog needs none")
-        else:
-            _check_protocol(config, endpoint, protocols)
-    broker_bound = [endpoint for endpoint in bound if endpoint.listener not in controllers]
-    advertised = _advertised(config, broker_bound, controllers, host_name)
-    return [Listener(endpoint, advertised.get(endpoint.listener)) for endpoint in broker_bound], warnings
+        if endpoint.listener not in controllers and (why := _protocol_refusal(config, endpoint, protocols)):
+            refused += why.problems
+    opened = [endpoint for endpoint in bound if endpoint.listener not in controllers]
+    try:
+        advertised = _advertised(config, opened, controllers, host_name)
+    except ConfigError as error:
+        refused += error.problems
+    if refused:
+        raise ConfigError(*refused)
+    closed = [endpoint for endpoint in bound if endpoint.listener in controllers]
+    warnings = [
+        f"listener {endpoint} is the controller's: not opened, oncelog needs none" for endpoint in closed
+    ]
+    return [Listener(endpoint, advertised.get(endpoint.listener)) for endpoint in opened], warnings
 
 
 def parse_endpoint(text: str) -> Endpoint:
@@ -111,16 +118,19 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
     return found
 
 
-def _check_protocol(config: BrokerConfig, endpoint: Endpoint, protocols: dict[str, str]) -> None:
+def _protocol_refusal(
+    config: BrokerConfig, endpoint: Endpoint, protocols: dict[str, str]
+) -> ConfigError | None:
     protocol = protocols.get(endpoint.listener)
     if protocol is None:
-        raise _refusal(config, "listeners", f"No security protocol defined for listener {endpoint.listener}")
+        return _refusal(config, "listeners", f"No security protocol defined for listener {endpoint.listener}")
     if protocol not in SERVED_PROTOCOLS:
-        raise _refusal(
+        return _refusal(
             config,
             "listeners",
             f"listener {endpoint} is {protocol}, which oncelog does not serve yet: use PLAINTEXT",
         )
+    return None
 
 
 def _advertised(

@@ -1,23 +1,34 @@
 """Where configuration comes from: a server.properties, ``-c key=value``, the environment, flags.
 
 What is set twice is decided by where: flags before ``-c`` before the environment before the file before
-defaults; within one source the last wins. Pure: texts come in, `BrokerConfig` comes out."""
+defaults; within one source the last wins. Pure: texts come in, `BrokerConfig` comes out.
+
+The environment is read as the container images around Kafka read it: ``KAFKA_LOG_DIRS`` (apache/kafka,
+confluentinc, wurstmeister) and ``KAFKA_CFG_LOG_DIRS`` (bitnami) are ``log.dirs``. Many other variables begin so: the
+images' own, those that tell an application of its broker, and those that Kubernetes makes for a service named kafka.
+They are no keys."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.broker_config import BrokerConfig, is_known
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.listeners import parse_endpoint
+from oncelog.broker.config.properties import parse_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
-ENVIRONMENT_PREFIX = "KAFKA_"
-# KAFKA_… variables that are for the scripts and the image around Kafka, not keys (KafkaDockerWrapper,
-# kafka-run-class.sh), and those by which programs are commonly told of their broker.
+ENVIRONMENT_ORIGIN = "environment variable "
+PREFIX = "KAFKA_"
+CFG_PREFIX = "KAFKA_CFG_"
+# Variables that set the cluster id: of the images of apache and confluentinc, and of bitnami.
+CLUSTER_ID = ("KAFKA_KRAFT_CLUSTER_ID", "CLUSTER_ID")
+# For the scripts around Kafka (KafkaDockerWrapper, kafka-run-class.sh), and by which programs are commonly told of
+# their broker: nobody takes these for keys, so they are not even warned of.
 NOT_KEYS = frozenset(
-    ENVIRONMENT_PREFIX + name
+    PREFIX + name
     for name in (
         "BOOTSTRAP_SERVER",
         "BOOTSTRAP_SERVERS",
@@ -49,10 +60,11 @@ NOT_KEYS = frozenset(
         "VERSION",
     )
 )
-
-_BLANKS = " \t\f"
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+# Kafka's keys up to 2.8 for a single listener. KAFKA_PORT and KAFKA_HOST_NAME are more often an application's, or
+# Kubernetes', and count beside one of the others only.
+_TOLD_HOST, _TOLD_PORT = "advertised.host.name", "advertised.port"
+_HOST, _PORT = "host.name", "port"
+DEFAULT_PORT = "9092"
 
 
 class Setting(NamedTuple):
@@ -63,125 +75,124 @@ class Setting(NamedTuple):
     origin: str
 
 
-def build_config(*sources: Iterable[Setting]) -> BrokerConfig:
-    """The configuration of all sources, the first of which counts least. Raises `ConfigError`."""
+def build_config(*sources: Iterable[Setting], problems: list[str] | None = None) -> BrokerConfig:
+    """The configuration of all sources, the first of which counts least.
+
+    Raises `ConfigError` with all that is wrong, or, given a list of `problems`, adds it to them."""
     chosen = {setting.name: setting for source in sources for setting in source}
+    _take_listeners_as_before(chosen)
     return BrokerConfig(
         {name: setting.text for name, setting in chosen.items()},
         {name: setting.origin for name, setting in chosen.items()},
+        problems,
     )
 
 
 def warnings_of(config: BrokerConfig) -> list[str]:
-    """A sentence for each given key that changes nothing."""
-    return [
-        f"{name} is known to Kafka, has no effect in oncelog [from {config.origins.get(name, 'the program')}]"
-        for name in config.without_effect
-    ]
+    """A sentence that names the given keys that change nothing, or none."""
+    if not config.without_effect:
+        return []
+    named = (f"{name} [from {config.origins.get(name, 'the program')}]" for name in config.without_effect)
+    return [f"keys of Kafka's that have no effect in oncelog: {', '.join(named)}"]
 
 
-def from_file(text: str, path: str) -> list[Setting]:
-    """The settings of a server.properties; `text` is its bytes as ISO-8859-1 (as Java reads it). Raises
-    `ConfigError`."""
-    return [Setting(name, value, f"{path}:{line}") for name, value, line in parse_properties(text, path)]
+def from_file(text: str, path: str, problems: list[str] | None = None) -> list[Setting]:
+    """The settings of a server.properties; `text` is its bytes as ISO-8859-1 (as Java reads it).
 
-
-def from_options(options: Iterable[str]) -> list[Setting]:
-    """The settings of repeated ``-c key=value``. Raises `ConfigError` where there is no ``=``."""
+    Raises `ConfigError`, or adds to the `problems` given, for a line that cannot be read."""
     settings = []
+    try:
+        for name, value, line in parse_properties(text, path):
+            settings.append(Setting(name, value, f"{path}:{line}"))
+    except ConfigError as error:
+        if problems is None:
+            raise
+        problems += error.problems
+    return settings
+
+
+def from_options(options: Iterable[str], problems: list[str] | None = None) -> list[Setting]:
+    """The settings of repeated ``-c key=value``.
+
+    Raises `ConfigError`, or adds to the `problems` given, for each without ``=``."""
+    settings, wrong = [], []
     for option in options:
         name, equals, text = option.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"-c {option}: expected key=value")
-        settings.append(Setting(name.strip(), text, "-c"))
+        if equals and name.strip():
+            settings.append(Setting(name.strip(), text, "-c"))
+        else:
+            wrong.append(f"-c {option}: expected key=value")
+    if problems is not None:
+        problems += wrong
+    elif wrong:
+        raise ConfigError(*wrong)
     return settings
 
 
-def from_environment(environment: Mapping[str, str]) -> list[Setting]:
-    """The settings of ``KAFKA_*`` variables, by the rule of Kafka's image, and of ``CLUSTER_ID``."""
+class Environment(NamedTuple):
+    """What the environment sets, and the ``KAFKA_…`` variables in it that name no key."""
+
+    settings: list[Setting]
+    no_keys: list[str]
+
+
+def from_environment(environment: Mapping[str, str]) -> Environment:
+    """The settings of ``KAFKA_…`` variables and of ``CLUSTER_ID``.
+
+    Of ``KAFKA_X`` and ``KAFKA_CFG_X`` the second wins. A ``broker.id`` of -1 asked Kafka 2 to make one up, and is
+    none."""
     settings = [
-        Setting(environment_key(variable), text, f"environment variable {variable}")
-        for variable, text in sorted(environment.items())
-        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in NOT_KEYS
+        Setting("oncelog.cluster.id", environment[variable], ENVIRONMENT_ORIGIN + variable)
+        for variable in CLUSTER_ID
+        if environment.get(variable)
     ]
-    if environment.get("CLUSTER_ID"):
-        settings.append(
-            Setting("oncelog.cluster.id", environment["CLUSTER_ID"], "environment variable CLUSTER_ID")
-        )
-    return settings
+    no_keys = []
+    variables = [name for name in environment if name.startswith(PREFIX) and name not in NOT_KEYS]
+    for variable in sorted(variables, key=lambda name: (name.startswith(CFG_PREFIX), name)):
+        name, text = environment_key(variable), environment[variable]
+        if variable in CLUSTER_ID or (name == "broker.id" and text.strip() == "-1"):
+            continue
+        if not is_known(name) or (name in (_PORT, _TOLD_PORT) and not text.isdecimal()):
+            no_keys.append(variable)
+        else:
+            settings.append(Setting(name, text, ENVIRONMENT_ORIGIN + variable))
+    if not any(setting.name in (_TOLD_HOST, _TOLD_PORT) for setting in settings):
+        alone = [setting for setting in settings if setting.name in (_HOST, _PORT)]
+        no_keys += [setting.origin.removeprefix(ENVIRONMENT_ORIGIN) for setting in alone]
+        settings = [setting for setting in settings if setting not in alone]
+    return Environment(settings, no_keys)
 
 
 def environment_key(variable: str) -> str:
-    """The key that a ``KAFKA_*`` variable sets: lower case, ``_`` is ``.``, ``__`` is ``_``, ``___`` is
-    ``-``."""
-    dotted = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
-    return dotted.replace("...", "-").replace("..", "_")
+    """The key that a ``KAFKA_…`` variable sets: lower case, ``_`` is ``.``, ``__`` is ``_``, ``___`` is ``-``."""
+    prefix = CFG_PREFIX if variable.startswith(CFG_PREFIX) else PREFIX
+    return variable.removeprefix(prefix).lower().replace("_", ".").replace("...", "-").replace("..", "_")
 
 
-def parse_properties(text: str, path: str = "server.properties") -> Iterator[tuple[str, str, int]]:
-    """The (key, value, line number) entries of Java's .properties format (``java.util.Properties.load``).
+def _take_listeners_as_before(chosen: dict[str, Setting]) -> None:
+    """Set `listeners`, where they are not, as what was configured for Kafka 2 means them.
 
-    Comments begin with ``#`` or ``!``; key and value are separated by ``=``, ``:`` or blanks; a backslash
-    escapes, and at a line's end continues it. Raises `ConfigError` for a broken ``\\uXXXX``."""
-    for line, number in _logical_lines(text):
-        key, value = _split(line)
-        try:
-            yield _unescaped(key), _unescaped(value), number
-        except ValueError:
-            raise ConfigError(f"{path}:{number}: malformed \\uXXXX escape in {line!r}") from None
-
-
-def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Lines without comments and blank lines, continued ones joined, each with the number of its first
-    line."""
-    joined, first, continued = "", 0, False
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
-    for number, natural in enumerate(lines, 1):
-        line = natural.lstrip(_BLANKS)
-        if not joined:
-            if not line or line[0] in "#!":
-                continued = False
-                continue
-            first = number
-        joined += line
-        continued = (len(joined) - len(joined.rstrip("\\"))) % 2 == 1 and line.endswith("\\")
-        if continued:
-            joined = joined[:-1]
-        else:
-            yield joined, first
-            joined = ""
-    if joined or continued:
-        yield joined, first
-
-
-def _split(line: str) -> tuple[str, str]:
-    at = 0
-    while at < len(line) and line[at] not in "=:" + _BLANKS:
-        at += 2 if line[at] == "\\" else 1
-    rest = line[at:].lstrip(_BLANKS)
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(_BLANKS)
-    return line[:at], rest
-
-
-def _unescaped(text: str) -> str:
-    """The text with its escapes resolved. Raises ValueError for a ``\\u`` without four hexadecimal digits."""
-    if "\\" not in text:
-        return text
-    out, at = [], 0
-    while at < len(text):
-        char = text[at]
-        at += 1
-        if char == "\\":
-            char = text[at : at + 1]
-            at += 1
-            if char == "u":
-                digits = text[at : at + 4]
-                if len(digits) < 4 or not _HEX_DIGITS.issuperset(digits):
-                    raise ValueError(text)
-                char = chr(int(digits, 16))
-                at += 4
-            else:
-                char = _ESCAPES.get(char, char)
-        out.append(char)
-    return "".join(out)
+    ``host.name``, ``port`` and what is advertised of them count where `advertised.listeners` is not set either (Kafka
+    2.8's ``KafkaConfig``). Where the environment sets `advertised.listeners`, the ports it names are listened on
+    (confluentinc's image up to 7)."""
+    if "listeners" in chosen:
+        return
+    advertised = chosen.get("advertised.listeners")
+    if advertised is not None:
+        if advertised.origin.startswith(ENVIRONMENT_ORIGIN):
+            try:
+                endpoints = [parse_endpoint(text.strip()) for text in advertised.text.split(",")]
+            except ValueError:
+                return  # it is refused itself
+            texts = ",".join(f"{endpoint.listener}://:{endpoint.port}" for endpoint in endpoints)
+            chosen["listeners"] = Setting("listeners", texts, advertised.origin)
+        return
+    old = {name: chosen.pop(name) for name in (_HOST, _PORT, _TOLD_HOST, _TOLD_PORT) if name in chosen}
+    if not old:
+        return
+    text = {name: setting.text.strip() for name, setting in old.items()}
+    host, port = text.get(_HOST, ""), text.get(_PORT, DEFAULT_PORT)
+    told = f"PLAINTEXT://{text.get(_TOLD_HOST, host)}:{text.get(_TOLD_PORT, port)}"
+    listening, *_, telling = (setting.origin for setting in (*old.values(), *old.values()))
+    chosen["listeners"] = Setting("listeners", f"PLAINTEXT://{host}:{port}", listening)
+    chosen["advertised.listeners"] = Setting("advertised.listeners", told, telling)

@@ -272,7 +272,7 @@ def _check_values(
             BrokerConfig.KEYS[name].parse(text)
         BrokerConfig({**config.static.texts, **cluster, **own})
     except ConfigError as error:
-        raise _invalid_request(str(error)) from None
+        raise _invalid_request(error.problems[0]) from None  # Kafka tells the first
 
 
 def _changed(

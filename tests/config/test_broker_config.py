@@ -68,6 +68,11 @@ def test_our_defaults_and_only_those_differ_from_kafkas() -> None:
             "Invalid value b for configuration max.connections.per.ip.overrides: Expected HOST:COUNT [from here:7]",
         ),
         ({"log.dirs": "/a,/b"}, "log.dirs must name one directory; oncelog keeps one: '/a,/b' [from here:7]"),
+        (
+            {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer: "
+            "oncelog has no ACLs yet, anybody may do anything: leave it empty [from here:7]",
+        ),
         ({"log.dir": ""}, "log.dir must name one directory; oncelog keeps one: '' [from here:7]"),
         (
             {"group.consumer.migration.policy": "up"},
@@ -99,6 +104,19 @@ def test_node_id_and_broker_id_are_one() -> None:
         assert (config.node_id, config.broker_id) == (7, 7)
 
 
+def test_an_authorizer_that_is_none_is_no_error() -> None:
+    assert BrokerConfig({"authorizer.class.name": " "}).without_effect == ("authorizer.class.name",)
+
+
+def test_what_does_not_suit_a_value_that_could_not_be_read_is_not_told() -> None:
+    texts = {"group.consumer.max.heartbeat.interval.ms": "x", "group.consumer.heartbeat.interval.ms": "16000"}
+    problems: list[str] = []
+    BrokerConfig(texts, problems=problems)
+    assert problems == [
+        "Invalid value x for configuration group.consumer.max.heartbeat.interval.ms: Not a number of type INT"
+    ]
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -109,6 +127,9 @@ def test_node_id_and_broker_id_are_one() -> None:
         "share.coordinator.threads",
         "controller.quorum.voters",
         "leader.replication.throttled.rate",
+        "super.users",
+        "allow.everyone.if.no.acl.found",
+        "zookeeper.ssl.keystore.location",
     ],
 )
 def test_keys_that_kafka_knows_are_noted_and_do_nothing(name: str) -> None:

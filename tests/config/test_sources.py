@@ -4,6 +4,7 @@ import pytest
 
 from oncelog.broker.config import sources
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.properties import parse_properties
 from oncelog.broker.config.sources import Setting
 
 
@@ -33,12 +34,12 @@ from oncelog.broker.config.sources import Setting
     ],
 )
 def test_properties(text: str, entries: list[tuple[str, str]]) -> None:
-    assert [entry[:2] for entry in sources.parse_properties(text)] == entries
+    assert [entry[:2] for entry in parse_properties(text)] == entries
 
 
 def test_entries_know_the_line_they_begin_at() -> None:
     text = "# first\n\na=1\\\n  2\\\n  3\nb=4\r\nc=5\rd=6"
-    assert list(sources.parse_properties(text)) == [
+    assert list(parse_properties(text)) == [
         ("a", "123", 3),
         ("b", "4", 6),
         ("c", "5", 7),
@@ -63,40 +64,6 @@ def test_the_last_of_two_in_a_file_wins_and_is_the_one_named() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("variable", "name"),
-    [
-        ("KAFKA_LOG_RETENTION_MS", "log.retention.ms"),
-        ("KAFKA_A__B", "a_b"),
-        ("KAFKA_A___B", "a-b"),
-        ("KAFKA_LISTENER_NAME_SASL___SSL_X__Y", "listener.name.sasl-ssl.x_y"),
-    ],
-)
-def test_names_of_variables(variable: str, name: str) -> None:
-    assert sources.environment_key(variable) == name
-
-
-def test_the_environment() -> None:
-    environment = {
-        "KAFKA_NUM_PARTITIONS": "5",
-        "KAFKA_HEAP_OPTS": "-Xmx1G",
-        "KAFKA_OPTS": "",
-        "PATH": "/bin",
-        "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
-    }
-    config = sources.build_config(sources.from_environment(environment))
-    assert dict(config.texts) == {"num.partitions": "5", "oncelog.cluster.id": "4L6g3nShT-eMCtK--X86sw"}
-    assert config.origins["num.partitions"] == "environment variable KAFKA_NUM_PARTITIONS"
-
-
-def test_an_unknown_key_in_the_environment_is_named() -> None:
-    with pytest.raises(ConfigError) as caught:
-        sources.build_config(sources.from_environment({"KAFKA_NUM_PARTITION": "5"}))
-    assert str(caught.value) == (
-        "Unknown configuration num.partition (value 5) [from environment variable KAFKA_NUM_PARTITION]"
-    )
-
-
 def test_options() -> None:
     assert sources.from_options(["a=1", " b =2=3", "c="]) == [
         Setting("a", "1", "-c"),
@@ -117,9 +84,48 @@ def test_later_sources_win() -> None:
     assert (config.num_partitions, config.origins["num.partitions"]) == (3, "source 3")
 
 
-def test_warnings_name_key_and_origin() -> None:
+def test_one_warning_names_all_keys_without_effect() -> None:
     file = sources.from_file("num.io.threads=8\nnum.partitions=2\noffsets.commit.timeout.ms=5", "f")
     assert sources.warnings_of(sources.build_config(file)) == [
-        "num.io.threads is known to Kafka, has no effect in oncelog [from f:1]",
-        "offsets.commit.timeout.ms is known to Kafka, has no effect in oncelog [from f:3]",
+        "keys of Kafka's that have no effect in oncelog: num.io.threads [from f:1], "
+        "offsets.commit.timeout.ms [from f:3]"
+    ]
+    assert sources.warnings_of(sources.build_config()) == []
+
+
+def test_a_stock_servers_file_is_one_warning() -> None:
+    """The keys of the server.properties that Kafka comes with."""
+    text = """
+        process.roles=broker,controller
+        node.id=1
+        controller.quorum.bootstrap.servers=localhost:9093
+        listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+        inter.broker.listener.name=PLAINTEXT
+        advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+        controller.listener.names=CONTROLLER
+        num.network.threads=3
+        num.io.threads=8
+        log.dirs=/tmp/logs
+        num.recovery.threads.per.data.dir=1
+        share.coordinator.state.topic.replication.factor=1
+        share.coordinator.state.topic.min.isr=1
+        log.retention.hours=168
+    """
+    (warning,) = sources.warnings_of(sources.build_config(sources.from_file(text, "f")))
+    assert warning.count(" [from f:") == 7
+
+
+def test_every_problem_is_collected() -> None:
+    problems: list[str] = []
+    file = sources.from_file("num.partitions=x\nnode.id=-7\nfoo=1\na=\\u12", "f", problems)
+    options = sources.from_options(["nothing", "process.roles=controller", "also nothing"], problems)
+    sources.build_config(file, options, problems=problems)
+    assert problems == [
+        r"f:4: malformed \uXXXX escape in 'a=\\u12'",
+        "-c nothing: expected key=value",
+        "-c also nothing: expected key=value",
+        "Invalid value x for configuration num.partitions: Not a number of type INT [from f:1]",
+        "Invalid value -7 for configuration node.id: Value must be at least 0 [from f:2]",
+        "Unknown configuration foo (value 1) [from f:3]",
+        "process.roles must have broker in it, that is what oncelog is [from -c]",
     ]

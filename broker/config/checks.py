@@ -1,0 +1,110 @@
+"""What a broker's keys require of each other, and of values that their types alone do not rule out.
+
+Rules and texts are those of ``KafkaConfig.validateValues`` and ``GroupCoordinatorConfig`` of Kafka 4.3.1, and ours for
+what oncelog cannot be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncelog.broker.config.broker_config import BrokerConfig
+
+# Keys that do not suit each other, the one to blame first; and why.
+Contradiction = tuple[tuple[str, ...], str]
+
+
+def contradictions(config: BrokerConfig) -> Iterator[Contradiction]:
+    """Everything that is wrong with a configuration each key of which could be read."""
+    yield from _node(config)
+    yield from _logs(config)
+    yield from _network(config)
+    yield from _group_limits(config, "consumer")
+
+
+def connection_limits(text: str) -> dict[str, int]:
+    """``max.connections.per.ip.overrides``, address -> connections; what cannot be read is left out."""
+    return {address: int(count) for _, address, count in _connection_pairs(text) if address and count}
+
+
+def _connection_pairs(text: str) -> Iterator[tuple[str, str, str]]:
+    """Each ``HOST:COUNT``, its host and its count, which is empty where it is no number."""
+    for pair in filter(None, map(str.strip, text.split(","))):
+        address, _, count = pair.rpartition(":")
+        yield pair, address, count if count.isascii() and count.isdecimal() else ""
+
+
+def _node(config: BrokerConfig) -> Iterator[Contradiction]:
+    ids = ("broker.id", "node.id")
+    if config.node_id != config.broker_id:
+        yield ids, "You must set `node.id` to the same value as `broker.id`."
+    elif config.node_id < 0:
+        yield ids, f"Invalid value {config.node_id} for configuration node.id: Value must be at least 0"
+    if "broker" not in config.process_roles:
+        yield ("process.roles",), "process.roles must have broker in it, that is what oncelog is"
+    # Not a key without effect: whoever sets it counts on the refusals that would not come.
+    if authorizer := config.texts.get("authorizer.class.name", "").strip():
+        yield (
+            ("authorizer.class.name",),
+            f"authorizer.class.name={authorizer}: oncelog has no ACLs yet, anybody may do anything: leave it empty",
+        )
+
+
+def _logs(config: BrokerConfig) -> Iterator[Contradiction]:
+    for name, value, least in (
+        ("log.roll.ms", config.log_roll_ms, 1),
+        ("log.roll.jitter.ms", config.log_roll_jitter_ms, 0),
+    ):
+        if value is not None and value < least:
+            yield (name,), f"Invalid value {value} for configuration {name}: Value must be at least {least}"
+    retention = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    for name in retention:
+        if config.value(name) == 0 and config.topic_defaults().retention_ms == 0:
+            yield (
+                (name, *retention),
+                f"Invalid value 0 for configuration {name}: it must be -1 (for ever), or at least 1",
+            )
+    for name in ("log.dirs", "log.dir"):
+        directories = config.value(name)
+        if isinstance(directories, tuple) and len(directories) != 1:
+            yield (name,), f"{name} must name one directory; oncelog keeps one: {','.join(directories)!r}"
+    lags = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    policy = config.topic_defaults()
+    if policy.min_compaction_lag_ms > policy.max_compaction_lag_ms:
+        yield lags, "log.cleaner.min.compaction.lag.ms is above log.cleaner.max.compaction.lag.ms"
+
+
+def _network(config: BrokerConfig) -> Iterator[Contradiction]:
+    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+        sizes = ("queued.max.request.bytes", "socket.request.max.bytes")
+        yield sizes, "queued.max.request.bytes must be at least socket.request.max.bytes, or -1"
+    limit, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    for pair, address, count in _connection_pairs(config.max_connections_per_ip_overrides):
+        if not address or not count:
+            yield (overrides,), f"Invalid value {pair} for configuration {overrides}: Expected HOST:COUNT"
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        yield (limit, overrides), f"{limit} can be 0 only where {overrides} is set"
+
+
+def _group_limits(config: BrokerConfig, kind: str) -> Iterator[Contradiction]:
+    """What ``GroupCoordinatorConfig`` requires of the limits of a kind of groups, in its order and words."""
+    prefix = f"group.{kind}."
+    for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+        name, least, most = (f"{prefix}{limit}{what}" for limit in ("", "min.", "max."))
+        if _number(config, most) < _number(config, least):
+            yield (most, least), f"{most} must be greater than or equal to {least}"
+        elif _number(config, name) < _number(config, least):
+            yield (name, least), f"{name} must be greater than or equal to {least}"
+        elif _number(config, name) > _number(config, most):
+            yield (name, most), f"{name} must be less than or equal to {most}"
+    heartbeat, session = f"{prefix}heartbeat.interval.ms", f"{prefix}session.timeout.ms"
+    if _number(config, heartbeat) >= _number(config, session):
+        yield (heartbeat, session), f"{heartbeat} must be less than {session}"
+
+
+def _number(config: BrokerConfig, name: str) -> int:
+    value = config.value(name)
+    assert isinstance(value, int)
+    return value
