@@ -143,7 +143,8 @@ class Connection(Sending):
         self.transport.close()
 
     def _log_close(self, reason: str) -> None:
-        log.warning("connection closed", peer=self.transport.peer, reason=reason)
+        about = {"reason": reason, "from": self.transport.peer.rpartition(":")[0]}
+        self._server.services.lines.write(log.warning, "connection closed", about, peer=self.transport.peer)
 
     # -- reading
 

@@ -17,6 +17,7 @@ from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.coordinators.groups import Groups
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.fetch_sessions import FetchSessions
+from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import Hosting, LogManager
 from oncelog.broker.logs import get_logger
@@ -57,6 +58,7 @@ class Node:
         self.config = DynamicBrokerConfig(config)
         self.files = files
         self.clock = clock
+        self.lines = LineLimiter(clock)
         self.random = rng
         self.fail_on_bugs = False
         """Whether an error of our own ends the process (tests) instead of one request (service)."""
@@ -131,6 +133,7 @@ class Node:
             next_producer_id=self.next_producer_id,
             files=self.files,
             clock=self.clock,
+            lines=self.lines,
             random=self.random,
             note_bug=self.note_bug,
         )

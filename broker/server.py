@@ -108,7 +108,7 @@ class Server:
             try:
                 transport = listener.accept()
             except OSError as error:
-                log.error("cannot accept a connection", error=str(error))
+                self.services.lines.write(log.error, "cannot accept a connection", {}, error=error)
                 await real_time.sleep(ACCEPT_RETRY_SECONDS)
                 continue
             if transport is None:
@@ -126,10 +126,14 @@ class Server:
         config = self.services.config.current
         limit = config.connection_limits.get(address, config.max_connections_per_ip)
         if self._per_address[address] >= limit:
-            log.warning(
+            self.services.lines.write(
+                log.warning,
                 "connection closed",
+                {
+                    "reason": f"{limit} connections from its address already (max.connections.per.ip)",
+                    "from": address,
+                },
                 peer=transport.peer,
-                reason=f"{limit} connections from its address already (max.connections.per.ip)",
             )
             transport.close()
             return

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.fetch_sessions import FetchSessions
     from oncelog.broker.handlers.produce_again import RepeatedProduces
+    from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.ready_answer import ReadyAnswers
@@ -40,6 +41,8 @@ class Services:
     """
     files: FileSystem
     clock: Clock
+    lines: LineLimiter
+    """For log lines that would come with every request."""
     random: random.Random
     note_bug: Callable[[], None]
     """Call it after a request has failed because of a defect of ours: tests end the node then."""

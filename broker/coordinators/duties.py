@@ -67,7 +67,8 @@ class Duties:
         try:
             action()
         except KafkaError as error:
-            _log.warning("could not be done in time", topic=self.topic, deadline=key, error=str(error))
+            about = {"topic": self.topic, "deadline": key}
+            self.node.lines.write(_log.warning, "could not be done in time", about, error=error)
             if key not in self.deadlines:
                 self.deadlines.set(key, RETRY_BACKOFF_MS, action)
         except Exception:

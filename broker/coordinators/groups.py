@@ -200,7 +200,13 @@ class Groups(Shards["GroupShard"]):
                         if served.is_lost():
                             break
                 except KafkaError as error:
-                    _log.warning("not done for a group", group=group_id, error=str(error))
+                    self.node.lines.write(
+                        _log.warning,
+                        "not done for a group",
+                        {"topic": self.topic},
+                        group=group_id,
+                        error=error,
+                    )
                 yield
                 if served.is_lost():
                     break

@@ -216,8 +216,11 @@ class Transactions(Shards["TransactionShard"]):
                     self._complete(shard, pending)
                     return
             except KafkaError as error:
-                _log.warning(
-                    "a transaction could not be completed yet", id=pending.transactional_id, error=str(error)
+                self.node.lines.write(
+                    _log.warning,
+                    "a transaction could not be completed yet",
+                    {"id": pending.transactional_id},
+                    error=error,
                 )
             except Exception:
                 self._failed_by_us(pending)
@@ -308,11 +311,10 @@ class Transactions(Shards["TransactionShard"]):
         exists = known is not None and partition < len(known.partitions)
         outcome = markers.on_marker_appended(pending, topic, partition, code, exists=exists)
         if code is not ErrorCode.NONE:
-            _log.warning(
+            self.node.lines.write(
+                _log.warning,
                 "marker not written",
-                id=pending.transactional_id,
-                topic=topic,
-                partition=partition,
+                {"id": pending.transactional_id, "topic": topic, "partition": partition},
                 error=code.name,
                 outcome=outcome.name,
             )

@@ -86,7 +86,8 @@ async def _every(
             await work()
         except OSError as error:
             # Checkpoints only: what the file held is still there, and the next one is written anew.
-            _log.error("checkpoint not written", data_dir=manager.data_dir, error=str(error))
+            about = {"path": error.filename or manager.data_dir}
+            manager.lines.write(_log.error, "checkpoint not written", about, error=error)
         except Exception:
             _report(manager)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.line_limiter import LineLimiter
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
@@ -41,6 +43,7 @@ class LogEnvironment:
         "clock",
         "files",
         "flusher",
+        "lines",
         "producer_id_expiration_ms",
         "random",
         "save_log_start",
@@ -62,6 +65,8 @@ class LogEnvironment:
         ``schedule_delete`` removes files some time later (they end in ``.deleted``)."""
         self.files = files
         self.clock = clock
+        self.lines = LineLimiter(clock)
+        """For what is logged each time that a log is used."""
         self.random = random
         self.flusher = flusher
         self.save_log_start = save_log_start

@@ -92,9 +92,12 @@ class LogManager:
             schedule_delete=self._delete_later,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
+        self.lines = self._env.lines
         self._found: dict[Key, str] = {}
         self._broken: dict[Key, str] = {}
-        self._queue = RecoveryQueue(files, self._begin_recovery, self._recovered, self._not_recovered)
+        self._queue = RecoveryQueue(
+            files, self.lines, self._begin_recovery, self._recovered, self._not_recovered
+        )
         self._lookup: Callable[[str], Hosting | None] = lambda topic: None
         self._on_truncated: Callable[[PartitionLog], None] = lambda log: None
         self.offsets = PartitionOffsets(files, data_dir, self.logs, self._is_waiting)
@@ -231,7 +234,8 @@ class LogManager:
                 self._open_found(key)
             except UNREADABLE as error:
                 if is_shortage(error):
-                    _log.warning("shortage, not opened", topic=key[0], partition=key[1], error=str(error))
+                    about = {"topic": key[0], "partition": key[1]}
+                    self.lines.write(_log.warning, "shortage, not opened", about, error=error)
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from error
                 self._not_recovered(key, error)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

@@ -159,7 +159,8 @@ class SegmentedLog:
     def storage_error(self, error: OSError) -> KafkaError:
         """What to answer when the files cannot be used; the log goes offline unless it is a shortage."""
         if error.errno in SHORTAGES:
-            _log.warning("shortage", topic=self.topic, partition=self.partition, error=error)
+            about = {"topic": self.topic, "partition": self.partition}
+            self.env.lines.write(_log.warning, "shortage", about, error=error)
         else:
             self.fail(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata import features, snapshots
 from oncelog.broker.metadata.image import METADATA_VERSION, MetadataImage
@@ -73,6 +74,7 @@ class MetadataStore:
         self._data_dir = data_dir
         self._files = files
         self._clock = clock
+        self._lines = LineLimiter(clock)
         self._chance = chance
         self._log = MetadataLog(data_dir, files, clock)
         self._listeners: list[RecordListener] = []
@@ -173,7 +175,7 @@ class MetadataStore:
                 versions, durable=durable or self.config.log_flush_interval_messages == 1
             )
         except OSError as error:
-            log.error("cluster metadata not written", error=str(error))
+            self._lines.write(log.error, "cluster metadata not written", {}, error=error)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Cluster metadata not written: {error}"
             ) from error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import trio
 
 from compat_tests.batches import batch, record
+from oncelog.broker import logs
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.wire.messages.delete_records import (
@@ -17,12 +18,14 @@ from oncelog.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.sim.ask import create_topic, fetch, produce, read_all
 from tests.sim.broker import DATA_DIR, SimBroker
 from tests.sim.disk import Fault, Operation
 from tests.sim.run import simulated
+from tests.test_logs import Clock, Lines
 
 
 def values(count: int, size: int = 100) -> list[bytes]:
@@ -159,3 +162,58 @@ async def test_a_full_disk_for_hours_and_then_a_clean_stop() -> None:
         await broker.start()
         await broker.node.logs.recovered()
         assert len(await read_all(broker.connect(), "t")) == 3
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    sink = Lines()
+    logs.configure(sink, Clock())
+    yield sink.lines
+    logs.silence()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+def test_the_log_says_so_once_for_each_partition_and_minute(lines: list[str], error: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "t", 2)
+
+            async def be_refused(times: int) -> list[str]:
+                """What is logged meanwhile, without time, level and logger."""
+                lines.clear()
+                for _ in range(times):
+                    for partition in (0, 1):
+                        row = await produce(client, "t", partition=partition)
+                        assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                return [line.split(": ", 1)[1].split(" error=")[0] for line in lines]
+
+            broker.files.faults.append(Fault("write", error, lambda path: path.endswith(".log")))
+            assert await be_refused(50) == ["shortage topic=t partition=0", "shortage topic=t partition=1"]
+            assert await be_refused(50) == []
+            broker.clock.advance(60)
+            again = await be_refused(2)
+            assert again == ["shortage topic=t partition=0", "shortage topic=t partition=1"]
+            assert all(line.endswith(" left_out=99\n") for line in lines)
+
+    run()
+
+
+@simulated
+async def test_ten_minutes_of_refused_requests_are_some_lines_a_minute(lines: list[str]) -> None:
+    """Of all kinds that write: metadata, a group's coordinator, records; and of what the broker does by itself."""
+    async with SimBroker(config={"log.retention.check.interval.ms": "1000"}) as broker:
+        client = broker.connect()
+        await create_topic(client, "t", configs={"flush.ms": "1000"})
+        await produce(client, "t")
+        fill(broker)
+        lines.clear()
+        for _ in range(600):
+            await produce(client, "t")
+            await client.ask(CreateTopicsRequest([CreatableTopic("n", 1, 1)], 0), 7, CreateTopicsResponse)
+            await client.ask(FindCoordinatorRequest("", 0, ["g"]), 4, FindCoordinatorResponse)
+            await client.ask(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
+            await trio.sleep(1)
+        assert 4 <= len(lines) <= 60
+        broker.files.faults.clear()

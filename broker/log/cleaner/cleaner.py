@@ -101,7 +101,8 @@ class Cleaner:
         if log.deleted or log.offline:
             return
         if error.errno in SHORTAGES:
-            _log.warning("no room to compact", topic=log.topic, partition=log.partition, error=str(error))
+            about = {"topic": log.topic, "partition": log.partition}
+            log.env.lines.write(_log.warning, "no room to compact", about, error=error)
         else:
             log.fail(error)
 

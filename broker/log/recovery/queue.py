@@ -21,6 +21,7 @@ from oncelog.broker.slices import SLICE_S, in_slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.seams.files import FileSystem
 
 Key = tuple[str, int]
@@ -48,11 +49,13 @@ class RecoveryQueue:
     def __init__(
         self,
         files: FileSystem,
+        lines: LineLimiter,
         begin: Callable[[Key], PartitionRecovery],
         done: Callable[[Key, PartitionRecovery], None],
         failed: Callable[[Key, Exception], None],
     ) -> None:
         self._files = files
+        self._lines = lines
         self._begin = begin
         self._done = done
         self._failed = failed
@@ -105,7 +108,8 @@ class RecoveryQueue:
             self._done(key, recovery)
         except Exception as error:
             if is_shortage(error):
-                _log.warning("shortage, not recovered", topic=key[0], partition=key[1], error=str(error))
+                about = {"topic": key[0], "partition": key[1]}
+                self._lines.write(_log.warning, "shortage, not recovered", about, error=error)
                 raise
             # One partition that cannot be recovered, for whatever reason, must not take the others with it.
             self._failed(key, error)

@@ -1,0 +1,63 @@
+"""Of log lines about the same cause, one a minute is written, and the next one says how many were left out."""
+
+from __future__ import annotations
+
+from oncelog.broker.line_limiter import REPEATED_LINE_INTERVAL_MS, REPEATED_LINES_MAX, LineLimiter
+from oncelog.broker.seams.clock import MovableClock
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+        self.limiter = LineLimiter(MovableClock(lambda: self.now_ms))
+        self.written: list[tuple[str, dict[str, object]]] = []
+
+    def say(self, text: str = "shortage", partition: int = 0, **details: object) -> int:
+        """How many lines were written so far."""
+        self.limiter.write(self._take, text, {"partition": partition}, **details)
+        return len(self.written)
+
+    def _take(self, text: str, **fields: object) -> None:
+        self.written.append((text, fields))
+
+
+def test_one_a_minute_with_a_count() -> None:
+    rig = Rig()
+    assert rig.say(error="first") == 1
+    assert [rig.say(error="more") for _ in range(5)] == [1] * 5
+    rig.now_ms += REPEATED_LINE_INTERVAL_MS - 1
+    assert rig.say(error="more") == 1
+    rig.now_ms += 1
+    assert rig.say(error="second") == 2
+    rig.now_ms += REPEATED_LINE_INTERVAL_MS
+    assert rig.say(error="third") == 3
+    assert rig.written == [
+        ("shortage", {"partition": 0, "error": "first"}),
+        ("shortage", {"partition": 0, "error": "second", "left_out": 6}),
+        ("shortage", {"partition": 0, "error": "third"}),
+    ]
+
+
+def test_another_cause_is_written_at_once() -> None:
+    rig = Rig()
+    assert (rig.say(), rig.say(partition=1), rig.say("no room to compact"), rig.say()) == (1, 2, 3, 3)
+
+
+def test_a_clock_that_is_set_back_does_not_silence() -> None:
+    rig = Rig()
+    assert rig.say() == 1
+    rig.now_ms -= 24 * 60 * 60 * 1000
+    assert (rig.say(), rig.say()) == (2, 2)
+
+
+def test_of_too_many_causes_the_oldest_line_is_forgotten() -> None:
+    rig = Rig()
+    for partition in range(REPEATED_LINES_MAX):
+        rig.say(partition=partition)
+    rig.now_ms += REPEATED_LINE_INTERVAL_MS
+    rig.say(partition=0)
+    rig.written.clear()
+    assert rig.say(partition=-1) == 1  # in the place of 1: its line is the oldest now
+    rig.now_ms -= REPEATED_LINE_INTERVAL_MS
+    rig.now_ms += 1
+    assert (rig.say(partition=2), rig.say(partition=1)) == (1, 2)
