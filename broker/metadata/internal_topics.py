@@ -75,7 +75,7 @@ def ensure(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> Topi
     topic = CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)
     [row] = create(store, config, [topic])
     if name not in topics:
-        services.lines.write(_log.error, "internal topic not made", {"topic": name}, error=row.error_message)
+        store.lines.write(_log.error, "internal topic not made", {"topic": name}, error=row.error_message)
         raise KafkaError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be made: {row.error_message}"
         )

@@ -74,7 +74,7 @@ class MetadataStore:
         self._data_dir = data_dir
         self._files = files
         self._clock = clock
-        self._lines = LineLimiter(clock)
+        self.lines = LineLimiter(clock)
         self._chance = chance
         self._log = MetadataLog(data_dir, files, clock)
         self._listeners: list[RecordListener] = []
@@ -175,7 +175,7 @@ class MetadataStore:
                 versions, durable=durable or self.config.log_flush_interval_messages == 1
             )
         except OSError as error:
-            self._lines.write(log.error, "cluster metadata not written", {}, error=error)
+            self.lines.write(log.error, "cluster metadata not written", {}, error=error)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Cluster metadata not written: {error}"
             ) from error
