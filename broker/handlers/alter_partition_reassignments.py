@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata.placement import check_replicas
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.alter_partition_reassignments import (
@@ -53,7 +53,7 @@ def handle(
                 yield
 
     count = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
-    return in_steps(rows(), count, answer)
+    return chunked(rows(), count, answer)
 
 
 def _check(image: MetadataImage, name: str, asked: ReassignablePartition, *, may_change: bool) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -53,7 +53,7 @@ def handle(
                 yield
 
     topics = [topic for directory in request.dirs for topic in directory.topics]
-    return in_steps(rows(), len(topics) + sum(len(topic.partitions) for topic in topics), response)
+    return chunked(rows(), len(topics) + sum(len(topic.partitions) for topic in topics), response)
 
 
 def _alter(node: Node, name: str, index: int, path: str) -> ErrorCode:

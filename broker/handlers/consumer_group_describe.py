@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorized_operations import GROUP_OPERATIONS
+from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.broker.metadata.features import is_consumer_protocol_enabled
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -33,13 +34,24 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
+    def describe_some(
+        group_ids: list[str],
+    ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
+        return _describe(services, group_ids, request)
+
+    return chunked_by_row(request.group_ids, describe_some, lambda response: response.groups, same=str)
+
+
+def _describe(
+    services: Services, group_ids: list[str], request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
     if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
-        return _refused(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+        return _refused(group_ids, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     from oncelog.coordinator.groups.consumer.describe import describe
 
     rows = []
     shards: dict[int, GroupShard] = {}
-    for group_id in request.group_ids:
+    for group_id in group_ids:
         try:
             shard = services.groups.shard(group_id)
             shards[shard.partition] = shard
@@ -52,11 +64,11 @@ def handle(
     return services.groups.answer_of(
         list(shards.values()),
         ConsumerGroupDescribeResponse(groups=rows),
-        lambda error: _refused(request, error),
+        lambda error: _refused(group_ids, error),
     )
 
 
-def _refused(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:
+def _refused(group_ids: list[str], error: KafkaError) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(
-        groups=[DescribedGroup(error.code, None, group_id) for group_id in request.group_ids]
+        groups=[DescribedGroup(error.code, None, group_id) for group_id in group_ids]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_records import (
@@ -15,6 +16,9 @@ from oncelog.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
+
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
@@ -24,16 +28,20 @@ TO_HIGH_WATERMARK = -1
 
 def handle(
     services: Services, request: DeleteRecordsRequest, context: RequestContext
-) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        0,
-        [
-            DeleteRecordsTopicResult(
-                topic.name, [_delete(services, topic.name, row) for row in topic.partitions]
-            )
-            for topic in request.topics
-        ],
-    )
+) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
+    response = DeleteRecordsResponse()
+
+    def rows() -> Iterator[None]:
+        for topic in request.topics:
+            result = DeleteRecordsTopicResult(topic.name)
+            response.topics.append(result)
+            yield
+            for asked in topic.partitions:
+                result.partitions.append(_delete(services, topic.name, asked))
+                yield
+
+    count = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
+    return chunked(rows(), count, response)
 
 
 def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

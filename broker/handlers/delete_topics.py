@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata import topics
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import (
@@ -41,7 +41,7 @@ def handle(
         steps = topics.delete(services.metadata, wanted, answer.responses)
     else:
         steps = _refuse(wanted, answer.responses, context.api_version)
-    return in_steps(steps, len(wanted), answer)
+    return chunked(steps, len(wanted), answer)
 
 
 def _refuse(wanted: list[DeleteTopicState], rows: list[DeletableTopicResult], version: int) -> Iterator[None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata import configs
 from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from oncelog.broker.metadata.topics import check_name
@@ -45,7 +45,7 @@ def handle(
     is_malformed = not types <= {TOPIC, BROKER, GROUP, *_NOT_SERVED}
     error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED) if is_malformed else None
     response = DescribeConfigsResponse()
-    return in_steps(_answers(services, request, response.results, error), len(request.resources), response)
+    return chunked(_answers(services, request, response.results, error), len(request.resources), response)
 
 
 def _answers(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from oncelog.broker.coordinators.groups import client_of
+from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.describe_groups import (
@@ -30,12 +31,23 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
+    def describe(
+        group_ids: list[str],
+    ) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
+        return _describe(services, group_ids, request, context)
+
+    return chunked_by_row(request.groups, describe, lambda response: response.groups, same=str)
+
+
+def _describe(
+    services: Services, group_ids: list[str], request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
     from oncelog.coordinator.groups.admin import describe_groups
 
     client = client_of(context)
     rows: list[DescribedGroup] = []
     shards: dict[int, GroupShard] = {}
-    for group_id in request.groups:
+    for group_id in group_ids:
         try:
             shard = services.groups.shard(group_id, empty_allowed=True)
             shards[shard.partition] = shard
@@ -46,11 +58,11 @@ def handle(
         asked = request.include_authorized_operations and not row.error_code
         row.authorized_operations = GROUP_OPERATIONS if asked else NOT_ASKED
     return services.groups.answer_of(
-        list(shards.values()), DescribeGroupsResponse(groups=rows), lambda error: _refused(request, error)
+        list(shards.values()), DescribeGroupsResponse(groups=rows), lambda error: _refused(group_ids, error)
     )
 
 
-def _refused(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
+def _refused(group_ids: list[str], error: KafkaError) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
-        groups=[DescribedGroup(error.code, None, group_id) for group_id in request.groups]
+        groups=[DescribedGroup(error.code, None, group_id) for group_id in group_ids]
     )

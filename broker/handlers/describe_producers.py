@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -17,22 +18,29 @@ from oncelog.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
+
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: DescribeProducersRequest, context: RequestContext
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        0,
-        [
-            TopicResponse(
-                topic.name, [_partition(services, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ],
-    )
+) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
+    response = DescribeProducersResponse()
+
+    def rows() -> Iterator[None]:
+        for topic in request.topics:
+            result = TopicResponse(topic.name)
+            response.topics.append(result)
+            yield
+            for index in topic.partition_indexes:
+                result.partitions.append(_partition(services, topic.name, index))
+                yield
+
+    count = len(request.topics) + sum(len(topic.partition_indexes) for topic in request.topics)
+    return chunked(rows(), count, response)
 
 
 def _partition(services: Services, topic: str, partition: int) -> PartitionResponse:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import describe_quorum as messages
@@ -37,7 +37,7 @@ def handle(
 ) -> DescribeQuorumResponse | Coroutine[Any, Any, DescribeQuorumResponse]:
     if not _is_of_metadata(request):
         answer = DescribeQuorumResponse()
-        return in_steps(_unknown(request, answer.topics), len(request.topics), answer)
+        return chunked(_unknown(request, answer.topics), len(request.topics), answer)
     node_id, metadata, now_ms = services.config.current.node_id, services.metadata, services.clock.now_ms()
     end_offset = metadata.end_offset
     voter = ReplicaState(node_id, log_end_offset=end_offset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -24,12 +25,25 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
+    def describe(
+        transactional_ids: list[str],
+    ) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
+        return _describe(services, transactional_ids)
+
+    return chunked_by_row(
+        request.transactional_ids, describe, lambda response: response.transaction_states, same=str
+    )
+
+
+def _describe(
+    services: Services, transactional_ids: list[str]
+) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
     shards: list[TransactionShard] = []
-    rows = [_row(services, name, shards) for name in request.transactional_ids]
+    rows = [_row(services, name, shards) for name in transactional_ids]
 
     def refused(error: KafkaError) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(
-            0, [TransactionState(error.code, name) for name in request.transactional_ids]
+            0, [TransactionState(error.code, name) for name in transactional_ids]
         )
 
     return services.transactions.answer_of(shards, DescribeTransactionsResponse(0, rows), refused)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata.image import NO_LEADER
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.elect_leaders import (
@@ -55,7 +55,7 @@ def handle(
                     row.partition_result.append(PartitionResult(index, code, text))
                 yield
 
-    return in_steps(rows(), len(asked) + sum(len(indexes) for _, indexes in asked), answer)
+    return chunked(rows(), len(asked) + sum(len(indexes) for _, indexes in asked), answer)
 
 
 def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> tuple[ErrorCode, str]:

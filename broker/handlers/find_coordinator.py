@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata.internal_topics import ensure
 from oncelog.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -20,6 +21,9 @@ from oncelog.wire.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
+
     from oncelog.broker.cluster import NodeAddress
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
@@ -32,11 +36,16 @@ NOBODY = (-1, "", -1)
 
 def handle(
     services: Services, request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse:
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     if context.api_version >= BATCH_VERSION:
-        return FindCoordinatorResponse(
-            coordinators=[_row(services, request.key_type, key, context) for key in request.coordinator_keys]
-        )
+        response = FindCoordinatorResponse()
+
+        def rows() -> Iterator[None]:
+            for key in request.coordinator_keys:
+                response.coordinators.append(_row(services, request.key_type, key, context))
+                yield
+
+        return chunked(rows(), len(request.coordinator_keys), response)
     try:
         found = _coordinator(services, request.key_type, request.key, context)
     except KafkaError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata.config_changes import ConfigChange, Resource, alter
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -44,4 +44,4 @@ def handle(
         AlterConfigsResourceResponse,
         validate_only=request.validate_only,
     )
-    return in_steps(steps, len(request.resources), IncrementalAlterConfigsResponse(responses=rows))
+    return chunked(steps, len(request.resources), IncrementalAlterConfigsResponse(responses=rows))

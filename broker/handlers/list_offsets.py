@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -46,7 +46,7 @@ def handle(
     )
     answer = ListOffsetsResponse()
     steps = _answer(services, request, context.api_version, counts, answer.topics)
-    return in_steps(steps, counts.total() + len(request.topics), answer)
+    return chunked(steps, counts.total() + len(request.topics), answer)
 
 
 def _answer(

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from oncelog.broker.coordinators.groups import client_of
-from oncelog.broker.handlers.parts import ROWS_AT_ONCE, after_steps
+from oncelog.broker.handlers.chunked import ROWS_AT_ONCE, chunked_then
 from oncelog.broker.handlers.topic_rows import merged
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_commit import (
@@ -60,7 +60,7 @@ def handle(
                 pass
         return _commit(services, request, context, there, unknown)
 
-    return after_steps(sort_out(), len(topics), commit)
+    return chunked_then(sort_out(), len(topics), commit)
 
 
 def _commit(

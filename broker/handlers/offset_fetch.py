@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.parts import after_steps
+from oncelog.broker.handlers.chunked import chunked_by_row, chunked_then
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -26,7 +26,7 @@ from oncelog.wire.messages.offset_fetch import (
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine, Hashable, Iterator
     from typing import Any
 
     from oncelog.broker.request import RequestContext
@@ -42,8 +42,27 @@ NO_OFFSET = -1
 def handle(
     services: Services, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
-    version = context.api_version
-    groups = request.groups if version >= SEVERAL_GROUPS_VERSION else [_only_group(request)]
+    def fetch(
+        groups: list[OffsetFetchRequestGroup],
+    ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+        return _fetch(services, groups, request, context.api_version)
+
+    if context.api_version < SEVERAL_GROUPS_VERSION:
+        return fetch([_only_group(request)])
+    return chunked_by_row(request.groups, fetch, lambda response: response.groups, same=_request_key)
+
+
+def _request_key(asked: OffsetFetchRequestGroup) -> Hashable:
+    """What two rows have in common that get the same result. Rows that name topics are told apart: their results are
+    not much longer than they are."""
+    if asked.topics is not None:
+        return id(asked)
+    return asked.group_id, asked.member_id, asked.member_epoch
+
+
+def _fetch(
+    services: Services, groups: list[OffsetFetchRequestGroup], request: OffsetFetchRequest, version: int
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     lookups = [_Lookup(asked, version) for asked in groups]
     shards: list[GroupShard] = []
 
@@ -58,7 +77,7 @@ def handle(
         return services.groups.answer_of(shards, _response(rows, version), refused)
 
     steps = (step for lookup in lookups for step in lookup.steps(services))
-    return after_steps(steps, sum([len(lookup.by_id) for lookup in lookups]), answer)
+    return chunked_then(steps, sum([len(lookup.by_id) for lookup in lookups]), answer)
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

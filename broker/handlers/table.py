@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog.broker.handlers.parts import LONG_ANSWERS, PARTS, in_parts
+from oncelog.broker.handlers.chunked import LONG_RESPONSES
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.slices import Slices
 from oncelog.wire.compiler import compile_step_encoder
@@ -138,9 +138,8 @@ class Api:
         self.max_version = handler.max_version
         self.request: type[Message] = getattr(messages, stem + "Request")
         self.response: type[Message] = getattr(messages, stem + "Response")
-        parts = PARTS.get(handler.api_key)
-        self.answers_are_long = handler.api_key in LONG_ANSWERS
-        self.handle: Handle = module.handle if parts is None else in_parts(module.handle, parts)
+        self.answers_are_long = handler.api_key in LONG_RESPONSES
+        self.handle: Handle = module.handle
         self.documentation: str | None = module.__doc__
         self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
         self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.coordinators import enrolment
 from oncelog.broker.coordinators.groups import client_of
-from oncelog.broker.handlers.parts import after_steps
+from oncelog.broker.handlers.chunked import chunked_then
 from oncelog.broker.handlers.topic_rows import merged
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.coordinator.groups.errors import to_client_error
@@ -45,7 +45,7 @@ ADDS_VERSION = 5
 def handle(services: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> Answer:
     commit = _Commit(services, request, context)
     rows = len(request.topics) + sum([len(topic.partitions) for topic in request.topics])
-    return after_steps(commit.sort_out(), rows, commit.enrol)
+    return chunked_then(commit.sort_out(), rows, commit.enrol)
 
 
 class _Commit:

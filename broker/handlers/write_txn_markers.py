@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.handlers.parts import in_steps
+from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.log.producers.state import Origin
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.wire.control import end_transaction_marker
@@ -49,7 +49,7 @@ def handle(
     unflushed: list[Unflushed] = []
     response = WriteTxnMarkersResponse()
     partitions = sum([len(topic.partition_indexes) for marker in request.markers for topic in marker.topics])
-    answer = in_steps(_answer(services, request, response, unflushed), partitions, response)
+    answer = chunked(_answer(services, request, response, unflushed), partitions, response)
     if isinstance(answer, CoroutineType) or unflushed:
         return _wait_flushed(answer, unflushed, response)
     return answer

@@ -9,7 +9,7 @@ import trio
 
 from oncelog.broker import slices
 from oncelog.broker.handlers import table
-from oncelog.broker.handlers.parts import ROWS_AT_ONCE
+from oncelog.broker.handlers.chunked import ROWS_AT_ONCE
 from oncelog.broker.request import CloseConnection
 from oncelog.wire.encode_source import STEP_BYTES
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -1,17 +1,16 @@
-"""Requests of many rows: answered in parts, as they would be in one go, and others are served meanwhile."""
+"""Requests of many rows: the response in chunks is that in one go, and others are served meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
 from oncelog.broker import slices
-from oncelog.broker.handlers import offset_fetch, parts
-from oncelog.broker.handlers.parts import PARTS, ROWS_AT_ONCE, ROWS_OF_PART, Parts
-from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.handlers import chunked, offset_fetch
+from oncelog.broker.handlers.chunked import LONG_RESPONSES, ROWS_AT_ONCE
+from oncelog.broker.handlers.table import HANDLERS, Api
 from oncelog.broker.metadata.config_changes import SET, ConfigChange, Resource, alter
 from oncelog.broker.metadata.topics import delete
 from oncelog.wire.errors import ErrorCode
@@ -21,7 +20,13 @@ from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from oncelog.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -33,6 +38,10 @@ from oncelog.wire.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
+from oncelog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -58,6 +67,11 @@ from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from oncelog.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -70,60 +84,73 @@ from oncelog.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from oncelog.wire.schema import Field, Message, Struct
+from oncelog.wire.schema import Message
 from tests.handlers.members import coordinated
 from tests.handlers.support import StandInNode
 from tests.sim.ask import create_topic
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
 
-ROWS = ROWS_AT_ONCE + 2 * ROWS_OF_PART + 3
+ROWS = ROWS_AT_ONCE + 19
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 LATEST = -1
 
 
-def messages(api_key: int) -> tuple[type[Message], type[Message], int]:
-    """The request's class, the answer's, and the highest version."""
-    handler = HANDLERS[api_key]
-    module = import_module(f"oncelog.wire.messages.{handler.name}")
-    stem = "".join(word.capitalize() for word in handler.name.split("_"))
-    return getattr(module, stem + "Request"), getattr(module, stem + "Response"), handler.max_version
+class LargeRequest(NamedTuple):
+    """A request of `ROWS` rows, and how to find the results of the rows in its response."""
+
+    request: Message
+    results: Callable[[Any], list[Any]]
+    inner_results: Callable[[Any], list[Any]] | None = None
+    """Those of a nested row."""
 
 
-def field_of(cls: type[Struct], name: str) -> Field:
-    (found,) = [field for field in cls.FIELDS if field.name == name]
-    return found
+NAMES = ["here" if number % 3 == 0 else f"name-{number}" for number in range(ROWS)]
+"""Every third row is about the topic "here", whose partitions are 0 to 2; the others are unknown."""
+LARGE = 3
+"""The row that has `ROWS` nested ones; the others have none, one or two."""
 
 
-def row_of(array: Field, number: int) -> Any:
-    """An element: every third is about the topic "here", its partitions are 0 to 2, others are unknown."""
-    name = "here" if number % 3 == 0 else f"name-{number}"
-    if not isinstance(array.element, type):
-        return name if array.element is not None and array.element.kind == "string" else number % 5
-    row = array.element()
-    for field in row.FIELDS:
-        if field.kind == "string" and field.name in ("name", "topic", "resource_name", "group_id"):
-            setattr(row, field.name, name)
-        if field.name in ("partition", "partition_index"):
-            setattr(row, field.name, number % 5)
-        if field.name == "resource_type":
-            setattr(row, field.name, TOPIC_RESOURCE)
-    return row
+def partitions(row: int) -> list[int]:
+    """The partitions of a nested row."""
+    return [number % 5 for number in range(ROWS if row == LARGE else row % 3)]
 
 
-def large_request(cls: type[Message], where: Parts) -> Message:
-    """Many rows, and where they are nested one with very many, none, and many with few."""
-    array = field_of(cls, where.asked)
-    request = cls()
-    rows = [row_of(array, number) for number in range(ROWS)]
-    if where.asked_inner:
-        assert isinstance(array.element, type)
-        inner = field_of(array.element, where.asked_inner)
-        for number, row in enumerate(rows):
-            count = ROWS if number == 3 else number % 3
-            setattr(row, where.asked_inner, [row_of(inner, at) for at in range(count)])
-    setattr(request, where.asked, rows)
-    return request
+LARGE_REQUESTS = [
+    LargeRequest(
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(name, topics=None) for name in NAMES]),
+        lambda response: response.groups,
+    ),
+    LargeRequest(FindCoordinatorRequest(coordinator_keys=NAMES), lambda response: response.coordinators),
+    LargeRequest(DescribeGroupsRequest(NAMES), lambda response: response.groups),
+    LargeRequest(
+        DeleteRecordsRequest(
+            [
+                DeleteRecordsTopic(name, [DeleteRecordsPartition(index) for index in partitions(row)])
+                for row, name in enumerate(NAMES)
+            ]
+        ),
+        lambda response: response.topics,
+        lambda topic: topic.partitions,
+    ),
+    LargeRequest(
+        OffsetForLeaderEpochRequest(
+            topics=[
+                OffsetForLeaderTopic(name, [OffsetForLeaderPartition(index) for index in partitions(row)])
+                for row, name in enumerate(NAMES)
+            ]
+        ),
+        lambda response: response.topics,
+        lambda topic: topic.partitions,
+    ),
+    LargeRequest(
+        DescribeProducersRequest([TopicRequest(name, partitions(row)) for row, name in enumerate(NAMES)]),
+        lambda response: response.topics,
+        lambda topic: topic.partitions,
+    ),
+    LargeRequest(DescribeTransactionsRequest(NAMES), lambda response: response.transaction_states),
+    LargeRequest(ConsumerGroupDescribeRequest(NAMES), lambda response: response.groups),
+]
 
 
 def check(
@@ -148,28 +175,34 @@ def check(
             await client.send(request, version)
             await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
             assert client.unread() == 0
-            in_parts = await client.receive(answer_class, version)
+            in_chunks = await client.receive(answer_class, version)
 
             with monkeypatch.context() as patched:
-                patched.setattr(parts, "ROWS_AT_ONCE", 1_000_000)
-                patched.setattr(parts, "LARGE_ROWS_AT_ONCE", 1_000_000)
+                patched.setattr(chunked, "ROWS_AT_ONCE", 1_000_000)
+                patched.setattr(chunked, "LARGE_ROWS_AT_ONCE", 1_000_000)
                 at_once = await client.ask(request, version, answer_class)
-            assert in_parts == at_once
-            found.append(in_parts)
+            assert in_chunks == at_once
+            found.append(in_chunks)
 
     run()
     return found[0]
 
 
-@pytest.mark.parametrize("api_key", PARTS, ids=lambda key: HANDLERS[key].name)
-def test_an_answer_in_parts_is_the_answer(api_key: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    request_class, answer_class, version = messages(api_key)
-    request = large_request(request_class, PARTS[api_key])
-    answer = check(request, answer_class, version, monkeypatch)
-    answered = getattr(answer, PARTS[api_key].answered)
-    assert len(answered) == ROWS
-    if PARTS[api_key].answered_inner:
-        assert len(getattr(answered[3], PARTS[api_key].answered_inner)) == ROWS
+@pytest.mark.parametrize("large", LARGE_REQUESTS, ids=lambda large: HANDLERS[large.request.API_KEY].name)
+def test_the_response_in_chunks_is_the_response(large: LargeRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api(HANDLERS[large.request.API_KEY])
+    response = check(large.request, api.response, api.max_version, monkeypatch)
+    results = large.results(response)
+    assert len(results) == ROWS
+    if large.inner_results is not None:
+        assert [len(large.inner_results(result)) for result in results] == [
+            len(partitions(row)) for row in range(ROWS)
+        ]
+
+
+def test_every_chunked_response_is_encoded_in_steps() -> None:
+    keys = {large.request.API_KEY for large in LARGE_REQUESTS}
+    assert keys | {DescribeConfigsRequest.API_KEY} == LONG_RESPONSES
 
 
 def test_a_large_group_that_is_named_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,13 +221,13 @@ def test_a_large_group_that_is_named_again_is_read_once(monkeypatch: pytest.Monk
         answer = check(OffsetFetchRequest(groups=rows), OffsetFetchResponse, 9, monkeypatch)
     assert [group.group_id for group in answer.groups] == ["a", "b", "a", "a", "a", "a"]
     assert [len(group.topics) for group in answer.groups] == [0, 0, 0, 1, 0, 0]
-    # Asked three times: to begin with, in parts, and at once.
-    in_parts, at_once = asked[-10:-6], asked[-6:]
-    assert in_parts == [("a", -1), ("b", -1), ("a", 5), ("a", -1)]
+    # Asked three times: to begin with, in chunks, and at once.
+    in_chunks, at_once = asked[-10:-6], asked[-6:]
+    assert in_chunks == [("a", -1), ("b", -1), ("a", 5), ("a", -1)]
     assert len(at_once) == len(rows)
 
 
-def test_descriptions_of_configurations_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptions_of_configurations_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         DescribeConfigsResource(TOPIC_RESOURCE, "here" if number % 2 else f"none-{number}", None)
         for number in range(ROWS)
@@ -205,7 +238,7 @@ def test_descriptions_of_configurations_in_steps(monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_list_offsets_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_offsets_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked for twice is refused, wherever it stands in the request."""
     rows = [ListOffsetsPartition(number % ROWS, -1, LATEST) for number in range(ROWS + 2)]
     request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("here", rows), ListOffsetsTopic("here", rows[2:3])])
@@ -219,7 +252,7 @@ def test_list_offsets_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("flush", ["1", "1000"])
-def test_markers_in_steps(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_markers_in_chunks(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = [WritableTxnMarkerTopic("here", list(range(ROWS)))]
     request = WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, topics, 0), WritableTxnMarker(8)])
     answer = check(request, WriteTxnMarkersResponse, 1, monkeypatch, flush)
@@ -237,7 +270,7 @@ def test_several_transactions_take_turns(monkeypatch: pytest.MonkeyPatch) -> Non
     ]
 
 
-def test_configurations_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configurations_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a resource is refused for, it is whichever others stand beside it, before or behind it."""
     good, bad = [AlterableConfig("retention.ms", 0, "5")], [AlterableConfig("retention.ms", 0, "never")]
     rows = [AlterConfigsResource(TOPIC_RESOURCE, f"none-{number}", good) for number in range(ROWS)]
@@ -253,7 +286,7 @@ def test_configurations_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row.resource_name for row in answer.responses] == [row.resource_name for row in rows]
 
 
-def test_topics_are_deleted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_are_deleted_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [DeleteTopicState(f"none-{number}") for number in range(ROWS)]
     rows += [DeleteTopicState("here"), DeleteTopicState("none-5"), DeleteTopicState(None, bytes([7] * 16))]
     answer = check(DeleteTopicsRequest(rows), DeleteTopicsResponse, 6, monkeypatch)
@@ -264,14 +297,14 @@ def test_topics_are_deleted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(codes) == ROWS + 2
 
 
-def test_offsets_by_topic_id_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_by_topic_id_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = [OffsetFetchRequestTopics("", bytes([number] * 16), [0, 1]) for number in range(1, ROWS)]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", None, -1, topics)])
     answer = check(request, OffsetFetchResponse, 10, monkeypatch)
     assert [topic.topic_id for topic in answer.groups[0].topics] == [topic.topic_id for topic in topics]
 
 
-def test_offsets_of_a_transaction_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_of_a_transaction_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [TxnOffsetCommitRequestPartition(number, 5) for number in range(3)]
     topics = [TxnOffsetCommitRequestTopic(f"none-{number}", rows) for number in range(ROWS)]
     request = TxnOffsetCommitRequest(
@@ -283,7 +316,7 @@ def test_offsets_of_a_transaction_in_steps(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("before", [None, 2, 10])
-def test_committed_offsets_in_steps(before: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_offsets_in_chunks(before: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """All in one batch in the end; a topic that goes while they are sorted out leaves none."""
     monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
     rows = [OffsetCommitRequestPartition(number, 5 + number) for number in range(3)]

@@ -1,0 +1,109 @@
+"""Requests of many rows, answered in chunks: between two chunks the other connections have their turn.
+
+The number of rows in a request is bounded (`wire.compiler.REQUEST_ELEMENTS_MAX`), but a row may cost a handler tens of
+microseconds. The handler of such a request fills the response with an iterator, a row at each step (`chunked`,
+`chunked_then`), or answers every row on its own (`chunked_by_row`). Between two steps other requests may change what
+the next row is about. What is all or nothing is done in one step.
+"""
+
+from __future__ import annotations
+
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oncelog.broker.slices import Slices, in_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Iterable
+
+    from oncelog.wire.schema import Message
+
+    M = TypeVar("M", bound=Message)
+    Row = TypeVar("Row")
+    Result = TypeVar("Result")
+
+ROWS_AT_ONCE = 100
+"""Rows of a request that are answered in one go."""
+LARGE_ROWS_AT_ONCE = 1
+"""The same where the result of one row may be very large: a group with all its offsets or members."""
+
+LONG_RESPONSES = frozenset(
+    {
+        9,  # OffsetFetch
+        10,  # FindCoordinator
+        15,  # DescribeGroups
+        21,  # DeleteRecords
+        23,  # OffsetForLeaderEpoch
+        32,  # DescribeConfigs
+        61,  # DescribeProducers
+        65,  # DescribeTransactions
+        69,  # ConsumerGroupDescribe
+    }
+)
+"""API keys whose response may be much longer than the request. One that was waited for is encoded in steps."""
+
+
+def chunked(steps: Iterable[object], rows: int, response: M) -> M | Coroutine[Any, Any, M]:
+    """Return the ``response`` after the ``steps`` have filled it: at once, or a coroutine for it.
+
+    ``rows`` is the number of rows in the request: beyond `ROWS_AT_ONCE` the steps are taken in slices.
+    """
+    return chunked_then(steps, rows, lambda: response)
+
+
+def chunked_then(
+    steps: Iterable[object], rows: int, respond: Callable[[], M | Coroutine[Any, Any, M]]
+) -> M | Coroutine[Any, Any, M]:
+    """Take the ``steps`` as `chunked` does; return what ``respond`` returns after the last."""
+    if rows > ROWS_AT_ONCE:
+        return _step_slowly(steps, respond)
+    for _ in steps:
+        pass
+    return respond()
+
+
+def chunked_by_row(
+    rows: list[Row],
+    respond: Callable[[list[Row]], M | Coroutine[Any, Any, M]],
+    results: Callable[[M], list[Result]],
+    same: Callable[[Row], Hashable],
+) -> M | Coroutine[Any, Any, M]:
+    """Return the response to the ``rows`` of a request, each of which may have a very large result.
+
+    ``respond`` makes the response to some rows, ``results`` takes the list of their results out of it. More than
+    `LARGE_ROWS_AT_ONCE` rows are answered one by one. Rows for which ``same`` returns the same key share one result:
+    a short request may name a large group any number of times.
+    """
+    if len(rows) <= LARGE_ROWS_AT_ONCE:
+        return respond(rows)
+    return _respond_by_row(rows, respond, results, same)
+
+
+async def _step_slowly(steps: Iterable[object], respond: Callable[[], M | Coroutine[Any, Any, M]]) -> M:
+    await in_slices(steps)
+    return await _waited_for(respond())
+
+
+async def _respond_by_row(
+    rows: list[Row],
+    respond: Callable[[list[Row]], M | Coroutine[Any, Any, M]],
+    results: Callable[[M], list[Result]],
+    same: Callable[[Row], Hashable],
+) -> M:
+    keys = [same(row) for row in rows]
+    found: dict[Hashable, Result] = {}
+    slices = Slices()
+    for key, row in dict(zip(keys, rows, strict=True)).items():
+        response = await _waited_for(respond([row]))
+        [found[key]] = results(response)
+        if slices.is_over():
+            await slices.pause()
+    # The responses differ in their results only: the last becomes that to all rows.
+    results(response)[:] = [found[key] for key in keys]
+    return response
+
+
+async def _waited_for(response: M | Coroutine[Any, Any, M]) -> M:
+    awaited: Any = response
+    whole: M = await awaited if isinstance(awaited, CoroutineType) else awaited
+    return whole
