@@ -12,7 +12,7 @@ from functools import partial
 
 from oncelog.wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header
 from oncelog.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
-from oncelog.wire.validate import ValidationRules, read_produced, validate
+from oncelog.wire.validate import ValidationRules, read_produced_batch, validate
 from oncelog.wire.walk import walk
 
 ROUNDS = 15
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def checked(data: bytes, rules: ValidationRules) -> object:
-    records, header = read_produced(data, rules)
+    records, header = read_produced_batch(data, rules)
     return validate(records, header, rules, NOW_MS)
 
 

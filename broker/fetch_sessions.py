@@ -11,14 +11,13 @@ from collections.abc import Iterable
 
 from oncelog.broker.seams.clock import Clock
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from oncelog.wire.messages.fetch import FETCH_TOPIC_ID_VERSION, FetchPartition, FetchRequest, PartitionData
 from oncelog.wire.schema import Uuid
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
 MAX_EPOCH = 2**31 - 1
-TOPIC_ID_VERSION = 13
 MIN_EVICTION_MS = 120_000
 """How long a session is safe from eviction by a larger one (Kafka: ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``)."""
 SESSION_PARTITIONS_MAX = 250_000
@@ -111,7 +110,7 @@ class FetchSessions:
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
-        uses_topic_ids = version >= TOPIC_ID_VERSION
+        uses_topic_ids = version >= FETCH_TOPIC_ID_VERSION
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:

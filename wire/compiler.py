@@ -52,7 +52,7 @@ REQUEST_ELEMENTS_MAX = 100_000
 """Elements of all arrays of one request together, and its tagged fields: each costs its handler some microseconds, in
 which everybody waits. A request that names 10,000 partitions of as many topics has 20,000."""
 
-COUNTED_KINDS = ("request", "data")
+LIMITED_KINDS = ("request", "data")
 """Kinds of message that come from clients, ``data`` inside of requests. What we have written ourselves is as long as
 it is."""
 
@@ -79,7 +79,7 @@ def tagged_fields(cls: type[Struct], version: int) -> list[Field]:
     return sorted(fields, key=lambda field: field.tag or 0)
 
 
-class Source:
+class FunctionSource:
     """Lines of a function that is being written, and the names they use."""
 
     def __init__(self, cls: type[Message], version: int) -> None:
@@ -196,10 +196,10 @@ def uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
     return (byte, pos) if byte < 0x80 else long_uvarint(buffer, pos, byte)
 
 
-def check_count(count: int, bytes_left: int, size_min: int, what: str, room: int = 0) -> int:
+def check_count(count: int, bytes_left: int, size_min: int, what: str, budget: int = 0) -> int:
     """An array's count, if that many elements of at least ``size_min`` bytes can be there.
 
-    ``room`` is how many more the message may have after them.
+    ``budget`` is how many more the message may have after them.
     """
     if count < 0:
         raise DecodeError(f"{what}: " + ("null" if count == -1 else f"count {count}"))
@@ -207,7 +207,7 @@ def check_count(count: int, bytes_left: int, size_min: int, what: str, room: int
         raise DecodeError(f"{what}: {count} elements in {bytes_left} bytes")
     if count > ARRAY_LENGTH_MAX:
         raise DecodeError(f"{what}: {count} elements, more than {ARRAY_LENGTH_MAX}")
-    if room < 0:
+    if budget < 0:
         raise too_many(what)
     return count
 
@@ -222,21 +222,21 @@ def bad_length(length: int, bytes_left: int, what: str) -> DecodeError:
     return DecodeError(f"{what}: {length} bytes where {bytes_left} are left")
 
 
-def skip_tags(buffer: Buffer, pos: int, end: int, room: int) -> tuple[int, int]:
+def skip_tags(buffer: Buffer, pos: int, end: int, budget: int) -> tuple[int, int]:
     """Passes over a tag section of which no tag is known, from its start.
 
-    Returns the position after it, and how many of ``room`` elements and tags the message may still have.
+    Returns the position after it, and how many of ``budget`` elements and tags the message may still have.
     """
     count, pos = uvarint(buffer, pos)
-    room -= count
-    if room < 0:
+    budget -= count
+    if budget < 0:
         raise too_many("tags")
     previous = -1
     for _ in range(count):
         tag, size, pos = tag_header(buffer, pos, end, previous)
         previous = tag
         pos += size
-    return pos, room
+    return pos, budget
 
 
 def tag_header(buffer: Buffer, pos: int, end: int, previous: int) -> tuple[int, int, int]:

@@ -248,16 +248,16 @@ def _zstd() -> Any:
     return zstandard
 
 
-_ready: list[Any] = []
+_kept_decompressors: list[Any] = []
 
 
 def _zstd_decompressor(window: int) -> Any:
     """One that is kept, as making one costs more than a usual batch; for large windows a new one each time."""
     if window > _ZSTD_KEPT_WINDOW_MAX:
         return _zstd().ZstdDecompressor()
-    if not _ready:
-        _ready.append(_zstd().ZstdDecompressor())
-    return _ready[0]
+    if not _kept_decompressors:
+        _kept_decompressors.append(_zstd().ZstdDecompressor())
+    return _kept_decompressors[0]
 
 
 def _zstd_compress(data: Data, level: int | None) -> bytes:

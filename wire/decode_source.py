@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from oncelog.wire import compiler
 from oncelog.wire.compiler import (
-    COUNTED_KINDS,
     FIXED,
+    LIMITED_KINDS,
     NEW,
     REQUEST_ELEMENTS_MAX,
     UNCHECKED_COUNT_MAX,
-    Source,
+    FunctionSource,
     in_range,
     tagged_fields,
 )
@@ -55,8 +55,8 @@ def decode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str,
         "    except DecodeError as error:",
         f"        raise DecodeError(f'{source.label}: {{error}}') from error",
     ]
-    room = REQUEST_ELEMENTS_MAX if source.counted else compiler.VARINT_MAX
-    head += ["        end = len(buf)", f"        room = {room}"]
+    budget = REQUEST_ELEMENTS_MAX if source.limited else compiler.VARINT_MAX
+    head += ["        end = len(buf)", f"        budget = {budget}"]
     return [*head, *source.lines, *tail], source.names
 
 
@@ -88,10 +88,10 @@ def _field_size_min(field: Field, version: int, flexible: bool) -> int:
     return 2 if field.kind == "string" else 4
 
 
-class _DecodeSource(Source):
+class _DecodeSource(FunctionSource):
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls, version)
-        self.counted = cls.KIND in COUNTED_KINDS
+        self.limited = cls.KIND in LIMITED_KINDS
         self._layout = ""
         self._size = 0
         self._targets: list[str] = []
@@ -139,7 +139,7 @@ class _DecodeSource(Source):
             count = self.fresh("t")
             self.fixed("B", 1, count)
             self.flush()
-            self.emit(f"if {count}: pos, room = skip_tags(buf, pos - 1, end, room)")
+            self.emit(f"if {count}: pos, budget = skip_tags(buf, pos - 1, end, budget)")
 
     def default(self, field: Field) -> str:
         if field.default is not NEW:
@@ -151,8 +151,8 @@ class _DecodeSource(Source):
         self.uvarint(count)
         self.emit(f"if {count}:")
         self.indent += 1
-        self.emit(f"room -= {count}; {tag} = -1")
-        self.emit("if room < 0: raise too_many('tags')")
+        self.emit(f"budget -= {count}; {tag} = -1")
+        self.emit("if budget < 0: raise too_many('tags')")
         self.emit(f"for _ in range({count}):")
         self.indent += 1
         self.emit(f"{tag}, {size}, pos = tag_header(buf, pos, end, {tag}); {stop} = pos + {size}")
@@ -222,12 +222,12 @@ class _DecodeSource(Source):
         if field.kind == "array":
             self.array(field, target, n, path)
         else:
-            self.run_of_bytes(field.kind, target, n, path)
+            self.byte_run(field.kind, target, n, path)
         if nullable:
             self.flush()
             self.indent -= 1
 
-    def run_of_bytes(self, kind: str, target: str, n: str, path: str) -> None:
+    def byte_run(self, kind: str, target: str, n: str, path: str) -> None:
         stop = self.fresh("e")
         self.emit(f"{stop} = pos + {n}")
         self.emit(f"if not pos <= {stop} <= end: raise bad_length({n}, end - pos, {path!r})")
@@ -242,16 +242,16 @@ class _DecodeSource(Source):
             least = size_min(element, self.version, self.flexible)
         else:
             least = _field_size_min(element, self.version, self.flexible)
-        counted = ", room" if self.counted else ""
+        counted = ", budget" if self.limited else ""
         check = f"{n} = check_count({n}, end - pos, {max(least, 1)}, {path!r}{counted})"
         if counted:
-            self.emit(f"room -= {n}")
+            self.emit(f"budget -= {n}")
         if kind in FIXED and kind != "uuid":
             layout, size = FIXED[kind]
             self.emit(check)
             self.emit(f"{target} = list(unpack_from('>%d{layout}' % {n}, buf, pos)); pos += {n} * {size}")
             return
-        full = "room < 0 or " if counted else ""
+        full = "budget < 0 or " if counted else ""
         self.emit(f"if {full}not 0 <= {n} <= {UNCHECKED_COUNT_MAX}: {check}")
         items = self.fresh("a")
         self.emit(f"{items} = {target} = []")

@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any, cast
 
 from oncelog.wire import compiler
-from oncelog.wire.compiler import FIXED, NEW, STRING_LENGTH_MAX, Source, in_range, tagged_fields
+from oncelog.wire.compiler import FIXED, NEW, STRING_LENGTH_MAX, FunctionSource, in_range, tagged_fields
 
 if TYPE_CHECKING:
     from oncelog.wire.schema import Field, Message, Struct
@@ -49,7 +49,7 @@ def encode_lines(
     return [*head, *source.lines, *tail], source.names
 
 
-class _EncodeSource(Source):
+class _EncodeSource(FunctionSource):
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
         super().__init__(cls, version)
         self.in_steps = in_steps
@@ -162,7 +162,7 @@ class _EncodeSource(Source):
         elif kind == "array":
             self.array(field, value, path)
         else:
-            self.run_of_bytes(field, value, path)
+            self.byte_run(field, value, path)
 
     def plain_struct(self, field: Field, value: str, path: str) -> None:
         cls = cast("type[Struct]", field.element)
@@ -197,7 +197,7 @@ class _EncodeSource(Source):
         self.emit("else:")
         self.indent += 1
 
-    def run_of_bytes(self, field: Field, value: str, path: str) -> None:
+    def byte_run(self, field: Field, value: str, path: str) -> None:
         n, name = self.fresh("n"), self.local(value)
         self.null_is_empty(field, name, n, "b''", path)
         if field.kind == "string":

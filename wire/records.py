@@ -57,12 +57,12 @@ class Record:
         )
 
 
-Layout = tuple[int, int, int, int, int, int, int, int, int]
+RecordLayout = tuple[int, int, int, int, int, int, int, int, int]
 """What ``scan`` gives: end of the record, timestamp delta, offset delta, start and end of key and of value
 (an end of -1 for null), header count, start of the headers."""
 
 
-def scan(data: bytes, position: int, limit: int) -> Layout:
+def scan(data: bytes, position: int, limit: int) -> RecordLayout:
     """Take apart the record at ``position`` of the (decompressed) records, which end at ``limit``.
 
     Raises DecodeError for whatever ``DefaultRecord.readFrom`` refuses: a varint that is too long, a length
@@ -74,7 +74,7 @@ def scan(data: bytes, position: int, limit: int) -> Layout:
         raise DecodeError("record is cut short") from None
 
 
-def _scan(data: bytes, position: int, limit: int) -> Layout:
+def _scan(data: bytes, position: int, limit: int) -> RecordLayout:
     # Varints of one byte that are not negative (neither of the bits 129) are read here, for speed.
     length = data[position]
     if length & 129:

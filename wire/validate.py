@@ -39,7 +39,7 @@ from oncelog.wire.batch import (
 from oncelog.wire.compression import NONE, ZSTD, TooLarge, compress
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.records import iterate_records, records_of, scan, wrap_int64
-from oncelog.wire.walk import Walk, walk
+from oncelog.wire.walk import WalkResult, walk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -124,7 +124,7 @@ class ValidationRules:
         self.decompressed_bytes_max = decompressed_bytes_max
 
 
-class Validated:
+class ValidatedBatch:
     """A batch that may be appended once it is stamped with its base offset and leader epoch (wire.batch.stamp)."""
 
     __slots__ = ("batch", "header", "log_append_time", "max_timestamp")
@@ -140,7 +140,7 @@ class Validated:
         """What the producer is told (ms); -1 where the topic keeps the producer's timestamps."""
 
 
-def read_produced(records: Buffer, rules: ValidationRules) -> tuple[memoryview, BatchHeader]:
+def read_produced_batch(records: Buffer, rules: ValidationRules) -> tuple[memoryview, BatchHeader]:
     """The one batch that a Produce request may have for a partition, without bytes that follow it.
 
     Less than a batch after the first is ignored, as Kafka does. Raises KafkaError: INVALID_RECORD for no
@@ -188,7 +188,7 @@ def _next_batch_size(view: memoryview) -> int:
     return length + LOG_OVERHEAD if length + LOG_OVERHEAD <= len(view) else 0
 
 
-def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> Validated:
+def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> ValidatedBatch:
     """Check the one batch in ``batch`` and change what the rules ask for.
 
     ``header`` is its header (``read_header``), which is changed along with it. Raises KafkaError
@@ -248,10 +248,12 @@ def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now
         header.crc = changed.crc
     if size > rules.segment_bytes:
         raise _too_large_for_a_segment(size, rules)
-    return Validated(batch, header, now_ms if rules.log_append_time else NO_TIMESTAMP)
+    return ValidatedBatch(batch, header, now_ms if rules.log_append_time else NO_TIMESTAMP)
 
 
-def validate_built(batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> Validated:
+def validate_built(
+    batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int
+) -> ValidatedBatch:
     """`validate` for a batch that this process has just built: its CRC and records are not looked at again.
 
     Where the rules ask for another codec or timestamp type, it is changed as any other. Raises as `validate`.
@@ -265,7 +267,7 @@ def validate_built(batch: memoryview, header: BatchHeader, rules: ValidationRule
         raise _too_large(size, rules)
     if size > rules.segment_bytes:
         raise _too_large_for_a_segment(size, rules)
-    return Validated(batch, header, NO_TIMESTAMP)
+    return ValidatedBatch(batch, header, NO_TIMESTAMP)
 
 
 def _too_large(size: int, rules: ValidationRules) -> KafkaError:
@@ -305,7 +307,7 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _check_records(
-    records: bytes | memoryview, header: BatchHeader, found: Walk, rules: ValidationRules, now_ms: int
+    records: bytes | memoryview, header: BatchHeader, found: WalkResult, rules: ValidationRules, now_ms: int
 ) -> int:
     """The max timestamp that the batch is to have. Raises InvalidRecords where a record breaks a rule."""
     base = header.base_timestamp
@@ -324,7 +326,7 @@ def _check_records(
     return now_ms if rules.log_append_time else max(latest, NO_TIMESTAMP)
 
 
-def _check_as_one(header: BatchHeader, found: Walk, rules: ValidationRules, now_ms: int) -> int:
+def _check_as_one(header: BatchHeader, found: WalkResult, rules: ValidationRules, now_ms: int) -> int:
     """As `_check_each`, from what is known of all records together: no errors per record."""
     stamps = [header.max_timestamp]
     if not header.is_log_append_time:
@@ -388,7 +390,7 @@ def _rebuild(
     batch: memoryview,
     header: BatchHeader,
     records: bytes | memoryview,
-    found: Walk,
+    found: WalkResult,
     codec: int,
     rules: ValidationRules,
     max_timestamp: int,

@@ -1,36 +1,36 @@
-"""Walking the records of a batch without building objects: what a broker does with every batch it accepts.
+"""Checks every record of a batch without making objects, as a broker must for every batch that it accepts.
 
-At a million records a second this is where the time goes, so ``walk`` has three gears (and a short way for the
-single record that a producer without batching sends):
+At a million records a second most time is spent here, so ``walk`` has three readers, the fastest first, and a fast
+path for the single record of a producer that does not batch:
 
-1. ``wire.walk_runs``: runs of records of one length, as payloads of a fixed size give them, many at a time.
-2. ``wire.walk_stretches``: records whose fields have the usual sizes, at one ``struct`` call and two table
-   look-ups each; headers cost as much again.
-3. ``wire.records.scan``: everything else, such as long varints, offsets out of order, and what is malformed.
+1. ``wire.walk_equal_length`` reads many records of equal length at a time (payloads of a fixed size).
+2. ``wire.walk_short_varints`` reads records whose varints take one or two bytes: one ``struct`` call and two table
+   look-ups for each record, and as much again for its headers.
+3. ``wire.records.scan`` reads all others: long varints, offsets out of order, malformed records.
 
-The others accept nothing that the third refuses, and what they do not know they leave to it. All of them
-check every record's length, timestamp delta, offset delta, key and value lengths and headers.
+Every reader checks a record's length, timestamp delta, offset delta, key and value lengths and headers. The first two
+accept nothing that the third refuses, and leave to it whatever they cannot read.
 """
 
 from __future__ import annotations
 
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import scan
-from oncelog.wire.walk_runs import BIG_BLOCK, BLOCK, RUN_MIN, read_run
-from oncelog.wire.walk_stretches import read_stretch
+from oncelog.wire.walk_equal_length import BIG_BLOCK, BLOCK, RUN_MIN, read_equal_length
+from oncelog.wire.walk_short_varints import read_short_varints
 
 _USUAL_SIZE_MIN = 7  # a byte each for length, attributes, two deltas, two lengths and the header count
-_FRONT = b"\0"  # before the records: stands for the last byte, a header count, of one before the first
-_FRONTS_MAX = 4096  # sizes of which `_fronts` is kept
-_COPIED_BYTES_MAX = 64 * 1024  # where copying the records to put that before them costs next to nothing
+_FRONT = b"\0"  # put before the records: the last byte (the header count) of a record before the first
+_FRONTS_MAX = 4096  # entries of `_fronts`
+_COPIED_BYTES_MAX = 64 * 1024  # up to this size, copying the records to put _FRONT before them is nearly free
 
 
 _fronts: dict[int, bytes] = {}
-"""How usual records without key, header and timestamp delta begin, up to their value: it follows from their size."""
+"""Size of a record -> its bytes before the value, for one without key, headers and timestamp delta."""
 
 
-class Walk:
-    """What a walk found out about records that are well formed, and as many as declared."""
+class WalkResult:
+    """What `walk` found in records that are well formed and as many as declared."""
 
     __slots__ = ("has_null_key", "max_delta", "min_delta", "sequential")
 
@@ -44,64 +44,64 @@ class Walk:
         """Whether the offset deltas are 0, 1, 2, …"""
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Walk):
+        if not isinstance(other, WalkResult):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __repr__(self) -> str:
-        return f"Walk({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"
+        return f"WalkResult({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"
 
-    def see(self, delta: int) -> None:
-        """Take note of a record's timestamp delta (ms)."""
+    def note_timestamp_delta(self, delta: int) -> None:
+        """Extend the range of timestamp deltas by one (ms)."""
         if self.max_delta is None or delta > self.max_delta:
             self.max_delta = delta
         if delta < self.min_delta:
             self.min_delta = delta
 
 
-def walk(records: bytes | memoryview, count: int) -> Walk:
+def walk(records: bytes | memoryview, count: int) -> WalkResult:
     """Check that ``records`` (decompressed) are ``count`` well-formed records and nothing more.
 
     Raises DecodeError, with the record's index, where they are not. Offset deltas out of order are no error
     here, as they are none in ``DefaultRecord``.
     """
-    found = Walk()
+    found = WalkResult()
     if count == 1 and _is_usual_record(records, found):
         return found
     position = 0
     if len(records) <= _COPIED_BYTES_MAX:
         data = b"".join((_FRONT, records))
         position = 1
-    else:  # without it the first record is left to the third gear
+    else:  # without _FRONT only `scan` can read the first record
         data = records if isinstance(records, bytes) else bytes(records)
     limit = len(data)
     index = 0
     no_run_before = 0
-    headers = False  # as the last record that was left to the third gear had them
-    pause = BLOCK  # records until the next try, longer each time that there was no run
+    headers = False  # whether the last record that `scan` read had any
+    pause = BLOCK  # records until the next try for a run; doubled after each failure
     while index < count:
         if index >= no_run_before and count - index >= RUN_MIN:
-            run = read_run(data, position, limit, index, count, found)
+            run = read_equal_length(data, position, limit, index, count, found)
             if run:
                 index, position = index + run[0], run[1]
                 pause = BLOCK
                 continue
             no_run_before = (index | (BLOCK - 1)) + 1 + pause - BLOCK
             pause = min(2 * pause, BIG_BLOCK)
-        done, position = read_stretch(data, position, limit, index, count, headers, found)
+        done, position = read_short_varints(data, position, limit, index, count, headers, found)
         index += done
         if not done:
-            position, headers = _slow_step(data, position, limit, index, found)
+            position, headers = _scan_one(data, position, limit, index, found)
             index += 1
     if position != limit:
         raise DecodeError(f"{limit - position} bytes after the {count} records of a batch")
     return found
 
 
-def _is_usual_record(records: bytes | memoryview, found: Walk) -> bool:
-    """Whether ``records`` are one record without headers, all of whose fields are as short as is usual."""
+def _is_usual_record(records: bytes | memoryview, found: WalkResult) -> bool:
+    """Whether ``records`` are one well-formed record without headers whose varints take one or two bytes."""
     size = len(records)
     if size < _USUAL_SIZE_MIN or records[size - 1]:  # the header count
         return False
@@ -150,13 +150,13 @@ def _is_usual_record(records: bytes | memoryview, found: Walk) -> bool:
     return True
 
 
-def _slow_step(data: bytes, position: int, limit: int, index: int, found: Walk) -> tuple[int, bool]:
-    """Gear 3: the position after the record, and whether it has headers."""
+def _scan_one(data: bytes, position: int, limit: int, index: int, found: WalkResult) -> tuple[int, bool]:
+    """Read one record with `scan`. Returns the position after it, and whether it has headers."""
     try:
         end, timestamp_delta, offset_delta, _, key_end, _, _, header_count, _ = scan(data, position, limit)
     except DecodeError as error:
         raise DecodeError(f"record {index}: {error}") from None
-    found.see(timestamp_delta)
+    found.note_timestamp_delta(timestamp_delta)
     if key_end < 0:
         found.has_null_key = True
     if offset_delta != index:

@@ -17,6 +17,7 @@ from oncelog.broker.parked_fetch import INLINE_BYTES_MAX, ParkedFetch
 from oncelog.broker.ready_answer import ReadyAnswers, Shape
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.fetch import (
+    FETCH_TOPIC_ID_VERSION,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
-TOPIC_ID_VERSION = 13
 STORAGE_ERROR_VERSION = 6
 """The first version whose clients know KAFKA_STORAGE_ERROR; older ones are told NOT_LEADER_OR_FOLLOWER."""
 REPLICA_STATE_VERSION = 15
@@ -136,7 +136,7 @@ class Fetch:
     def _missing(self, item: FetchItem) -> ErrorCode:
         """The error for a partition that is not there; finds a topic's name by its id."""
         topic_id = item.topic_id
-        if topic_id != ZERO_UUID or self.version >= TOPIC_ID_VERSION:
+        if topic_id != ZERO_UUID or self.version >= FETCH_TOPIC_ID_VERSION:
             by_id = self.services.cluster.topic_by_id(topic_id)
             if by_id is not None:
                 item.topic = by_id.name
@@ -338,7 +338,7 @@ def handle(services: Services, request: FetchRequest, context: RequestContext) -
 def _items(services: Services, request: FetchRequest, version: int) -> dict[Key, FetchItem]:
     """The request's partitions; one named twice counts once, with what is said last, as in Kafka's map."""
     items: dict[Key, FetchItem] = {}
-    by_id = version >= TOPIC_ID_VERSION
+    by_id = version >= FETCH_TOPIC_ID_VERSION
     for topic in request.topics:
         name, topic_id = topic.topic, ZERO_UUID
         if by_id:

@@ -14,6 +14,7 @@ from oncelog.broker.handlers.chunked import ROWS_AT_ONCE, chunked_then
 from oncelog.broker.handlers.topic_rows import merged
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_commit import (
+    OFFSET_COMMIT_TOPIC_ID_VERSION,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -30,13 +31,11 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
-TOPIC_ID_VERSION = 10
-
 
 def handle(
     services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-    by_id = context.api_version >= TOPIC_ID_VERSION
+    by_id = context.api_version >= OFFSET_COMMIT_TOPIC_ID_VERSION
     topics = request.topics
     unknown: list[OffsetCommitResponseTopic] = []
     if len(topics) <= ROWS_AT_ONCE:
@@ -72,7 +71,7 @@ def _commit(
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     from oncelog.coordinator.groups.offsets import commit_offsets
 
-    topic_of = attrgetter("topic_id" if context.api_version >= TOPIC_ID_VERSION else "name")
+    topic_of = attrgetter("topic_id" if context.api_version >= OFFSET_COMMIT_TOPIC_ID_VERSION else "name")
     if not there:
         return OffsetCommitResponse(0, merged(unknown, topic_of))
     request.topics = there

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.handlers.chunked import chunked_by_row, chunked_then
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_fetch import (
+    OFFSET_FETCH_TOPIC_ID_VERSION,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 ERROR_OF_ALL_VERSION = 2
 SEVERAL_GROUPS_VERSION = 8
-TOPIC_ID_VERSION = 10
 NO_OFFSET = -1
 
 
@@ -97,7 +97,7 @@ class _Lookup:
 
     def __init__(self, asked: OffsetFetchRequestGroup, version: int) -> None:
         self.asked = self.wanted = asked
-        self.by_id = asked.topics or () if version >= TOPIC_ID_VERSION else ()
+        self.by_id = asked.topics or () if version >= OFFSET_FETCH_TOPIC_ID_VERSION else ()
         self.unknown: list[OffsetFetchResponseTopics] = []
 
     def steps(self, services: Services) -> Iterator[None]:
@@ -133,7 +133,7 @@ def _row(
     except KafkaError as error:
         return _refused(asked, error, version)
     shards.append(shard)
-    if version >= TOPIC_ID_VERSION and asked.topics is None:
+    if version >= OFFSET_FETCH_TOPIC_ID_VERSION and asked.topics is None:
         found.topics = _with_ids(services, found.topics)
     found.topics += lookup.unknown
     return found

@@ -22,6 +22,7 @@ from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
+    PRODUCE_TOPIC_ID_VERSION,
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
-TOPIC_ID_VERSION = 13
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that Kafka lets write to internal topics."""
 
@@ -163,7 +163,7 @@ def _answer(
 
 def _name_of(services: Services, topic: TopicProduceData, context: RequestContext) -> str:
     """The topic's name; empty where nobody knows its id."""
-    if context.api_version < TOPIC_ID_VERSION:
+    if context.api_version < PRODUCE_TOPIC_ID_VERSION:
         return topic.name
     known = services.cluster.topic_by_id(topic.topic_id)
     return known.name if known is not None else ""
@@ -198,7 +198,7 @@ def _append(
         if not topic:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_ID
-                if context.api_version >= TOPIC_ID_VERSION
+                if context.api_version >= PRODUCE_TOPIC_ID_VERSION
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
         hosted = services.cluster.leader_partition(topic, partition.index)

@@ -18,7 +18,6 @@ from oncelog.broker.handlers.produce import (
     MAGIC,
     MAGIC_AT,
     PRODUCER_AT,
-    TOPIC_ID_VERSION,
     TRANSACTIONAL,
     error_row,
     finish,
@@ -31,7 +30,12 @@ from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.compiler import long_uvarint
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.header import REQUEST_PREFIX_SIZE
-from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from oncelog.wire.messages.produce import (
+    PRODUCE_TOPIC_ID_VERSION,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster import LeaderPartition
@@ -170,7 +174,10 @@ class RepeatedProduces:
     def _host(self, known: _Known) -> LeaderPartition | None:
         """Ask for the partition; None where it cannot be had, about which the handler of Produce knows more."""
         try:
-            if known.version >= TOPIC_ID_VERSION and self._cluster.topic_by_id(known.topic_id) is None:
+            if (
+                known.version >= PRODUCE_TOPIC_ID_VERSION
+                and self._cluster.topic_by_id(known.topic_id) is None
+            ):
                 return None
             known.hosted = self._cluster.leader_partition(known.topic, known.index)
         except KafkaError:
@@ -211,7 +218,7 @@ class RepeatedProduces:
         if known is not None and known.version == version:
             return
         name = topic.name
-        if version >= TOPIC_ID_VERSION:
+        if version >= PRODUCE_TOPIC_ID_VERSION:
             by_id = self._cluster.topic_by_id(topic.topic_id)
             name = by_id.name if by_id is not None else ""
         if name and name not in INTERNAL_TOPICS and name != CLUSTER_METADATA_TOPIC:

@@ -25,7 +25,7 @@ from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, rules_of
 from oncelog.broker.logs import get_logger
 from oncelog.wire.batch import CONTROL_BIT, LOG_OVERHEAD, stamp
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
-from oncelog.wire.validate import read_produced, validate, validate_built
+from oncelog.wire.validate import read_produced_batch, validate, validate_built
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +121,7 @@ class PartitionLog(SegmentedLog):
         else:
             rules = self._other_rules(origin)
         check = validate_built if origin is Origin.COORDINATOR else validate
-        valid = check(*read_produced(records, rules), rules, now_ms)
+        valid = check(*read_produced_batch(records, rules), rules, now_ms)
         batch, header, max_timestamp = valid.batch, valid.header, valid.max_timestamp
         size = header.batch_length + LOG_OVERHEAD
         marker = None

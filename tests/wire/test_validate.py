@@ -12,9 +12,9 @@ from oncelog.wire.compression import GZIP, LZ4, NONE, ZSTD
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.validate import (
     InvalidRecords,
-    Validated,
+    ValidatedBatch,
     ValidationRules,
-    read_produced,
+    read_produced_batch,
     validate,
     validate_built,
 )
@@ -37,8 +37,8 @@ from tests.wire.validate_cases import (
 )
 
 
-def run(records: bytes | bytearray | memoryview, rules: ValidationRules, now_ms: int = NOW) -> Validated:
-    batch, header = read_produced(records, rules)
+def run(records: bytes | bytearray | memoryview, rules: ValidationRules, now_ms: int = NOW) -> ValidatedBatch:
+    batch, header = read_produced_batch(records, rules)
     return validate(batch, header, rules, now_ms)
 
 
@@ -262,7 +262,7 @@ def test_what_is_built_here_becomes_what_any_other_batch_becomes(
     rules = ValidationRules(codec=codec, log_append_time=log_append_time, from_client=False, **limits)
     outcomes = []
     for check in (validate, validate_built):
-        batch, header = read_produced(bytearray(built), rules)
+        batch, header = read_produced_batch(bytearray(built), rules)
         try:
             valid = check(batch, header, rules, NOW + 1)
             outcomes.append(

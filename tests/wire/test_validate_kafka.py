@@ -16,7 +16,7 @@ from oncelog.wire.batch import HEADER_SIZE, BatchHeader, assemble, read_header
 from oncelog.wire.compression import NONE, compress
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.records import iterate_records
-from oncelog.wire.validate import InvalidRecords, ValidationRules, read_produced, validate
+from oncelog.wire.validate import InvalidRecords, ValidationRules, read_produced_batch, validate
 from tests.oracle import ask_oracle
 from tests.wire.batches import CODECS, Row, encode_kafka_python
 from tests.wire.validate_cases import NOW, Case, all_cases
@@ -81,7 +81,7 @@ def question(case: Case) -> bytes:
 
 def ask_ours(records: bytes, rules: ValidationRules) -> Answer:
     try:
-        batch, header = read_produced(bytearray(records), rules)
+        batch, header = read_produced_batch(bytearray(records), rules)
         done = validate(batch, header, rules, NOW)
     except KafkaError as error:
         named = [index for index, _ in error.record_errors] if isinstance(error, InvalidRecords) else []

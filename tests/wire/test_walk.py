@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oncelog.wire import walk as gears
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.errors import DecodeError
-from oncelog.wire.walk import Walk, walk
+from oncelog.wire.walk import WalkResult, walk
 from tests.wire import batches
 from tests.wire.batches import ENCODERS, Row, varint
 
@@ -71,7 +71,7 @@ class Plain:
         return timestamp, offset, has_key
 
 
-def plain_walk(data: bytes, count: int) -> Walk | None:
+def plain_walk(data: bytes, count: int) -> WalkResult | None:
     """What ``walk`` should find, or None where it should refuse."""
     reader = Plain(data)
     try:
@@ -80,7 +80,7 @@ def plain_walk(data: bytes, count: int) -> Walk | None:
         return None
     if reader.position != len(data):
         return None
-    found = Walk()
+    found = WalkResult()
     found.max_delta = max((row[0] for row in rows), default=None)
     found.min_delta = min([0, *(row[0] for row in rows)])
     found.has_null_key = not all(row[2] for row in rows)
@@ -88,7 +88,7 @@ def plain_walk(data: bytes, count: int) -> Walk | None:
     return found
 
 
-def fast_walk(data: bytes | memoryview, count: int) -> Walk | None:
+def fast_walk(data: bytes | memoryview, count: int) -> WalkResult | None:
     try:
         return walk(memoryview(data), count)
     except DecodeError:
@@ -409,7 +409,7 @@ def test_what_is_usual_is_not_left_to_the_slowest_gear(
     name: str, data: bytes, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No clock, but the steps that cost: a run is no stretch, and neither is a slow step."""
-    calls = {"_slow_step": 0, "read_stretch": 0}
+    calls = {"_scan_one": 0, "read_short_varints": 0}
     for name_of_step in calls:
         step = getattr(gears, name_of_step)
 
@@ -422,8 +422,8 @@ def test_what_is_usual_is_not_left_to_the_slowest_gear(
         monkeypatch.setattr(gears, name_of_step, counted)
     assert walk(data, count) == plain_walk(data, count)
     if name.startswith(("run", "one")):
-        assert calls["read_stretch"] <= 1
-    assert calls["_slow_step"] <= max(count // 500, 1 if "headers" in name else 0)
+        assert calls["read_short_varints"] <= 1
+    assert calls["_scan_one"] <= max(count // 500, 1 if "headers" in name else 0)
 
 
 def test_no_records() -> None:

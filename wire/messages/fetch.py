@@ -25,6 +25,9 @@ from oncelog.wire.schema import (
     uuid,
 )
 
+FETCH_TOPIC_ID_VERSION = 13
+"""The first version that names topics by id."""
+
 
 class ReplicaState(Struct):
     replica_id: int = int32(default=-1)

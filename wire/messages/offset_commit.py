@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from oncelog.wire.schema import Message, Request, Struct, Uuid, array, int16, int32, int64, string, uuid
 
+OFFSET_COMMIT_TOPIC_ID_VERSION = 10
+"""The first version that names topics by id."""
+
 
 class OffsetCommitRequestPartition(Struct):
     partition_index: int = int32()

@@ -21,6 +21,9 @@ from oncelog.wire.schema import (
     uuid,
 )
 
+OFFSET_FETCH_TOPIC_ID_VERSION = 10
+"""The first version that names topics by id."""
+
 
 class OffsetFetchRequestTopic(Struct):
     name: str = string()

@@ -23,6 +23,9 @@ from oncelog.wire.schema import (
     uuid,
 )
 
+PRODUCE_TOPIC_ID_VERSION = 13
+"""The first version that names topics by id."""
+
 
 class PartitionProduceData(Struct):
     index: int = int32()

@@ -23,7 +23,7 @@ from oncelog.wire.batch import (
 from oncelog.wire.compression import compress
 from oncelog.wire.control import read_control_type
 from oncelog.wire.errors import DecodeError
-from oncelog.wire.records import Layout, records_of, scan, wrap_int64
+from oncelog.wire.records import RecordLayout, records_of, scan, wrap_int64
 from oncelog.wire.varint import append_varint, read_varint, read_varlong
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class BatchFilter:
         else:
             removable = emptied = self._transactions.on_batch(header)
         if emptied or not header.record_count:
-            kept: list[tuple[int, Layout]] = []
+            kept: list[tuple[int, RecordLayout]] = []
             data, tombstones, whole = b"", False, False
         elif header.is_control:
             # Kept as a whole. That its transaction has no records left starts the clock for it.
@@ -115,12 +115,12 @@ class BatchFilter:
         kept_bits = header.attributes & (LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
         return _assemble(header, b"", 0, kept_bits, NO_TIMESTAMP, header.max_timestamp), header.max_timestamp
 
-    async def _walk(self, header: BatchHeader, data: bytes) -> tuple[list[tuple[int, Layout]], bool]:
+    async def _walk(self, header: BatchHeader, data: bytes) -> tuple[list[tuple[int, RecordLayout]], bool]:
         """The records that stay, as (position, layout), and whether a tombstone is among them."""
         horizon = header.delete_horizon_ms
         tombstones_stay = horizon is None or self._now_ms < horizon
         latest, find = self._keys.latest_offset, self._keys.offsets.get
-        kept: list[tuple[int, Layout]] = []
+        kept: list[tuple[int, RecordLayout]] = []
         tombstones = False
         position, limit, base_offset = 0, len(data), header.base_offset
         for count in range(header.record_count):
@@ -152,7 +152,7 @@ def control_type_of(header: BatchHeader, batch: Buffer) -> int | None:
 
 
 def rebuild(
-    header: BatchHeader, data: bytes, kept: list[tuple[int, Layout]], horizon: int | None
+    header: BatchHeader, data: bytes, kept: list[tuple[int, RecordLayout]], horizon: int | None
 ) -> tuple[Buffer, int]:
     """A batch of some of a batch's records, and its max timestamp.
 

@@ -1,4 +1,4 @@
-"""The second gear of wire.walk: records whose fields have the usual sizes, at one struct call a record."""
+"""The second reader of wire.walk: records whose varints take one or two bytes, one ``struct`` call for each."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import skip_headers
-from oncelog.wire.walk_runs import BIG_BLOCK, BLOCK, DELTA_MAX
+from oncelog.wire.walk_equal_length import BIG_BLOCK, BLOCK, DELTA_MAX
 
 if TYPE_CHECKING:
-    from oncelog.wire.walk import Walk
+    from oncelog.wire.walk import WalkResult
 
-_BAD = -(1 << 20)  # in a table of sizes: not a size, whatever is added to it
+_BAD = -(1 << 20)  # an entry of a size table that means "no size"; it stays negative whatever is added
 
 _SIZES: list[int] = []
-"""For two bytes as a little-endian number, the bytes of the varint there and of what it is the length of.
+"""Size table: two bytes, as a little-endian number -> bytes of the varint in them plus the length that it gives.
 
-Varints of one and two bytes; odd ones are negative, the length of nothing. Half a megabyte, made on first use.
+For varints of one and two bytes. An odd one is negative: a length of -1, null, adds no bytes. Half a megabyte, made on
+first use.
 """
 _SHORT_SIZES: list[int] = []
-"""The same for a record's length of one byte; two bytes are an IndexError."""
+"""The same for a record length that takes one byte; longer ones raise IndexError."""
 
 
 def _make_sizes() -> None:
@@ -34,7 +35,7 @@ def _make_sizes() -> None:
 
 
 class _Kind:
-    """Records whose length, timestamp delta and offset delta take so many bytes (1 or 2) each."""
+    """How to read records whose length and deltas take given numbers of bytes: 1 or 2, the offset delta up to 3."""
 
     __slots__ = (
         "fixed",
@@ -48,20 +49,20 @@ class _Kind:
     )
 
     def __init__(self, length_bytes: int, timestamp_bytes: int, delta_bytes: int) -> None:
-        # The last byte of the record before, the length, the two deltas, the key length (its first byte), and two
-        # bytes which are the value length where the key is null. The third byte of an offset delta is read with
-        # the key length: it is the same in a whole block.
+        # The last byte of the previous record, the length, the two deltas, the first byte of the key length, and two
+        # bytes that hold the value length if the key is null. The third byte of an offset delta, which is the same
+        # throughout a block, is read together with the key length.
         formats = ("", "B", "H", "H")
         key = "B" if delta_bytes < 3 else "H"
         self.unpack = Struct(
             f"<B{formats[length_bytes]}x{formats[timestamp_bytes]}{formats[delta_bytes]}{key}H"
         ).unpack_from
-        # No bit of the first where a key's length is one byte and stands alone; the second is that third byte's.
+        # key_mask has the bits that a one-byte key length leaves 0; third_mask selects the offset delta's third byte.
         self.key_mask, self.third_mask = (129, 0) if delta_bytes < 3 else (0xFFFF, 0xFF)
         self.length_sizes, self.size_floor = (_SHORT_SIZES, 0) if length_bytes == 1 else (_SIZES, 65)
         self.timestamp_mask, self.timestamp_bits = (0x80, 0) if timestamp_bytes == 1 else (0x8080, 0x80)
-        # Bytes of a record beside key and value: attributes, key length and header count take one each. The
-        # value length of a record without a key stands as many bytes behind the last byte of the one before.
+        # Bytes of a record beside key and value: attributes, key length and header count take one each. It is also the
+        # distance from the last byte of the previous record to the value length, where there is no key.
         self.fixed = length_bytes + timestamp_bytes + delta_bytes + 3
 
 
@@ -69,21 +70,23 @@ _KINDS = {(a, b, c): _Kind(a, b, c) for a in (1, 2) for b in (1, 2) for c in (1,
 _two_bytes = Struct("<H").unpack_from
 
 
-def read_stretch(
-    data: bytes, position: int, limit: int, index: int, count: int, headers: bool, found: Walk
+def read_short_varints(
+    data: bytes, position: int, limit: int, index: int, count: int, headers: bool, found: WalkResult
 ) -> tuple[int, int]:
-    """How many records could be read before one was of another kind, and the position after them.
+    """Read records of one `_Kind`. Returns their number, which may be 0, and the position after them.
 
-    With ``headers`` they may have some, which costs more.
+    With ``headers`` the records may have headers, which costs more.
     """
-    if index >= DELTA_MAX or position == 0 or position + 4 > limit:  # the byte before, and the fields' sizes
+    if (
+        index >= DELTA_MAX or position == 0 or position + 4 > limit
+    ):  # it needs the byte before and the first fields
         return 0, position
     if not _SIZES:
         _make_sizes()
     length_bytes = 1 if data[position] < 128 else 2
     timestamp_bytes = 1 if data[position + length_bytes + 1] < 128 else 2
     stop = min(count, (index | (BLOCK - 1)) + 1)
-    # The first two bytes of an offset delta, read as a little-endian number, also grow by 2 within a block.
+    # Within a block an offset delta's first two bytes, as a little-endian number, grow by 2 with each record.
     null_key = 1
     if index < BLOCK:
         delta_bytes, first = 1, 2 * index
@@ -94,7 +97,7 @@ def read_stretch(
             null_key = 1 << 8 | index // BIG_BLOCK
     deltas = range(first, first + 2 * (stop - index), 2)
     kind = _KINDS[length_bytes, timestamp_bytes, delta_bytes]
-    done, keyed, cursor, latest, negative = _read_alike(data, position - 1, deltas, null_key, kind, headers)
+    done, keyed, cursor, latest, negative = _read_kind(data, position - 1, deltas, null_key, kind, headers)
     if done == 0:
         return 0, position
     if cursor >= limit or (data[cursor] and not headers):
@@ -103,17 +106,18 @@ def read_stretch(
         found.has_null_key = True
     for timestamp in (latest, *negative) if latest >= 0 else negative:
         raw = timestamp if timestamp_bytes == 1 else timestamp >> 8 << 7 | timestamp & 127
-        found.see((raw >> 1) ^ -(raw & 1))
+        found.note_timestamp_delta((raw >> 1) ^ -(raw & 1))
     return done, cursor + 1
 
 
-def _read_alike(
+def _read_kind(
     data: bytes, cursor: int, deltas: range, null_key: int, kind: _Kind, headers: bool
 ) -> tuple[int, int, int, int, list[int]]:
-    """Read records of a kind, from the byte before the first, until one is not or the deltas are through.
+    """Read records of ``kind`` until one is not or ``deltas`` are exhausted; ``cursor`` is the byte before the first.
 
-    How many they were and how many had a key, the last byte of the last (its header count, not yet looked at),
-    the greatest timestamp delta that is not negative (-1: none) and the negative ones, as they stand there.
+    Returns: the number of records; how many of them have a key; the position of the last byte of the last record (its
+    header count, not yet checked); the greatest timestamp delta that is not negative (-1: none); the negative ones.
+    Timestamp deltas are raw varints.
     """
     unpack = kind.unpack
     length_sizes = kind.length_sizes
@@ -121,8 +125,8 @@ def _read_alike(
     mask = kind.timestamp_mask
     bits = kind.timestamp_bits
     fixed = kind.fixed
-    # Without headers a record is as long as its parts, and its last byte, their count, is looked at with the
-    # next one. With them it never is, and so what is left of it has to be headers.
+    # Without headers a record is exactly as long as its fields, and its last byte, the header count 0, is checked with
+    # the next record. With headers a record is never exactly that long: the rest of it must be headers.
     exact = _BAD if headers else fixed
     last_byte_mask = 0 if headers else 255
     key_mask, third_mask = kind.key_mask, kind.third_mask
@@ -180,14 +184,13 @@ def _read_alike(
 
 
 def _long_key_size(data: bytes, position: int) -> int:
-    """Bytes of the key whose length stands there, and of all of that but its first; negative where it is not usual.
-
-    A negative length counts as that: what is null has another.
+    """Bytes of the key whose length is at ``position``, plus the second byte of that length; negative where the length
+    takes more than two bytes or is negative.
     """
     length = _two_bytes(data, position)[0]
     return -1 if length & 1 else _SIZES[length] - 1
 
 
 def _fills(data: bytes, position: int, size: int, end: int) -> bool:
-    """Whether the headers that stand ``size`` bytes (a bad one is negative) after ``position`` go to ``end``."""
+    """Whether headers that begin ``size`` bytes after ``position`` end at ``end``; False for a ``size`` not above 0."""
     return size > 0 and skip_headers(data, position + size, end) == end

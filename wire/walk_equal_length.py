@@ -1,7 +1,7 @@
-"""The first gear of wire.walk: runs of records that differ in nothing but deltas and content.
+"""The fastest reader of wire.walk: runs of records of equal length, whose fields have equal sizes too.
 
-The bytes that describe such records stand a fixed distance apart. A strided slice takes one such column of a
-whole run, and it is compared as a whole, in C.
+The length fields of such records stand a fixed distance apart. A strided slice takes one of these columns for the
+whole run, and one comparison, in C, checks it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from oncelog.wire.errors import DecodeError
 from oncelog.wire.varint import read_varint, read_varlong
 
 if TYPE_CHECKING:
-    from oncelog.wire.walk import Walk
+    from oncelog.wire.walk import WalkResult
 
-RUN_MIN = 24  # records in a run worth its set-up
-RISING_MAX = 1024  # records tried where timestamps rise: all but the lowest bits are the same in a run
-_RUN_HEADERS_MAX = 8  # headers of a record in one
+RUN_MIN = 24  # records; a shorter run is not worth the set-up
+RISING_MAX = (
+    1024  # records of a run whose timestamp deltas take more than a byte: they soon differ in a high one
+)
+_RUN_HEADERS_MAX = 8  # headers of each record in a run
 
 _EVERY_BYTE = bytes(range(256))
 _LOW_BYTES = _EVERY_BYTE[:128]
@@ -24,8 +26,8 @@ _HIGH_BYTES = _EVERY_BYTE[128:]
 _ODD_BYTES = _EVERY_BYTE[1::2]
 
 # The offset delta n as a varint is 2n: one byte below 64, two below 8192, three below 2**20.
-BLOCK = 64  # records whose offset deltas differ in their first byte only
-BIG_BLOCK = 8192  # … in their first two only
+BLOCK = 64  # records whose offset deltas differ only in their first byte
+BIG_BLOCK = 8192  # … only in their first two bytes
 DELTA_MAX = 1 << 20
 _ONE_BYTE_DELTAS = bytes(range(0, 128, 2))
 _FIRST_BYTES = bytes(range(128, 256, 2)) * (BIG_BLOCK // BLOCK)
@@ -33,13 +35,14 @@ _SECOND_BYTES = b"".join(bytes((high,)) * BLOCK for high in range(128))
 _SECOND_OF_THREE = b"".join(bytes((high | 128,)) * BLOCK for high in range(128))
 
 
-def read_run(
-    data: bytes, position: int, limit: int, index: int, count: int, found: Walk
+def read_equal_length(
+    data: bytes, position: int, limit: int, index: int, count: int, found: WalkResult
 ) -> tuple[int, int] | None:
-    """As many records as stand in a run from ``position``, and the position after them; None for too few.
+    """Read the run that begins at ``position``. Returns its number of records and the position after them; None where
+    it has fewer than `RUN_MIN`.
 
-    A run: records of one length whose fields have the same sizes too, so that all but the timestamp delta's
-    and offset delta's lowest bits (and keys and values) are the same in each.
+    The records of a run have equal lengths and equal field sizes: they differ only in the lowest bits of the timestamp
+    delta and offset delta, and in the contents of key, value and headers.
     """
     if index >= DELTA_MAX:
         return None
@@ -66,7 +69,7 @@ def read_run(
     size = min(size, (limit - position) // stride)
     if delta_at > timestamp_at + 1:
         size = min(size, RISING_MAX)
-    # First what ends most runs, and so makes the other columns shorter: timestamps that rise.
+    # Rising timestamps end most runs: checked first, they make the other columns shorter.
     same = (*range(timestamp_at + 1, delta_at), *range(position, at), *range(key_length_at, key_at))
     for column_at in (*same, *range(value_length_at, value_at), *header_lengths):
         column = data[column_at : position + size * stride : stride]
@@ -89,13 +92,13 @@ def read_run(
 
 
 def _header_lengths(data: bytes, position: int, end: int) -> list[int] | None:
-    """Where a record's header count and lengths stand; None unless they take it to its end, a byte each."""
+    """Positions of the header count and all header lengths; None unless each takes a byte and they end the record."""
     count = data[position] if position < end else 1
     if count & 129 or count > 2 * _RUN_HEADERS_MAX:
         return None
     lengths = [position]
     position += 1
-    for _ in range(count):  # twice the count, as it is in zig-zag form: keys and values
+    for _ in range(count):  # a key and a value each: zig-zag form has doubled the count already
         if position >= end or data[position] & 129:
             return None
         lengths.append(position)
@@ -104,7 +107,7 @@ def _header_lengths(data: bytes, position: int, end: int) -> list[int] | None:
 
 
 def _deltas_follow(first: bytes, second: bytes, index: int) -> bool:
-    """Whether the columns of the offset deltas' bytes are those of ``index``, ``index + 1``, …"""
+    """Whether the offset deltas are ``index``, ``index + 1``, …: ``first`` and ``second`` are columns of bytes."""
     if index < BLOCK:
         return first == _ONE_BYTE_DELTAS[index : index + len(first)]
     start = index % BIG_BLOCK
@@ -113,16 +116,16 @@ def _deltas_follow(first: bytes, second: bytes, index: int) -> bool:
     return first == _FIRST_BYTES[start:stop] and second == expected[start:stop]
 
 
-def _see_times(times: bytes, high: int, found: Walk) -> None:
-    """Take note of timestamp deltas, of whose raw varints ``times`` are the lowest bytes and ``high`` the rest."""
+def _see_times(times: bytes, high: int, found: WalkResult) -> None:
+    """Note timestamp deltas: ``times`` are the lowest bytes of their raw varints, ``high`` the common rest."""
     later = times.translate(None, _ODD_BYTES)
     if len(later) != len(times):
         for byte in {*times}:
             raw = high | byte & 127
-            found.see((raw >> 1) ^ -(raw & 1))
+            found.note_timestamp_delta((raw >> 1) ^ -(raw & 1))
         return
     latest = later[-1]
-    later = later.translate(None, _EVERY_BYTE[: latest + 1])  # most often they rise: nothing is left
+    later = later.translate(None, _EVERY_BYTE[: latest + 1])  # they mostly rise: nothing is left
     if later:
         latest = max(later)
-    found.see((high | latest & 127) >> 1)
+    found.note_timestamp_delta((high | latest & 127) >> 1)
