@@ -4,7 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -24,6 +24,8 @@ class Process:
         *arguments: str,
         stdout: int = subprocess.PIPE,
         stderr: int | None = None,
+        command: Sequence[str] = (sys.executable, "-m", "oncelog"),
+        cwd: pathlib.Path | None = None,
         **environment: str,
     ) -> None:
         self._errors = home / f"stderr-{len(list(home.iterdir()))}"
@@ -32,7 +34,8 @@ class Process:
         }
         with self._errors.open("wb") as errors:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "oncelog", *arguments],
+                [*command, *arguments],
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=errors if stderr is None else stderr,
