@@ -5,32 +5,53 @@ BIN    := $(VENV)/bin
 SPARK  := .venv-spark
 NEXT   := .venv-spark-next
 ARGS   ?=
+OLDEST := .venv-oldest
+
+NEW_ENOUGH := 'import sys; print(sys.version_info >= (3, 11))'
+TOO_OLD     = oncelog needs Python 3.11 or newer, and $(PYTHON) is \
+	$(or $(shell { $(PYTHON) --version; } 2>/dev/null),not there); make PYTHON=... takes another
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast test-spark lint lint-spark bench bench-spark pipeline docs lock clean
+.PHONY: help serve test test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
-# The venv brings its own uv where the machine has none; the stamp is older than what it was made from when it must be remade.
-$(VENV)/.synced: pyproject.toml requirements.lock
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+# Whether a venv is usable: its Python starts, is new enough, and has what $(2) names.
+usable = $(shell $(1)/bin/python -c 'import sys, $(2); print(sys.version_info >= (3, 11))' 2>&1 | grep -x True)
+# The stamps of one that is not (made by an old Python, moved, half made) do not count.
+ifneq ($(wildcard $(VENV)),)
+ifeq ($(call usable,$(VENV),pip),)
+.PHONY: $(VENV)/.serving
+endif
+endif
+
+# What serving needs, and no more.
+$(VENV)/.serving: requirements-serve.lock
+	@$(if $(call usable,$(VENV),pip),,$(if $(filter True,$(shell { $(PYTHON) -c $(NEW_ENOUGH); } 2>/dev/null)),,$(error $(TOO_OLD))))
+	@$(if $(call usable,$(VENV),pip),,rm -rf $(VENV) && $(PYTHON) -m venv $(VENV))
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-serve.lock
+	@touch $@
+
+# The rest: test tools (its own uv among them), and oncelog itself, to be edited. The stamps are older than what they were
+# made from when they must be remade.
+$(VENV)/.synced: $(VENV)/.serving pyproject.toml requirements.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install -q --compile-bytecode --require-hashes -r requirements.lock
-	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install -q --no-deps -e .
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install -q --no-deps --no-build-isolation -e .
 	@touch $@
 
 # Spark's are venvs of their own (PySpark alone is 400 MB), installed by the first one's uv.
 $(SPARK)/.synced: requirements-spark.lock $(VENV)/.synced
 $(NEXT)/.synced: requirements-spark-next.lock $(VENV)/.synced
 $(SPARK)/.synced $(NEXT)/.synced:
-	@test -x $(@D)/bin/python || $(BIN)/uv venv -q --no-python-downloads --python $(PYTHON) $(@D)
+	@$(if $(call usable,$(@D),json),,$(BIN)/uv venv -q --clear --no-python-downloads --python $(BIN)/python $(@D))
 	@VIRTUAL_ENV=$(abspath $(@D)) $(BIN)/uv pip install -q --require-hashes -r $<
-	@VIRTUAL_ENV=$(abspath $(@D)) $(BIN)/uv pip install -q --no-deps -e .
+	@VIRTUAL_ENV=$(abspath $(@D)) $(BIN)/uv pip install -q --no-deps --no-build-isolation -e .
 	@touch $@
 
-serve: $(VENV)/.synced  ## a broker on 127.0.0.1:9092 (ARGS="--ephemeral ..." for more)
-	@exec $(BIN)/oncelog serve $(ARGS)
+serve: $(VENV)/.serving  ## a broker on 127.0.0.1:9092 (ARGS="--ephemeral ..." for more)
+	@exec $(BIN)/python -m oncelog serve $(ARGS)
 
 # Stock clients, a JVM broker and ours share two cores: a test that fails is run once more, and the summary names it (R).
 BESIDE := -n 3 --dist loadfile --no-loadscope-reorder --reruns 1 -rR
@@ -47,6 +68,13 @@ test-spark: lint-spark  ## Spark's connector, the pipeline and its sink (Java 17
 
 test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
 	$(BIN)/pytest tests -m "not slow" -n auto $(ARGS)
+
+# Spark's and the tests' own tools stay as they are locked.
+test-oldest: $(VENV)/.synced  ## test-fast with the oldest dependencies that are allowed
+	@$(BIN)/uv venv -q --clear --no-python-downloads --python $(BIN)/python $(OLDEST)
+	@VIRTUAL_ENV=$(abspath $(OLDEST)) $(BIN)/uv pip install -q --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(abspath $(OLDEST)) $(BIN)/uv pip install -q --upgrade --resolution lowest-direct -e .
+	$(OLDEST)/bin/pytest tests -m "not slow" -n auto $(ARGS)
 
 lint: $(VENV)/.synced  ## style, types, and the one-way imports
 	$(BIN)/ruff check .
@@ -75,13 +103,13 @@ bench-spark: $(SPARK)/.synced  ## the same through Spark (ARGS="--rows 5000000 -
 docs: $(VENV)/.synced  ## remake the API table from the handlers
 	$(BIN)/python -m oncelog.broker.handlers.document > docs/apis.md
 
+COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml
+
 lock: $(VENV)/.synced  ## remake the lock files from pyproject.toml
-	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
-	    --python-version 3.11 pyproject.toml --group dev -o requirements.lock
-	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
-	    --python-version 3.11 pyproject.toml --group dev --group spark -o requirements-spark.lock
-	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
-	    --python-version 3.11 pyproject.toml --group dev --group spark-next -o requirements-spark-next.lock
+	$(COMPILE) --group dev -o requirements.lock
+	$(COMPILE) -c requirements.lock -o requirements-serve.lock
+	$(COMPILE) --group dev --group spark -o requirements-spark.lock
+	$(COMPILE) --group dev --group spark-next -o requirements-spark-next.lock
 
 clean:  ## forget the venv and the caches
-	rm -rf $(VENV) $(SPARK) $(NEXT) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPARK) $(NEXT) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis
