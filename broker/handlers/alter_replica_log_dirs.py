@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from oncelog.broker.node import Node
+    from oncelog.broker.services import Services
     from oncelog.broker.request import RequestContext
 
 FUTURE_NAME_LENGTH_MAX = 255
@@ -29,7 +29,7 @@ _FUTURE_SUFFIX_LENGTH = len(".-future") + 32
 
 
 def handle(
-    node: Node, request: AlterReplicaLogDirsRequest, context: RequestContext
+    services: Services, request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse | Coroutine[Any, Any, AlterReplicaLogDirsResponse]:
     response = AlterReplicaLogDirsResponse()
 
@@ -48,7 +48,7 @@ def handle(
             response.results.append(row)
             for index, path in partitions.items():
                 row.partitions.append(
-                    AlterReplicaLogDirPartitionResult(index, _alter(node, name, index, path))
+                    AlterReplicaLogDirPartitionResult(index, _alter(services, name, index, path))
                 )
                 yield
 
@@ -56,18 +56,18 @@ def handle(
     return chunked(rows(), len(topics) + sum(len(topic.partitions) for topic in topics), response)
 
 
-def _alter(node: Node, name: str, index: int, path: str) -> ErrorCode:
+def _alter(services: Services, name: str, index: int, path: str) -> ErrorCode:
     """NONE where the replica is in the directory ``path`` already, else why it cannot move there."""
     if len(f"{name}-{index}") + _FUTURE_SUFFIX_LENGTH > FUTURE_NAME_LENGTH_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if path != node.logs.data_dir:
+    if path != services.logs.data_dir:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    topic = node.cluster.topic(name)
+    topic = services.cluster.topic(name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if node.cluster.node_id not in topic.partitions[index].replicas:
+    if services.cluster.node_id not in topic.partitions[index].replicas:
         return ErrorCode.REPLICA_NOT_AVAILABLE
-    log = node.logs.logs.get((name, index))
+    log = services.logs.logs.get((name, index))
     if log is not None and log.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE
