@@ -1,6 +1,6 @@
-"""AlterConfigs (API key 33): a resource's settings, all at once; what is not named goes back to its default.
+"""AlterConfigs (API key 33): replaces all settings of a resource; a key that is not named returns to its default.
 
-Kafka calls it legacy, but it is the only way that some clients have (aiokafka, kafkajs).
+Kafka calls it legacy, but some clients have nothing else (aiokafka, kafkajs).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ def handle(
 ) -> AlterConfigsResponse | Coroutine[Any, Any, AlterConfigsResponse]:
     resources = (
         Resource(
-            asked.resource_type,
-            asked.resource_name,
-            [ConfigChange(config.name, SET, config.value) for config in asked.configs],
+            resource.resource_type,
+            resource.resource_name,
+            [ConfigChange(config.name, SET, config.value) for config in resource.configs],
             replaces=True,
         )
-        for asked in request.resources
+        for resource in request.resources
     )
-    rows: list[AlterConfigsResourceResponse] = []
+    responses: list[AlterConfigsResourceResponse] = []
     steps = alter(
         services.metadata,
         services.config,
         resources,
-        rows,
+        responses,
         AlterConfigsResourceResponse,
         validate_only=request.validate_only,
     )
-    return chunked(steps, len(request.resources), AlterConfigsResponse(responses=rows))
+    return chunked(steps, len(request.resources), AlterConfigsResponse(responses=responses))

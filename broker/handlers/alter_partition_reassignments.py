@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments (API key 45): partitions to other brokers (KIP-455). On one node they stay in place.
+"""AlterPartitionReassignments (API key 45): moves partitions to other brokers (KIP-455); a single node moves none.
 
-Kafka: ``ReplicationControlManager.alterPartitionReassignments``.
+Source: ``ReplicationControlManager.alterPartitionReassignments``.
 """
 
 from __future__ import annotations
@@ -31,57 +31,56 @@ def handle(
     services: Services, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse | Coroutine[Any, Any, AlterPartitionReassignmentsResponse]:
     if not request.topics:
-        return AlterPartitionReassignmentsResponse(
-            error_message=""
-        )  # where nothing is asked, Kafka's has no null
-    may_change = request.allow_replication_factor_change
-    answer = AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=may_change, error_message=None
+        # Kafka returns a new response here, whose message is empty and not null.
+        return AlterPartitionReassignmentsResponse(error_message="")
+    may_change_count = request.allow_replication_factor_change
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=may_change_count, error_message=None
     )
 
     def rows() -> Iterator[None]:
         for topic in request.topics:
-            row = ReassignableTopicResponse(topic.name)
-            answer.responses.append(row)
-            for asked in topic.partitions:
-                told = ReassignablePartitionResponse(asked.partition_index, error_message=None)
+            topic_result = ReassignableTopicResponse(topic.name)
+            response.responses.append(topic_result)
+            for wanted in topic.partitions:
+                result = ReassignablePartitionResponse(wanted.partition_index, error_message=None)
                 try:
-                    _check(services.metadata.image, topic.name, asked, may_change=may_change)
+                    _check(services.metadata.image, topic.name, wanted, may_change_count=may_change_count)
                 except KafkaError as error:
-                    told.error_code, told.error_message = error.code, error.message
-                row.partitions.append(told)
+                    result.error_code, result.error_message = error.code, error.message
+                topic_result.partitions.append(result)
                 yield
 
     count = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
-    return chunked(rows(), count, answer)
+    return chunked(rows(), count, response)
 
 
-def _check(image: MetadataImage, name: str, asked: ReassignablePartition, *, may_change: bool) -> None:
-    """Raises KafkaError, with Kafka's text, unless the partition's replicas are those asked for."""
+def _check(image: MetadataImage, name: str, wanted: ReassignablePartition, *, may_change_count: bool) -> None:
+    """Raises KafkaError, with Kafka's text, unless the partition has the wanted replicas already."""
     topic = image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-    if not 0 <= asked.partition_index < len(topic.partitions):
-        text = f"Unable to find partition {name}:{asked.partition_index}."
+    if not 0 <= wanted.partition_index < len(topic.partitions):
+        text = f"Unable to find partition {name}:{wanted.partition_index}."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    state = topic.partitions[asked.partition_index]
-    moves = bool(state.adding_replicas or state.removing_replicas)
-    if asked.replicas is None:
-        if not moves:
+    partition = topic.partitions[wanted.partition_index]
+    is_moving = bool(partition.adding_replicas or partition.removing_replicas)
+    if wanted.replicas is None:
+        if not is_moving:
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     else:
-        check_replicas(image, asked.replicas)
-        if not may_change and len(asked.replicas) != (count := _replica_count(state)):
-            text = f"The replication factor is changed from {count} to {len(asked.replicas)}"
+        check_replicas(image, wanted.replicas)
+        if not may_change_count and len(wanted.replicas) != (count := _replica_count(partition)):
+            text = f"The replication factor is changed from {count} to {len(wanted.replicas)}"
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-        if asked.replicas == state.replicas and not moves:
+        if wanted.replicas == partition.replicas and not is_moving:
             return
-    # Only a directory that was part of a cluster has such partitions.
+    # Other replicas, or a move to cancel: only the data directory of a former cluster has such partitions.
     raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A single node does not move partitions.")
 
 
-def _replica_count(state: Partition) -> int:
-    """How many replicas a partition has, or will have once its move is over."""
-    if not state.adding_replicas and not state.removing_replicas:
-        return len(state.replicas)
-    return len({*state.replicas, *state.adding_replicas}.difference(state.removing_replicas))
+def _replica_count(partition: Partition) -> int:
+    """Return how many replicas the partition has, or will have once its move is over."""
+    if not partition.adding_replicas and not partition.removing_replicas:
+        return len(partition.replicas)
+    return len({*partition.replicas, *partition.adding_replicas}.difference(partition.removing_replicas))

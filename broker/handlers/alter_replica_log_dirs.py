@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs (API key 34): replicas to another log directory (KIP-113). There is one, where they stay.
+"""AlterReplicaLogDirs (API key 34): moves replicas to another log directory (KIP-113); there is only one.
 
-Kafka: ``ReplicaManager.alterReplicaLogDirs``.
+Source: ``ReplicaManager.alterReplicaLogDirs``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from oncelog.broker.services import Services
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
 
 FUTURE_NAME_LENGTH_MAX = 255
-"""Characters of the name that a partition's directory would have during a move."""
+"""The longest name of a directory. During a move the partition's directory has an id and a suffix in its name."""
 _FUTURE_SUFFIX_LENGTH = len(".-future") + 32
 
 
@@ -34,7 +34,7 @@ def handle(
     response = AlterReplicaLogDirsResponse()
 
     def rows() -> Iterator[None]:
-        # The last directory that a request names for a partition is its destination.
+        # If a request names several directories for a partition, the last is its destination.
         destinations: dict[str, dict[int, str]] = {}
         for directory in request.dirs:
             for topic in directory.topics:
@@ -44,10 +44,10 @@ def handle(
                     )
                 yield
         for name, partitions in destinations.items():
-            row = AlterReplicaLogDirTopicResult(name)
-            response.results.append(row)
+            topic_result = AlterReplicaLogDirTopicResult(name)
+            response.results.append(topic_result)
             for index, path in partitions.items():
-                row.partitions.append(
+                topic_result.partitions.append(
                     AlterReplicaLogDirPartitionResult(index, _alter(services, name, index, path))
                 )
                 yield
@@ -57,7 +57,7 @@ def handle(
 
 
 def _alter(services: Services, name: str, index: int, path: str) -> ErrorCode:
-    """NONE where the replica is in the directory ``path`` already, else why it cannot move there."""
+    """Return NONE if the replica is in the directory ``path`` already, else why it cannot move there."""
     if len(f"{name}-{index}") + _FUTURE_SUFFIX_LENGTH > FUTURE_NAME_LENGTH_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if path != services.logs.data_dir:

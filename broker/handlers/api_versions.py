@@ -1,8 +1,8 @@
-"""ApiVersions (API key 18): what is served, in which versions, and the feature levels.
+"""ApiVersions (API key 18): lists the APIs with the versions that are served, and the feature levels.
 
-The answer derives from `HANDLERS` and from the finalized features. Its header is version 0 in every version; a
-request of a version we do not know is answered with UNSUPPORTED_VERSION in the body of version 0, so that any client
-can read it and come again (KIP-511).
+The response derives from `HANDLERS` and from the finalized features. Its header has version 0 in every version. A
+request of a version that is not served gets UNSUPPORTED_VERSION in a body of version 0, which every client can read;
+it asks again with a version that is served (KIP-511).
 """
 
 from __future__ import annotations
@@ -26,25 +26,29 @@ if TYPE_CHECKING:
 
 SOFTWARE_NAME_VERSION = 3
 ZERO_MIN_FEATURES_VERSION = 4
-"""The first version whose clients can read a supported feature with a lowest level of 0 (KAFKA-17011)."""
+"""The first version whose clients accept a supported feature with a lowest level of 0 (KAFKA-17011)."""
 
 
 def handle(
     services: Services, request: ApiVersionsRequest | None, context: RequestContext
 ) -> ApiVersionsResponse:
     if request is None:
-        own = HANDLERS[API_VERSIONS]
+        handler = HANDLERS[API_VERSIONS]
         return ApiVersionsResponse(
-            ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(API_VERSIONS, own.min_version, own.max_version)]
+            ErrorCode.UNSUPPORTED_VERSION,
+            [ApiVersion(API_VERSIONS, handler.min_version, handler.max_version)],
         )
     if context.api_version >= SOFTWARE_NAME_VERSION and not (
-        _is_software_word(request.client_software_name) and _is_software_word(request.client_software_version)
+        _is_software_name(request.client_software_name) and _is_software_name(request.client_software_version)
     ):
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
     epoch, finalized = finalized_features(services.metadata.image)
     return ApiVersionsResponse(
         0,
-        [ApiVersion(row.api_key, row.announced_min, row.max_version) for row in HANDLERS.values()],
+        [
+            ApiVersion(handler.api_key, handler.announced_min, handler.max_version)
+            for handler in HANDLERS.values()
+        ],
         0,
         [
             SupportedFeatureKey(name, low, high)
@@ -57,7 +61,10 @@ def handle(
     )
 
 
-def _is_software_word(word: str) -> bool:
-    """ASCII letters and digits, inside the word also ``-`` and ``.`` (``SOFTWARE_NAME_VERSION_PATTERN``)."""
-    inner = word.replace("-", "a").replace(".", "a")
-    return word.isascii() and inner.isalnum() and word[0].isalnum() and word[-1].isalnum()
+def _is_software_name(text: str) -> bool:
+    """Return whether it has ASCII letters and digits only, ``-`` and ``.`` between them.
+
+    Source: ``ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN``.
+    """
+    inner = text.replace("-", "a").replace(".", "a")
+    return text.isascii() and inner.isalnum() and text[0].isalnum() and text[-1].isalnum()

@@ -1,6 +1,6 @@
-"""CreateAcls (API key 30): more access control lists: SECURITY_DISABLED, as there is no authorizer.
+"""CreateAcls (API key 30): adds access control lists; SECURITY_DISABLED, since there is no authorizer.
 
-Kafka: ``AclApis``.
+Source: ``AclApis``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def handle(services: Services, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    for row in request.creations:
-        check_kinds(row.resource_type, row.resource_pattern_type, row.operation, row.permission_type)
-    refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+    for acl in request.creations:
+        check_kinds(acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type)
+    result = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    return CreateAclsResponse(results=[result] * len(request.creations))

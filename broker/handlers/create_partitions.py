@@ -1,6 +1,6 @@
-"""CreatePartitions (API key 37): more partitions for a topic, on brokers of our choice or as assigned.
+"""CreatePartitions (API key 37): adds partitions to topics, on brokers that the request assigns or this broker chooses.
 
-Versions 0 to 3 say the same; the number in the request is the total that is wanted.
+Versions 0 to 3 have the same fields. ``count`` is the number of partitions that the topic shall have in the end.
 """
 
 from __future__ import annotations
@@ -24,28 +24,30 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
-    _, twice = topics.once_and_twice([topic.name for topic in request.topics])
-    rows = [_row(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in twice]
+    _, repeated = topics.once_and_twice([topic.name for topic in request.topics])
+    results = [
+        _result(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated
+    ]
     records: list[Message] = []
     for topic in request.topics:
-        if topic.name in twice:
+        if topic.name in repeated:
             continue
         try:
-            made = topics.grow(services.metadata.image, topic)
-            topics.check_record_count(len(records) + len(made))
-            records.extend(made)
-            rows.append(_row(topic.name, None))
+            new_records = topics.grow(services.metadata.image, topic)
+            topics.check_record_count(len(records) + len(new_records))
+            records.extend(new_records)
+            results.append(_result(topic.name, None))
         except KafkaError as error:
-            rows.append(_row(topic.name, error))
+            results.append(_result(topic.name, error))
     if not request.validate_only:
         try:
             services.metadata.commit(records)
         except KafkaError as error:
-            rows = [row if row.error_code else _row(row.name, error) for row in rows]
-    return CreatePartitionsResponse(results=rows)
+            results = [result if result.error_code else _result(result.name, error) for result in results]
+    return CreatePartitionsResponse(results=results)
 
 
-def _row(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
+def _result(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
     if error is None:
         return CreatePartitionsTopicResult(name)
     return CreatePartitionsTopicResult(name, error.code, error.message)

@@ -1,8 +1,8 @@
-"""CreateTopics (API key 19): topics with partitions and configurations, each on its own.
+"""CreateTopics (API key 19): creates topics with partitions and configurations.
 
-- Versions 2 to 7: 4 lets the broker choose the number of partitions and replicas (-1), 5 answers with the topic's
-  configuration, 7 with its id.
-- Every topic succeeds or fails for itself; all that succeed are made by one batch of metadata.
+- Version 4 lets the broker choose the number of partitions and of replicas (-1), 5 returns the topic's configuration,
+  7 its id.
+- Each topic succeeds or fails on its own; one batch of metadata creates all that succeed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def handle(services: Services, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    rows = topics.create(
+    results = topics.create(
         services.metadata, services.config, request.topics, validate_only=request.validate_only
     )
-    return CreateTopicsResponse(topics=rows)
+    return CreateTopicsResponse(topics=results)

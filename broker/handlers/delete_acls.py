@@ -1,6 +1,6 @@
-"""DeleteAcls (API key 31): fewer access control lists: SECURITY_DISABLED, as there is no authorizer.
+"""DeleteAcls (API key 31): deletes access control lists; SECURITY_DISABLED, since there is no authorizer.
 
-Kafka: ``AclApis``.
+Source: ``AclApis``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def handle(services: Services, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    for row in request.filters:
-        check_kinds(row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type)
-    refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+    for wanted in request.filters:
+        check_kinds(
+            wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type
+        )
+    result = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    return DeleteAclsResponse(filter_results=[result] * len(request.filters))

@@ -1,7 +1,8 @@
-"""DeleteTopics (API key 20): topics by name or by id.
+"""DeleteTopics (API key 20): deletes topics by name or by id.
 
-- Versions 1 to 6: 5 answers with error messages, 6 names topics by id as well.
-- With ``delete.topic.enable=false`` versions 1 and 2 know no error for it but INVALID_REQUEST.
+- Version 5 adds error messages, 6 topic ids.
+- With ``delete.topic.enable=false`` versions 1 and 2 get INVALID_REQUEST, since they do not know
+  TOPIC_DELETION_DISABLED.
 """
 
 from __future__ import annotations
@@ -36,18 +37,20 @@ def handle(
     wanted = request.topics
     if context.api_version < TOPICS_VERSION:
         wanted = [DeleteTopicState(name) for name in request.topic_names]
-    answer = DeleteTopicsResponse()
+    response = DeleteTopicsResponse()
     if services.config.current.delete_topic_enable:
-        steps = topics.delete(services.metadata, wanted, answer.responses)
+        steps = topics.delete(services.metadata, wanted, response.responses)
     else:
-        steps = _refuse(wanted, answer.responses, context.api_version)
-    return chunked(steps, len(wanted), answer)
+        steps = _refuse_all(wanted, response.responses, context.api_version)
+    return chunked(steps, len(wanted), response)
 
 
-def _refuse(wanted: list[DeleteTopicState], rows: list[DeletableTopicResult], version: int) -> Iterator[None]:
+def _refuse_all(
+    wanted: list[DeleteTopicState], results: list[DeletableTopicResult], version: int
+) -> Iterator[None]:
     error = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
     if version < DELETION_DISABLED_VERSION:
         error = KafkaError(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
-    for asked in wanted:
-        rows.append(DeletableTopicResult(asked.name, asked.topic_id, error.code, error.message))
+    for topic in wanted:
+        results.append(DeletableTopicResult(topic.name, topic.topic_id, error.code, error.message))
         yield

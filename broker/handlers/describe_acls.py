@@ -1,6 +1,7 @@
-"""DescribeAcls (API key 29): access control lists: SECURITY_DISABLED, as there is no authorizer.
+"""DescribeAcls (API key 29): lists access control lists; SECURITY_DISABLED, since there is no authorizer.
 
-Clients know that answer from a Kafka without an authorizer, and go on without (MirrorMaker does). Kafka: ``AclApis``.
+Clients know this response from a Kafka without an authorizer, and go on without the lists (MirrorMaker does). Source:
+``AclApis``.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
 
 NO_AUTHORIZER = "The broker has no authorizer."
 
-
 UNKNOWN = 0
-"""Of types of resources, patterns and permissions, and of operations: what no client may send."""
+"""The resource type, pattern type, permission type or operation that no client may send."""
 
 
 def handle(services: Services, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
@@ -30,6 +30,6 @@ def handle(services: Services, request: DescribeAclsRequest, context: RequestCon
 
 
 def check_kinds(*kinds: int) -> None:
-    """Raises CloseConnection where one is `UNKNOWN`."""
+    """Raises CloseConnection if one of the types, or the operation, is `UNKNOWN`."""
     if UNKNOWN in kinds:
         raise CloseConnection("an access control list of an unknown kind")

@@ -1,6 +1,6 @@
-"""DescribeClientQuotas (API key 48): what clients are limited to, which nobody is.
+"""DescribeClientQuotas (API key 48): lists the quotas of clients, of which there are none.
 
-Filters are checked as Kafka does. Source: ``ClientQuotasImage.describe``; KIP-546.
+Filters are checked as in Kafka. Source: ``ClientQuotasImage.describe``; KIP-546.
 """
 
 from __future__ import annotations
@@ -38,17 +38,19 @@ def _check(components: Sequence[ComponentData]) -> None:
     """Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
     seen: set[str] = set()
     for component in components:
-        kind = component.entity_type
-        if not kind:
+        entity_type = component.entity_type
+        if not entity_type:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A type of entity is empty.")
-        if kind in seen:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The filter names the type {kind} twice.")
-        if kind not in (USER, CLIENT_ID, IP):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There are no entities of the type {kind}.")
+        if entity_type in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The filter names the type {entity_type} twice.")
+        if entity_type not in (USER, CLIENT_ID, IP):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"There are no entities of the type {entity_type}."
+            )
         if component.match_type not in (EXACT, DEFAULT, SPECIFIED):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no match type {component.match_type}.")
         if (component.match is None) == (component.match_type == EXACT):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "An exact match, and no other, has a name to match.")
-        seen.add(kind)
+        seen.add(entity_type)
     if IP in seen and len(seen) > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "An address is no part of another entity.")

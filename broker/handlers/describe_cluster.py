@@ -1,4 +1,4 @@
-"""DescribeCluster (API key 60): cluster id, controller and nodes (KIP-700)."""
+"""DescribeCluster (API key 60): names the cluster id, the controller and the nodes (KIP-700)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def handle(
     services: Services, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
     if request.endpoint_type != BROKERS:
-        return _wrong_endpoint(request.endpoint_type, context.api_version)
+        return _unserved_endpoint_type(request.endpoint_type, context.api_version)
     asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         0,
@@ -41,7 +41,7 @@ def handle(
     )
 
 
-def _wrong_endpoint(endpoint_type: int, version: int) -> DescribeClusterResponse:
+def _unserved_endpoint_type(endpoint_type: int, version: int) -> DescribeClusterResponse:
     if endpoint_type == CONTROLLERS:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
         message = (

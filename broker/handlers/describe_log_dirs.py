@@ -1,4 +1,4 @@
-"""DescribeLogDirs (API key 35): the data directory, its free space, and how large each partition is (KIP-113, 827)."""
+"""DescribeLogDirs (API key 35): returns the size of each partition, and the space in the data directory (KIP-827)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def handle(
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     try:
-        row = _describe(services, wanted)
+        result = _describe(services, wanted)
     except OSError:
-        row = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, services.logs.data_dir)
-    return DescribeLogDirsResponse(0, 0, [row])
+        result = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, services.logs.data_dir)
+    return DescribeLogDirsResponse(0, 0, [result])
 
 
 def _describe(services: Services, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
-    """The one data directory; raises OSError."""
+    """Describe the one data directory, with the ``wanted`` partitions or (None) all. Raises OSError."""
     total, usable = services.files.disk_space(services.logs.data_dir)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for topic in services.metadata.image.topics.values():
@@ -40,5 +40,5 @@ def _describe(services: Services, wanted: set[tuple[str, int]] | None) -> Descri
             if wanted is None or (topic.name, index) in wanted:
                 size = services.logs.size_of(topic.name, index)
                 topics.setdefault(topic.name, []).append(DescribeLogDirsPartition(index, size, 0, False))
-    rows = [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()]
-    return DescribeLogDirsResult(0, services.logs.data_dir, rows, total, usable, False)
+    topic_results = [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()]
+    return DescribeLogDirsResult(0, services.logs.data_dir, topic_results, total, usable, False)

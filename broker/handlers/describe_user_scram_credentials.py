@@ -1,6 +1,6 @@
-"""DescribeUserScramCredentials (API key 50): who has a SCRAM password, which nobody has.
+"""DescribeUserScramCredentials (API key 50): lists users with SCRAM passwords, of which there are none.
 
-A user that is named twice is refused. Source: ``ScramImage.describe``; KIP-554.
+A user that the request names twice gets DUPLICATE_RESOURCE. Source: ``ScramImage.describe``; KIP-554.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def handle(
     is_repeated: dict[str, bool] = {}
     for user in request.users or ():
         is_repeated[user.name] = user.name in is_repeated
-    rows = [
+    results = [
         DescribeUserScramCredentialsResult(name, ErrorCode.DUPLICATE_RESOURCE, f"{name} is named twice.")
         if repeated
         else DescribeUserScramCredentialsResult(
@@ -33,4 +33,4 @@ def handle(
         )
         for name, repeated in is_repeated.items()
     ]
-    return DescribeUserScramCredentialsResponse(results=rows)
+    return DescribeUserScramCredentialsResponse(results=results)

@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs (API key 44): set, delete, append to and subtract from single keys (KIP-339).
+"""IncrementalAlterConfigs (API key 44): sets, deletes, appends to and subtracts from single keys (KIP-339).
 
-Resources are topics, groups, this broker, and (with an empty name) all brokers. Log levels and client metrics have no
-configuration here and are refused.
+Resources are topics, groups, this broker, and (with an empty name) all brokers. Loggers and client metrics have no
+configuration here: changes of theirs are refused.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def handle(
 ) -> IncrementalAlterConfigsResponse | Coroutine[Any, Any, IncrementalAlterConfigsResponse]:
     resources = (
         Resource(
-            asked.resource_type,
-            asked.resource_name,
-            [ConfigChange(config.name, config.config_operation, config.value) for config in asked.configs],
+            resource.resource_type,
+            resource.resource_name,
+            [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs],
         )
-        for asked in request.resources
+        for resource in request.resources
     )
-    rows: list[AlterConfigsResourceResponse] = []
+    responses: list[AlterConfigsResourceResponse] = []
     steps = alter(
         services.metadata,
         services.config,
         resources,
-        rows,
+        responses,
         AlterConfigsResourceResponse,
         validate_only=request.validate_only,
     )
-    return chunked(steps, len(request.resources), IncrementalAlterConfigsResponse(responses=rows))
+    return chunked(steps, len(request.resources), IncrementalAlterConfigsResponse(responses=responses))

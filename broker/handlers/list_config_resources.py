@@ -1,7 +1,7 @@
-"""ListConfigResources (API key 74): the names of what can be configured (KIP-1142).
+"""ListConfigResources (API key 74): lists the resources that have a configuration (KIP-1142).
 
-Version 0 knows client metrics only, of which there are none here. Log levels cannot be altered, so no broker loggers
-are listed.
+Version 0 lists client metrics only, of which there are none. Broker loggers are not listed: log levels cannot be
+altered.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def handle(
     wanted = request.resource_types or known
     if any(resource_type not in known for resource_type in wanted):
         return ListConfigResourcesResponse(0, ErrorCode.UNSUPPORTED_VERSION)
-    rows = []
+    resources = []
     if GROUP in wanted:
-        rows += [
+        resources += [
             ConfigResource(name, GROUP)
             for (kind, name), overrides in services.metadata.image.configs.items()
             if kind == GROUP and overrides
         ]
     if BROKER in wanted:
-        rows += [
+        resources += [
             ConfigResource(str(endpoint.node_id), BROKER)
             for endpoint in services.cluster.nodes(context.connection.listener_name)
         ]
     if TOPIC in wanted:
-        rows += [ConfigResource(name, TOPIC) for name in services.metadata.image.topics]
-    return ListConfigResourcesResponse(0, 0, rows)
+        resources += [ConfigResource(name, TOPIC) for name in services.metadata.image.topics]
+    return ListConfigResourcesResponse(0, 0, resources)

@@ -1,4 +1,7 @@
-"""ListPartitionReassignments (API key 46): which partitions are being moved (KIP-455). On one node none ever is."""
+"""ListPartitionReassignments (API key 46): lists the partitions that are being moved (KIP-455).
+
+A single node moves none; the data directory of a former cluster may hold some.
+"""
 
 from __future__ import annotations
 
@@ -21,28 +24,31 @@ def handle(
     services: Services, request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     image = services.metadata.image
-    found = []
+    topics = []
     if request.topics is None:
-        found = [_moving(topic, range(len(topic.partitions))) for topic in image.topics.values()]
+        topics = [_moving(topic, range(len(topic.partitions))) for topic in image.topics.values()]
     else:
-        for asked in request.topics:
-            topic = image.topics.get(asked.name)
+        for wanted in request.topics:
+            topic = image.topics.get(wanted.name)
             if topic is not None:
-                known = [index for index in asked.partition_indexes if 0 <= index < len(topic.partitions)]
-                found.append(_moving(topic, known))
+                indexes = [index for index in wanted.partition_indexes if 0 <= index < len(topic.partitions)]
+                topics.append(_moving(topic, indexes))
     return ListPartitionReassignmentsResponse(
-        error_message=None, topics=[row for row in found if row.partitions]
+        error_message=None, topics=[topic for topic in topics if topic.partitions]
     )
 
 
 def _moving(topic: Topic, indexes: range | list[int]) -> OngoingTopicReassignment:
-    rows = []
+    partitions = []
     for index in indexes:
-        state = topic.partitions[index]
-        if state.adding_replicas or state.removing_replicas:
-            rows.append(
+        partition = topic.partitions[index]
+        if partition.adding_replicas or partition.removing_replicas:
+            partitions.append(
                 OngoingPartitionReassignment(
-                    index, list(state.replicas), list(state.adding_replicas), list(state.removing_replicas)
+                    index,
+                    list(partition.replicas),
+                    list(partition.adding_replicas),
+                    list(partition.removing_replicas),
                 )
             )
-    return OngoingTopicReassignment(topic.name, rows)
+    return OngoingTopicReassignment(topic.name, partitions)

@@ -1,8 +1,8 @@
-"""UpdateFeatures (API key 57): finalize other feature levels, all of them or none (KIP-584, KIP-778).
+"""UpdateFeatures (API key 57): finalizes other feature levels, all of them or none (KIP-584, KIP-778).
 
-- Versions 0 to 2: 1 brings the upgrade types and ``validate_only``; 2 answers without a row per feature.
-- In version 0 Kafka does not look at ``allow_downgrade`` either: it always means an upgrade.
-- A feature's row that is fine has the text NONE where its message would be.
+- Version 1 adds the upgrade types and ``validate_only``; the response of version 2 has no row for each feature.
+- In version 0 Kafka ignores ``allow_downgrade`` too: every update is an upgrade.
+- A row without an error has the message NONE.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def handle(
     services: Services, request: UpdateFeaturesRequest, context: RequestContext
 ) -> UpdateFeaturesResponse:
     updates = {
-        row.feature: (row.feature, row.max_version_level, row.upgrade_type) for row in request.feature_updates
+        update.feature: (update.feature, update.max_version_level, update.upgrade_type)
+        for update in request.feature_updates
     }
     try:
         records = features.update(
@@ -42,7 +43,7 @@ def handle(
     except KafkaError as error:
         text = f"The update failed for all features since the following feature had an error: {error.message}"
         return UpdateFeaturesResponse(0, error.code, text)
-    rows = []
+    results = []
     if context.api_version < NO_RESULTS_VERSION:
-        rows = [UpdatableFeatureResult(row.feature, 0, "NONE") for row in request.feature_updates]
-    return UpdateFeaturesResponse(0, 0, None, rows)
+        results = [UpdatableFeatureResult(update.feature, 0, "NONE") for update in request.feature_updates]
+    return UpdateFeaturesResponse(0, 0, None, results)
