@@ -13,7 +13,7 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 
 if TYPE_CHECKING:
-    from oncelog.broker.log.reads import FileRange
+    from oncelog.broker.log.results import FileRange
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.seams.transport import Transport
 

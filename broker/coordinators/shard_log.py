@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.log.producers.state import Origin
-from oncelog.broker.log.reads import FileRange
+from oncelog.broker.log.results import FileRange
 from oncelog.broker.logs import get_logger
 from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
 from oncelog.wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header

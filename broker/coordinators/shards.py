@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 
     from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.log.reads import FileRange
+    from oncelog.broker.log.results import FileRange
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.node import Node
     from oncelog.wire.schema import Message

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.fetch_sessions import NO_SESSION, FetchContext, FetchItem, Key, len_of
-from oncelog.broker.log.reads import FileRange
+from oncelog.broker.log.results import FileRange
 from oncelog.broker.parked_fetch import INLINE_BYTES_MAX, ParkedFetch
 from oncelog.broker.ready_answer import ReadyAnswers, Shape
 from oncelog.wire.errors import ErrorCode, KafkaError

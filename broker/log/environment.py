@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import EDQUOT, EMFILE, ENFILE, ENOMEM, ENOSPC
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.line_limiter import LineLimiter
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
+    from oncelog.broker.log.flusher import Flusher
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -26,14 +28,13 @@ class LogWaiter(Protocol):
         ...
 
 
-class Flusher(Protocol):
-    async def flush(self, log: PartitionLog, up_to: int) -> None:
-        """Return when the log is on the disk up to that offset; see ``PartitionLog.flush``."""
-        ...
+SHORTAGES = frozenset((ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM))
+"""Errors that say that there is no room, descriptor or memory now: what is in the log is sound all the same."""
 
-    def due(self, log: PartitionLog) -> None:
-        """The log has as many unflushed bytes as ``log.flush_due_bytes``, or it has rolled."""
-        ...
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether it says nothing about the files, and may be over at the next try."""
+    return isinstance(error, OSError) and error.errno in SHORTAGES
 
 
 class LogEnvironment:

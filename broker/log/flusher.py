@@ -106,11 +106,11 @@ class Flusher:
 
     def due(self, log: PartitionLog) -> None:
         """A log has unflushed bytes: the first, or as many as `FLUSH_BYTES`, or it has rolled."""
-        if log not in self._deadlines and log.flush_due_bytes < FLUSH_BYTES:
-            log.flush_due_bytes = FLUSH_BYTES
+        if log not in self._deadlines and log.durability.due_bytes < FLUSH_BYTES:
+            log.durability.due_bytes = FLUSH_BYTES
             self._enqueue(log, self._clock.monotonic() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000)
         else:
-            log.flush_due_bytes = NEVER_DUE
+            log.durability.due_bytes = NEVER_DUE
             self._enqueue(log, self._clock.monotonic())
 
     def reconsider(self, log: PartitionLog) -> None:
@@ -134,7 +134,7 @@ class Flusher:
     def _settle(self, log: PartitionLog) -> None:
         """After a flush: what came meanwhile gets its own deadline."""
         self._deadlines.pop(log, None)
-        log.flush_due_bytes = 1
+        log.durability.due_bytes = 1
         if log.unflushed_bytes and not log.offline:
             self.due(log)
 

@@ -89,7 +89,7 @@ class _Index:
         return len(self._tail)
 
     @property
-    def is_dirty(self) -> bool:
+    def is_unflushed(self) -> bool:
         """Whether something in it is not on the disk, or may not be."""
         return self.unsynced or bool(self._tail)
 

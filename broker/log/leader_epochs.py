@@ -28,19 +28,19 @@ class CorruptCheckpoint(DecodeError):  # noqa: N818  # what it is, not that it i
 class LeaderEpochs:
     """The epochs of one partition that still have records, or had none yet: both columns rise.
 
-    A change is in memory first (``dirty``); ``encode`` gives what the file must hold. It has to be durable
+    A change is in memory first (``changed``); ``encode`` gives what the file must hold. It has to be durable
     before the recovery point passes a record of the new epoch, since records above the recovery point bring
     their epoch back themselves.
     """
 
-    __slots__ = ("_epochs", "_starts", "dirty", "latest")
+    __slots__ = ("_epochs", "_starts", "changed", "latest")
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest = UNDEFINED_EPOCH
         """The highest epoch known, -1 where there is none."""
-        self.dirty = False
+        self.changed = False
 
     @classmethod
     def load(cls, files: FileSystem, path: str) -> LeaderEpochs:
@@ -49,7 +49,7 @@ class LeaderEpochs:
         if files.exists(path):
             for epoch, start in parse_checkpoint(files.read_bytes(path), path):
                 epochs.assign(epoch, start)
-            epochs.dirty = False
+            epochs.changed = False
         return epochs
 
     def encode(self) -> bytes:
@@ -113,7 +113,7 @@ class LeaderEpochs:
 
     def _changed(self) -> None:
         self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
-        self.dirty = True
+        self.changed = True
 
 
 def encode_checkpoint(rows: list[tuple[int, int]]) -> bytes:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.segment import Segment
 
 
-class Loaded:
+class LoadedLog:
     """The parts that a log is made of."""
 
     __slots__ = (

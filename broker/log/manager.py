@@ -20,13 +20,12 @@ from oncelog.broker.log.data_directory import (
     set_aside_name,
 )
 from oncelog.broker.log.deletions import Deletions
-from oncelog.broker.log.environment import LogEnvironment
+from oncelog.broker.log.environment import LogEnvironment, is_shortage
 from oncelog.broker.log.flusher import Flusher
 from oncelog.broker.log.opening import create_partition, open_partition
 from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
 from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 from oncelog.broker.log.recovery.queue import RecoveryQueue
-from oncelog.broker.log.segmented_log import is_shortage
 from oncelog.broker.logs import get_logger
 from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
-from oncelog.broker.log.loaded_log import Loaded
+from oncelog.broker.log.loaded_log import LoadedLog
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
 from oncelog.broker.log.producers.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay_producers
@@ -45,7 +45,7 @@ def create_partition(
     except OSError:
         env.files.remove_tree(directory)
         raise
-    loaded = Loaded(
+    loaded = LoadedLog(
         [segment],
         LeaderEpochs(),
         ProducerState(),
@@ -129,7 +129,7 @@ def _open(
     if start >= 0:
         for _ in replay_producers(segments, producers, start, log_end_offset):
             pass
-    loaded = Loaded(
+    loaded = LoadedLog(
         segments,
         epochs,
         producers,

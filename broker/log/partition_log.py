@@ -10,32 +10,39 @@ Source: Kafka's ``UnifiedLog``, ``LocalLog``.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from oncelog.broker.log.batches import batch_size
+from oncelog.broker.log.durability import Durability
+from oncelog.broker.log.environment import WaiterSet, is_shortage
 from oncelog.broker.log.indexes import AbortedTransaction
+from oncelog.broker.log.local_log import LocalLog
 from oncelog.broker.log.producers.replay import read_marker, restore_earlier_batches
 from oncelog.broker.log.producers.state import NO_SEQUENCE, Origin
-from oncelog.broker.log.reads import FileRange, LogRead, TimestampOffset, first_at_or_after, latest_timestamp
-from oncelog.broker.log.results import AppendResult
-from oncelog.broker.log.segment import Segment
-from oncelog.broker.log.segmented_log import SegmentedLog
-from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, rules_of
+from oncelog.broker.log.results import (
+    AppendResult,
+    FileRange,
+    LogRead,
+    TimestampOffset,
+    first_at_or_after,
+    latest_timestamp,
+)
+from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, AppendRules
 from oncelog.broker.logs import get_logger
 from oncelog.wire.batch import CONTROL_BIT, LOG_OVERHEAD, stamp
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.validate import read_produced_batch, validate, validate_built
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from oncelog.broker.config.topic_config import TopicConfig
+    from oncelog.broker.log.durability import FlushWork
     from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.log.loaded_log import Loaded
+    from oncelog.broker.log.loaded_log import LoadedLog
+    from oncelog.broker.log.producers.snapshots import ProducerSnapshots
     from oncelog.broker.log.producers.state import BatchMetadata
+    from oncelog.broker.log.segment import Segment
     from oncelog.wire.batch import BatchHeader
-    from oncelog.wire.validate import ValidationRules
 
 __all__ = [
     "AbortedTransaction",
@@ -55,10 +62,31 @@ PRODUCE_VERSION_LATEST = 13
 _NOTHING = b""
 
 
-class PartitionLog(SegmentedLog):
-    """The log of one partition. ``broker/log/recovery/partition_recovery.py`` makes one, from a directory."""
+class PartitionLog:
+    """The log of one partition. ``broker/log/opening.py`` makes one, from a directory."""
 
-    __slots__ = ("_rules", "_rules_of_broker", "_rules_without_zstd", "appended")
+    __slots__ = (
+        "_producers_complete",
+        "_rules",
+        "appended",
+        "config",
+        "deleted",
+        "durability",
+        "env",
+        "epochs",
+        "high_watermark",
+        "is_closing",
+        "last_stable_offset",
+        "local",
+        "log_end_offset",
+        "log_start_offset",
+        "offline",
+        "partition",
+        "producers",
+        "topic",
+        "topic_id",
+        "waiters",
+    )
 
     def __init__(
         self,
@@ -68,33 +96,79 @@ class PartitionLog(SegmentedLog):
         partition: int,
         topic_id: bytes,
         config: TopicConfig,
-        loaded: Loaded,
+        loaded: LoadedLog,
     ) -> None:
-        super().__init__(env, directory, topic, partition, topic_id, config, loaded)
+        self.env = env
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.local = LocalLog(env, directory, loaded.segments, loaded.snapshots)
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.durability = Durability(
+            env.files,
+            self.local,
+            loaded.epochs,
+            loaded.producers,
+            topic_id,
+            recovery_point=loaded.recovery_point,
+            metadata_synced=loaded.metadata_synced,
+        )
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.high_watermark = loaded.log_end_offset
+        self.last_stable_offset = loaded.log_end_offset
+        self.offline = False
+        """A write or an fsync failed: every request gets KAFKA_STORAGE_ERROR."""
+        self.deleted = False
+        self.is_closing = False
+        """Whether a flush brings to the disk what `close` would, too."""
+        self.waiters = WaiterSet()
         self.appended: tuple[int, memoryview] | None = None
         """While waiters are told of an append: the base offset and the bytes of its batch, which are the log's last."""
-        self._set_rules()
+        self._producers_complete = loaded.producers_complete
+        self._rules = AppendRules(config)
         self._publish_high_watermark(self.log_end_offset)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def directory(self) -> str:
+        return self.local.directory
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Oldest first; the last is the active one."""
+        return self.local.segments
+
+    @property
+    def active(self) -> Segment:
+        return self.local.active
+
+    @property
+    def snapshots(self) -> ProducerSnapshots:
+        return self.local.snapshots
+
+    @property
+    def size(self) -> int:
+        """Bytes of its log files."""
+        return self.local.size
+
+    @property
+    def recovery_point(self) -> int:
+        """All below it is on the disk."""
+        return self.durability.recovery_point
+
+    @property
+    def unflushed_bytes(self) -> int:
+        return self.durability.unflushed_bytes
 
     def update_config(self, config: TopicConfig) -> None:
         """The topic's configuration has changed."""
         self.config = config
-        self._set_rules()
-
-    def _set_rules(self) -> None:
-        self._rules = rules_of(self.config)
-        self._rules_without_zstd: ValidationRules | None = None
-        self._rules_of_broker: ValidationRules | None = None
-
-    def _other_rules(self, origin: Origin) -> ValidationRules:
-        """For what the broker writes itself, and for Produce requests that may not bring zstd."""
-        if origin is not Origin.CLIENT:
-            if self._rules_of_broker is None:
-                self._rules_of_broker = rules_of(self.config, from_client=False)
-            return self._rules_of_broker
-        if self._rules_without_zstd is None:
-            self._rules_without_zstd = rules_of(self.config, zstd_allowed=False)
-        return self._rules_without_zstd
+        self._rules = AppendRules(config)
 
     # Appending.
 
@@ -117,9 +191,9 @@ class PartitionLog(SegmentedLog):
         now_ms = self.env.clock.now_ms()
         config = self.config
         if origin is Origin.CLIENT and produce_version >= ZSTD_PRODUCE_VERSION:
-            rules = self._rules
+            rules = self._rules.of_produce
         else:
-            rules = self._other_rules(origin)
+            rules = self._rules.others(from_client=origin is Origin.CLIENT)
         check = validate_built if origin is Origin.COORDINATOR else validate
         valid = check(*read_produced_batch(records, rules), rules, now_ms)
         batch, header, max_timestamp = valid.batch, valid.header, valid.max_timestamp
@@ -137,17 +211,18 @@ class PartitionLog(SegmentedLog):
         if batch.readonly:
             batch = memoryview(bytearray(batch))
         stamp(batch, 0, base_offset, leader_epoch)
+        local, durability = self.local, self.durability
         try:
-            if self.active.should_roll(size, last_offset, max_timestamp, now_ms, config):
+            if local.active.should_roll(size, last_offset, max_timestamp, now_ms, config):
                 self.roll()
-            self.active.append(batch, size, last_offset, max_timestamp)
+            local.active.append(batch, size, last_offset, max_timestamp)
         except OSError as error:
             self.write_failed(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-        self._touched = True
-        self.size += size
-        self.unflushed_bytes += size
+        local.size += size
+        durability.changed = True
+        durability.unflushed_bytes = unflushed_bytes = durability.unflushed_bytes + size
         self.log_end_offset = end_offset = last_offset + 1
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
@@ -156,13 +231,13 @@ class PartitionLog(SegmentedLog):
                 self.producers.add(header, base_offset, max_timestamp)
             else:
                 self._add_marker(header, base_offset, *marker)
-        must_flush = end_offset - self.recovery_point >= config.flush_messages
+        must_flush = end_offset - durability.recovery_point >= config.flush_messages
         if not must_flush:
             if self.waiters:
                 self.appended = (base_offset, batch)
             self._publish_high_watermark(end_offset)
             self.appended = None
-        if self.unflushed_bytes >= self.flush_due_bytes:
+        if unflushed_bytes >= durability.due_bytes:
             self.env.flusher.due(self)
         return AppendResult(
             base_offset, last_offset, valid.log_append_time, self.log_start_offset, must_flush
@@ -184,7 +259,7 @@ class PartitionLog(SegmentedLog):
             return None
         if not self._producers_complete:
             try:
-                restore_earlier_batches(self.producers, self.segments)
+                restore_earlier_batches(self.producers, self.local.segments)
             except OSError as error:
                 raise self.storage_error(error) from error
             self._producers_complete = True
@@ -221,7 +296,7 @@ class PartitionLog(SegmentedLog):
         ended = self.producers.add_marker(header, offset, coordinator_epoch, timestamp, aborted=aborted)
         if ended is not None and aborted:
             transaction, last_stable_offset = ended
-            index = self.active.txn_index
+            index = self.local.active.txn_index
             index.append(
                 AbortedTransaction(
                     transaction.producer_id,
@@ -235,7 +310,7 @@ class PartitionLog(SegmentedLog):
         """This broker leads the partition in that epoch from now on: it begins at the log end offset."""
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, self.log_end_offset)
-            self._touched = True
+            self.durability.changed = True
 
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int = NO_SEQUENCE, *, raises_epochs: bool
@@ -272,94 +347,31 @@ class PartitionLog(SegmentedLog):
         if offset >= up_to:
             return LogRead(_NOTHING, offset)
         try:
-            return self._read(offset, max_bytes, minimum_one, up_to)
+            return self.local.read(offset, max_bytes, minimum_one, up_to, self.log_end_offset)
         except OSError as error:
             raise self.storage_error(error) from error
-
-    def _read(self, offset: int, max_bytes: int, minimum_one: bool, up_to: int) -> LogRead:
-        place = self._positions.get(offset)
-        if place is None or (place[1] == place[0].size and place[0] is not self.active):
-            # Not known, or it was the end of a segment that has a successor now.
-            place = self._locate(offset)
-        if place is None:
-            return LogRead(_NOTHING, up_to)
-        segment, position = place
-        end, end_offset = self._end_of(segment, up_to)
-        size = end - position
-        if size <= 0:
-            return LogRead(_NOTHING, up_to)
-        if size > max_bytes:
-            first = batch_size(segment.file, position)
-            if first > max_bytes:
-                if not minimum_one:
-                    return LogRead(_NOTHING, offset)
-                size = first
-            else:
-                size = max_bytes
-            bound = segment.offset_index.upper_bound_offset(position + size)
-            return LogRead(
-                FileRange(segment.file, position, size),
-                end_offset if bound is None else min(bound, end_offset),
-            )
-        self._remember(end_offset, segment, end)
-        return LogRead(FileRange(segment.file, position, size), end_offset)
-
-    def _locate(self, offset: int) -> tuple[Segment, int] | None:
-        """Where the first batch is that holds ``offset`` or begins after it; segments may end with a gap."""
-        for at in range(self._segment_at(offset), len(self.segments)):
-            segment = self.segments[at]
-            found = segment.find(offset)
-            if found is not None:
-                return segment, found[0]
-        return None
-
-    def _segment_at(self, offset: int) -> int:
-        return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
-
-    def _end_of(self, segment: Segment, up_to: int) -> tuple[int, int]:
-        """Where a segment's batches below ``up_to`` end: position, and offset (exclusive)."""
-        if segment is self.active:
-            if up_to >= self.log_end_offset:
-                return segment.size, self.log_end_offset
-        else:
-            following = self.segments[self._segment_at(segment.base_offset) + 1].base_offset
-            if up_to >= following:
-                return segment.size, following
-        known = self._positions.get(up_to)
-        if known is not None and known[0] is segment:
-            return known[1], up_to
-        end = segment.position_of(up_to)
-        self._remember(up_to, segment, end)
-        return end, up_to
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """Those that have records from offset ``start`` to before ``end``. Raises KafkaError:
         KAFKA_STORAGE_ERROR."""
-        found: list[AbortedTransaction] = []
         try:
-            for segment in self.segments[self._segment_at(start) :]:
-                if segment.txn_index.entries:
-                    some, complete = segment.txn_index.collect(start, end)
-                    found += some
-                    if complete:
-                        break
+            return self.local.aborted_transactions(start, end)
         except OSError as error:
             raise self.storage_error(error) from error
-        return found
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp (ms) is at least ``timestamp``, None where there is none.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
-        return self._search(lambda: first_at_or_after(self.segments, timestamp, self.log_start_offset))
+        return self._search(lambda: first_at_or_after(self.local.segments, timestamp, self.log_start_offset))
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record with the latest timestamp, None in an empty log.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
-        return self._search(lambda: latest_timestamp(self.segments))
+        return self._search(lambda: latest_timestamp(self.local.segments))
 
     def _search(self, search: Callable[[], TimestampOffset | None]) -> TimestampOffset | None:
         self.check_alive()
@@ -406,14 +418,157 @@ class PartitionLog(SegmentedLog):
                 self.fail(error)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             self.log_start_offset = before
-            self.raise_log_start(offset)
-            self._touched = True
+            self._raise_log_start(offset)
+            self.durability.changed = True
         return self.log_start_offset
+
+    def check_alive(self) -> None:
+        """Raises KafkaError: KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION."""
+        if self.offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self.topic}-{self.partition} is offline"
+            )
+        if self.deleted:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    # When files cannot be used.
+
+    def fail(self, error: OSError) -> None:
+        """A write or an fsync failed, so what is on the disk is not known: take the log offline."""
+        self.durability.abandon()
+        if not self.offline:
+            self.offline = True
+            _log.error("log is offline", topic=self.topic, partition=self.partition, error=error)
+            self.waiters.notify(self)
+
+    def write_failed(self, error: OSError) -> None:
+        """An append or a roll failed and was undone. A full disk is no reason to stop: there may be room
+        again. Where it could not be undone (the error has a note), or for any other error, it is."""
+        if getattr(error, "__notes__", None):
+            self.fail(error)
+        else:
+            self.storage_error(error)
+
+    def storage_error(self, error: OSError) -> KafkaError:
+        """What to answer when the files cannot be used; the log goes offline unless it is a shortage."""
+        if is_shortage(error):
+            about = {"topic": self.topic, "partition": self.partition}
+            self.env.lines.write(_log.warning, "shortage", about, error=error)
+        else:
+            self.fail(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    # Segments.
+
+    def roll(self) -> Segment:
+        """Make a new active segment that begins at the log end offset, and return it.
+
+        An active segment that is empty stays. Raises OSError, and then the active segment is what it was.
+        """
+        offset = self.log_end_offset
+        if self.local.roll(offset, self.config, self.producers):
+            self.durability.rolled()
+            self.env.flusher.due(self)
+            _log.debug("rolled a segment", topic=self.topic, partition=self.partition, offset=offset)
+        return self.local.active
+
+    def delete_oldest(self, count: int, reason: str) -> None:
+        """Remove the first ``count`` segments: the log start offset rises to the next one's base offset.
+
+        None may reach above the high watermark. Where it is all of them, a new one is made first. The files
+        are renamed at once and deleted later, so that whoever reads them can go on. Raises OSError.
+        """
+        if count == len(self.local.segments):
+            self.roll()
+            count = min(count, len(self.local.segments) - 1)
+        if not count:
+            return
+        start = self.local.segments[count].base_offset
+        assert start <= self.high_watermark, (start, self.high_watermark)
+        gone = self.local.detach_oldest(count)
+        self.durability.changed = True
+        self._raise_log_start(start)
+        _log.info(
+            "deleting segments",
+            topic=self.topic,
+            partition=self.partition,
+            segments=count,
+            log_start_offset=start,
+            reason=reason,
+        )
+        self.local.delete(gone)
+
+    def _raise_log_start(self, offset: int) -> None:
+        """Records below ``offset`` are gone."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+            self.local.forget_positions()
+            self._publish_high_watermark(max(self.high_watermark, offset))
+
+    def replace_segments(self, new: Segment, old: Sequence[Segment]) -> None:
+        """Put a cleaned segment in the place of those it was made from (`LocalLog.replace`). Raises OSError."""
+        self.local.replace(new, old)
+        self.durability.changed = True
+
+    # The disk.
 
     async def flush(self, up_to: int) -> None:
         """Return when the log is on the disk up to that offset. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         await self.env.flusher.flush(self, up_to)
 
+    def prepare_flush(self) -> FlushWork | None:
+        """What has to reach the disk so that all of the log is there; None where it is. One at a time.
 
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
+        Raises KafkaError (KAFKA_STORAGE_ERROR) where index entries cannot be written.
+        """
+        try:
+            if self.is_closing:
+                return self.prepare_close()
+            work = self.durability.prepare(self.log_end_offset)
+        except OSError as error:
+            raise self.storage_error(error) from error
+        if work is not None and self.log_end_offset > self.high_watermark:
+            self.local.remember_end(self.log_end_offset)
+        return work
+
+    def prepare_close(self) -> FlushWork | None:
+        """What has to reach the disk, derived files too, for a start that trusts it; None where it is there.
+
+        One at a time, as `prepare_flush`. What is changed afterwards is `close`'s to write. Raises OSError.
+        """
+        if self.offline or self.deleted:
+            self.durability.abandon()
+            return None
+        return self.durability.prepare_close(self.log_end_offset)
+
+    def flushed(self, work: FlushWork) -> None:
+        """``work.run()`` has returned: move the recovery point, and the high watermark if it waited."""
+        self.durability.done(work, self.log_end_offset)
+        if not self.offline and self.high_watermark < self.log_end_offset:
+            waits = self.log_end_offset - self.recovery_point >= self.config.flush_messages
+            reached = self.recovery_point if waits else self.log_end_offset
+            if reached > self.high_watermark:
+                self._publish_high_watermark(reached)
+
+    def close(self) -> None:
+        """Bring everything to the disk, derived files too, for a start that trusts it. It blocks.
+
+        Raises OSError: the stop was not a clean one then. A log that is offline or deleted is only closed.
+        """
+        try:
+            work = self.prepare_close()
+            if work is not None:
+                work.run()
+                self.flushed(work)
+        finally:
+            self.local.close()
+
+    def rename(self, directory: str) -> None:
+        """Move the partition's directory. Raises OSError."""
+        self.local.rename(directory)
+
+    def mark_deleted(self) -> None:
+        """The topic is gone: whoever waits or asks gets UNKNOWN_TOPIC_OR_PARTITION."""
+        self.deleted = True
+        self.waiters.notify(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.log.batches import CHECK_WINDOW_BYTES
-from oncelog.broker.log.reads import FileRange
+from oncelog.broker.log.results import FileRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

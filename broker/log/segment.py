@@ -235,7 +235,7 @@ class Segment:
         """
         files = []
         for index in (self.offset_index, self.time_index, self.txn_index):
-            if index.is_dirty and (index.entries or index is not self._txn_index):
+            if index.is_unflushed and (index.entries or index is not self._txn_index):
                 files.append(index.write())
                 index.unsynced = False
         return files
@@ -249,10 +249,10 @@ class Segment:
         return unnamed
 
     @property
-    def is_dirty(self) -> bool:
+    def is_unflushed(self) -> bool:
         """Whether something of it is not known to be on the disk."""
         return self.synced_size < self.size or any(
-            index is not None and index.is_dirty and (index.entries or index is not self._txn_index)
+            index is not None and index.is_unflushed and (index.entries or index is not self._txn_index)
             for index in (self._offset_index, self._time_index, self._txn_index)
         )
 

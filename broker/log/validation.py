@@ -20,6 +20,29 @@ RULES_KEPT_MAX = 256
 them."""
 
 
+class AppendRules:
+    """What a topic's configuration asks of batches, by where they come from."""
+
+    __slots__ = ("_config", "_of_broker", "_without_zstd", "of_produce")
+
+    def __init__(self, config: TopicConfig) -> None:
+        self._config = config
+        self.of_produce = rules_of(config)
+        """For a Produce request that may bring zstd."""
+        self._without_zstd: ValidationRules | None = None
+        self._of_broker: ValidationRules | None = None
+
+    def others(self, *, from_client: bool) -> ValidationRules:
+        """For an older Produce request, or for what the broker itself writes."""
+        if from_client:
+            if self._without_zstd is None:
+                self._without_zstd = rules_of(self._config, zstd_allowed=False)
+            return self._without_zstd
+        if self._of_broker is None:
+            self._of_broker = rules_of(self._config, from_client=False)
+        return self._of_broker
+
+
 def rules_of(config: TopicConfig, *, from_client: bool = True, zstd_allowed: bool = True) -> ValidationRules:
     """Shared by all that ask for the same, so not to be changed."""
     name = config.compression_type

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import KafkaTool
 from oncelog.broker.log.cleaner.cleaner import Cleaner
-from oncelog.broker.log.cleaner.log_to_clean import Dirt
+from oncelog.broker.log.cleaner.log_to_clean import LogToClean
 from oncelog.broker.log.partition_log import Origin, PartitionLog
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.batch import BatchBuilder, read_header
@@ -33,8 +33,8 @@ SETTINGS = {
 }
 
 
-def clean_with_kafka(directory: pathlib.Path, first_dirty: int, end: int, now_ms: int) -> int:
-    numbers = [str(first_dirty), str(end), str(now_ms), str(KEY_MEMORY)]
+def clean_with_kafka(directory: pathlib.Path, first_dirty_offset: int, end: int, now_ms: int) -> int:
+    numbers = [str(first_dirty_offset), str(end), str(now_ms), str(KEY_MEMORY)]
     settings = [f"{key}={value}" for key, value in SETTINGS.items()]
     return int(ask_oracle(ORACLE, str(directory), *numbers, *settings).split()[-1])
 
@@ -147,8 +147,8 @@ def test_kafkas_cleaner_makes_the_same_of_it(
                     writer.write()
                 writer.log.roll()
             writer.finish()
-            dirt = Dirt(writer.log, cleaned_to, rig.clock.now_ms())
-            return dirt.first_dirty, dirt.end
+            to_clean = LogToClean(writer.log, cleaned_to, rig.clock.now_ms())
+            return to_clean.first_dirty_offset, to_clean.first_uncleanable_offset
 
     async def clean() -> int:
         async with rig.running() as manager:
@@ -158,10 +158,10 @@ def test_kafkas_cleaner_makes_the_same_of_it(
 
     for wait_ms in (0, 300_000, 700_000):
         rig.clock.advance(wait_ms / 1000)
-        first_dirty, end = run(write)
+        first_dirty_offset, end = run(write)
         shutil.rmtree(theirs.parent, ignore_errors=True)
         shutil.copytree(ours, theirs)
-        kafkas_end = clean_with_kafka(theirs, first_dirty, end, rig.clock.now_ms())
+        kafkas_end = clean_with_kafka(theirs, first_dirty_offset, end, rig.clock.now_ms())
         cleaned_to = run(clean)
         assert cleaned_to == kafkas_end
         assert contents(ours) == contents(theirs), f"seed {seed}"

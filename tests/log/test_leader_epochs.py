@@ -83,12 +83,12 @@ def test_file() -> None:
     files = SimFileSystem(random.Random(0))
     assert LeaderEpochs.load(files, "/leader-epoch-checkpoint").entries() == []
     made = epochs((0, 0), (3, 1234567890123))
-    assert made.dirty
+    assert made.changed
     assert made.encode() == b"0\n2\n0 0\n3 1234567890123\n"
     files.replace("/leader-epoch-checkpoint", made.encode())
     loaded = LeaderEpochs.load(files, "/leader-epoch-checkpoint")
     assert loaded.entries() == made.entries()
-    assert not loaded.dirty
+    assert not loaded.changed
     assert parse_checkpoint(b"", "p") == []
 
 

@@ -235,7 +235,7 @@ def test_the_flusher_is_told_when_it_is_due() -> None:
     log = bench.create()
     log.append(batch(), leader_epoch=0)
     assert bench.flusher.told == [log]
-    log.flush_due_bytes = 1_000
+    log.durability.due_bytes = 1_000
     while log.unflushed_bytes < 1_000:
         assert bench.flusher.told == [log]
         log.append(batch(), leader_epoch=0)

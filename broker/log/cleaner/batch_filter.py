@@ -29,7 +29,7 @@ from oncelog.wire.varint import append_varint, read_varint, read_varlong
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from oncelog.broker.log.cleaner.offset_map import KeyMap
+    from oncelog.broker.log.cleaner.offset_map import OffsetMap
     from oncelog.broker.log.cleaner.transactions import CleanedTransactions
     from oncelog.broker.seams.files import Buffer
     from oncelog.broker.slices import Slices
@@ -62,7 +62,7 @@ class BatchFilter:
 
     def __init__(
         self,
-        keys: KeyMap,
+        keys: OffsetMap,
         transactions: CleanedTransactions,
         last_records: Mapping[int, LastRecord],
         *,

@@ -16,12 +16,12 @@ from oncelog.broker.log.cleaner.batch_filter import (
     LastRecord,
     control_type_of,
 )
-from oncelog.broker.log.cleaner.log_to_clean import Dirt, group, segments_from
-from oncelog.broker.log.cleaner.offset_map import KeyMap, identity
-from oncelog.broker.log.cleaner.segment_reader import BatchReader
+from oncelog.broker.log.cleaner.log_to_clean import LogToClean, group, segments_from
+from oncelog.broker.log.cleaner.offset_map import OffsetMap, identity
+from oncelog.broker.log.cleaner.segment_reader import SegmentReader
 from oncelog.broker.log.cleaner.transactions import CleanedTransactions
+from oncelog.broker.log.environment import is_shortage
 from oncelog.broker.log.segment import CLEANED_SUFFIX, Segment
-from oncelog.broker.log.segmented_log import SHORTAGES
 from oncelog.broker.logs import get_logger
 from oncelog.broker.slices import Slices
 from oncelog.wire.errors import DecodeError
@@ -62,15 +62,15 @@ class Cleaner:
         due = []
         for log in manager.usable_logs():
             if log.config.compact and log not in self._uncleanable:
-                dirt = Dirt(log, cleaned_to.get((log.topic, log.partition)), now_ms)
-                if dirt.is_due:
-                    due.append(dirt)
-        return bool(due) and await self._clean(max(due, key=lambda dirt: dirt.ratio))
+                to_clean = LogToClean(log, cleaned_to.get((log.topic, log.partition)), now_ms)
+                if to_clean.is_due:
+                    due.append(to_clean)
+        return bool(due) and await self._clean(max(due, key=lambda to_clean: to_clean.cleanable_ratio))
 
-    async def _clean(self, dirt: Dirt) -> bool:
-        manager, log = self._manager, dirt.log
+    async def _clean(self, to_clean: LogToClean) -> bool:
+        manager, log = self._manager, to_clean.log
         memory = manager.config.log_cleaner_dedupe_buffer_size
-        cleaning = Cleaning(manager.files, dirt, manager.clock.now_ms(), memory)
+        cleaning = Cleaning(manager.files, to_clean, manager.clock.now_ms(), memory)
         try:
             before = log.size
             end = await cleaning.run()
@@ -88,7 +88,7 @@ class Cleaner:
             "compacted",
             topic=log.topic,
             partition=log.partition,
-            from_offset=dirt.first_dirty,
+            from_offset=to_clean.first_dirty_offset,
             to_offset=end,
             bytes_before=before,
             bytes_after=log.size,
@@ -100,7 +100,7 @@ class Cleaner:
         disk may have room again, a descriptor be free; what else fails, fails for appends too."""
         if log.deleted or log.offline:
             return
-        if error.errno in SHORTAGES:
+        if is_shortage(error):
             about = {"topic": log.topic, "partition": log.partition}
             log.env.lines.write(_log.warning, "no room to compact", about, error=error)
         else:
@@ -110,12 +110,12 @@ class Cleaner:
 class Cleaning:
     """One cleaning of one log."""
 
-    def __init__(self, files: FileSystem, dirt: Dirt, now_ms: int, memory_bytes: int) -> None:
+    def __init__(self, files: FileSystem, to_clean: LogToClean, now_ms: int, memory_bytes: int) -> None:
         self._files = files
-        self._dirt = dirt
-        self._log = dirt.log
+        self._to_clean = to_clean
+        self._log = to_clean.log
         self._now_ms = now_ms
-        self._keys = KeyMap(memory_bytes)
+        self._keys = OffsetMap(memory_bytes)
         self._slices = Slices()
 
     async def run(self) -> int:
@@ -123,12 +123,17 @@ class Cleaning:
 
         Raises CleaningAborted, OSError, and DecodeError where the log is damaged.
         """
-        log, dirt = self._log, self._dirt
+        log, to_clean = self._log, self._to_clean
         await self._map_keys()
         end = self._keys.latest_offset + 1
         segments = [segment for segment in log.segments if segment.base_offset < end]
         transactions = CleanedTransactions()
-        for run in group(segments, log.config.segment_size, log.config.segment_index_bytes, dirt.end):
+        for run in group(
+            segments,
+            log.config.segment_size,
+            log.config.segment_index_bytes,
+            to_clean.first_uncleanable_offset,
+        ):
             await self._clean_group(run, transactions)
         return end
 
@@ -145,13 +150,17 @@ class Cleaning:
 
     async def _map_keys(self) -> None:
         """Note every key's last offset, from the first dirty offset on, until the end or until it is enough."""
-        log, start, end = self._log, self._dirt.first_dirty, self._dirt.end
+        log, start, end = (
+            self._log,
+            self._to_clean.first_dirty_offset,
+            self._to_clean.first_uncleanable_offset,
+        )
         keys = self._keys
         transactions = CleanedTransactions()
         transactions.expect(log.aborted_transactions(start, end))
         dirty = [it for it in segments_from(log.segments, start) if it.base_offset < end]
         for at, segment in enumerate(dirty):
-            with BatchReader(self._files, segment, segment.offset_index.lookup(start)[1]) as reader:
+            with SegmentReader(self._files, segment, segment.offset_index.lookup(start)[1]) as reader:
                 while (found := await reader.next()) is not None:
                     header, batch = found
                     if header.is_control:
@@ -169,7 +178,11 @@ class Cleaning:
             keys.latest_offset = max(keys.latest_offset, following - 1)
 
     async def _map_batch(self, header: BatchHeader, batch: memoryview) -> None:
-        offsets, start, base_offset = self._keys.offsets, self._dirt.first_dirty, header.base_offset
+        offsets, start, base_offset = (
+            self._keys.offsets,
+            self._to_clean.first_dirty_offset,
+            header.base_offset,
+        )
         data = records_of(batch, header)
         position, limit = 0, len(data)
         for count in range(header.record_count):
@@ -222,11 +235,11 @@ class Cleaning:
             last_records(log),
             now_ms=self._now_ms,
             delete_retention_ms=log.config.delete_retention_ms,
-            end_offset=self._dirt.end,
+            end_offset=self._to_clean.first_uncleanable_offset,
             slices=self._slices,
             pause=self._pause,
         )
-        with BatchReader(self._files, source) as reader:
+        with SegmentReader(self._files, source) as reader:
             while (found := await reader.next()) is not None:
                 header, batch = found
                 kept = await rules.filter(header, batch)

@@ -21,23 +21,31 @@ OFFSET_INDEX_ENTRY_BYTES = 8
 TIME_INDEX_ENTRY_BYTES = 12
 
 
-class Dirt:
-    """What of a compacted log is dirty.
+class LogToClean:
+    """How much of a compacted log is dirty, and how far it can be cleaned.
 
-    ``first_dirty``: all below it has been cleaned. ``end``: the base offset of the first segment that must not be
-    touched: the active one, one that reaches above the last stable offset, or one that is too young.
-    ``must_clean``: whether something is dirty for longer than ``max.compaction.lag.ms``.
+    ``first_dirty_offset``: all below it has been cleaned. ``first_uncleanable_offset``: the base offset of the first
+    segment that must not be touched: the active one, one that reaches above the last stable offset, or one younger
+    than ``min.compaction.lag.ms``. ``must_clean``: something has been dirty for longer than ``max.compaction.lag.ms``.
     """
 
-    __slots__ = ("clean_bytes", "dirty_bytes", "end", "first_dirty", "log", "must_clean")
+    __slots__ = (
+        "clean_bytes",
+        "cleanable_bytes",
+        "first_dirty_offset",
+        "first_uncleanable_offset",
+        "log",
+        "must_clean",
+    )
 
-    def __init__(self, log: PartitionLog, cleaned_to: int | None, now_ms: int) -> None:
-        """``cleaned_to``: the checkpoint, None where the log was never cleaned."""
+    def __init__(self, log: PartitionLog, checkpoint: int | None, now_ms: int) -> None:
+        """``checkpoint``: up to where the log was cleaned, None where it never was."""
         self.log = log
         start = log.log_start_offset
-        valid = cleaned_to is not None and start <= cleaned_to <= log.log_end_offset
-        self.first_dirty = first_dirty = cleaned_to if valid and cleaned_to is not None else start
-        dirty = [segment for segment in segments_from(log.segments, first_dirty) if segment is not log.active]
+        if checkpoint is not None and start <= checkpoint <= log.log_end_offset:
+            start = checkpoint
+        self.first_dirty_offset = start
+        dirty = [it for it in segments_from(log.segments, start) if it is not log.active]
         end = min(log.last_stable_offset, log.active.base_offset)
         lag_ms = log.config.min_compaction_lag_ms
         if lag_ms > 0:
@@ -45,25 +53,26 @@ class Dirt:
                 if segment.largest_timestamp > now_ms - lag_ms:
                     end = min(end, segment.base_offset)
                     break
-        unclean = [it for it in segments_from(log.segments, max(first_dirty, end)) if it is not log.active]
-        self.end = unclean[0].base_offset if unclean else log.active.base_offset
-        self.clean_bytes = sum(it.size for it in log.segments[:-1] if it.base_offset < first_dirty)
-        self.dirty_bytes = sum(segment.size for segment in dirty if segment.base_offset < self.end)
-        since = [segment.rolling_timestamp for segment in dirty]
-        oldest = min((timestamp for timestamp in since if timestamp > 0), default=now_ms)
+        uncleanable = segments_from(log.segments, max(start, end))[0]
+        self.first_uncleanable_offset = end = uncleanable.base_offset
+        self.clean_bytes = sum(it.size for it in log.segments[:-1] if it.base_offset < start)
+        self.cleanable_bytes = sum(it.size for it in dirty if it.base_offset < end)
+        dirty_since = (it.rolling_timestamp for it in dirty)
+        oldest = min((timestamp for timestamp in dirty_since if timestamp > 0), default=now_ms)
         self.must_clean = oldest < now_ms - log.config.max_compaction_lag_ms
 
     @property
-    def ratio(self) -> float:
-        """The dirty share of what can be cleaned, in bytes."""
-        total = self.clean_bytes + self.dirty_bytes
-        return self.dirty_bytes / total if total else 0.0
+    def cleanable_ratio(self) -> float:
+        """Cleanable bytes as a share of these and the clean ones."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        if self.must_clean and self.dirty_bytes:
+        """Whether there is enough to clean, or something has waited too long."""
+        if self.must_clean and self.cleanable_bytes:
             return True
-        return self.dirty_bytes > 0 and self.ratio > self.log.config.min_cleanable_dirty_ratio
+        return self.cleanable_bytes > 0 and self.cleanable_ratio > self.log.config.min_cleanable_dirty_ratio
 
 
 def segments_from(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:

@@ -16,7 +16,7 @@ DIGEST_BYTES = 16
 NOT_FOUND = -1
 
 
-class KeyMap:
+class OffsetMap:
     """``latest_offset``: up to where the log is in it. ``offsets``: of each key's `identity` the last offset."""
 
     __slots__ = ("keys_max", "latest_offset", "offsets")

@@ -19,8 +19,8 @@ READ_BYTES = 256 * 1024
 """Bytes of log that are read at once; more where one batch has more."""
 
 
-class BatchReader:
-    """``with BatchReader(…) as reader``, then `next` until it gives None; the file is held open meanwhile."""
+class SegmentReader:
+    """``with SegmentReader(…) as reader``, then `next` until it gives None; the file is held open meanwhile."""
 
     def __init__(self, files: FileSystem, segment: Segment, position: int = 0) -> None:
         self._files = files
@@ -31,7 +31,7 @@ class BatchReader:
         self._data = b""
         self._start = position
 
-    def __enter__(self) -> BatchReader:
+    def __enter__(self) -> SegmentReader:
         self._file.acquire()
         return self
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.broker.log.batches import BatchReader
 from oncelog.broker.log.indexes import RELATIVE_OFFSET_MAX
 from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
-from oncelog.broker.log.loaded_log import Loaded
+from oncelog.broker.log.loaded_log import LoadedLog
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.replay import (
     RECOVERY_STEP_BYTES,
@@ -337,7 +337,7 @@ class PartitionRecovery:
         self._snapshots.retake(end_offset, self._producers.snapshot())
         if end_offset != segments[-1].base_offset:
             self._snapshots.floating = end_offset
-        loaded = Loaded(
+        loaded = LoadedLog(
             segments,
             self._epochs,
             self._producers,
@@ -350,5 +350,5 @@ class PartitionRecovery:
         )
         topic_id = found.topic_id or self._topic_id or ZERO_UUID
         self.log = PartitionLog(env, directory, self.topic, self.partition, topic_id, self._config, loaded)
-        self.log.unflushed_bytes = self.checked_bytes
+        self.log.durability.unflushed_bytes = self.checked_bytes
         yield 0

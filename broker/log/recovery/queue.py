@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.log.environment import is_shortage
 from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
-from oncelog.broker.log.segmented_log import is_shortage
 from oncelog.broker.logs import get_logger
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.slices import SLICE_S, in_slices
