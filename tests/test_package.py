@@ -1,12 +1,10 @@
 """What a user installs: the archives' contents, and the wheel in a project whose folders are named like ours."""
 
 import email
-import os
 import pathlib
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -14,13 +12,10 @@ import zipfile
 import pytest
 
 import oncelog
+from tests.archives import ROOT, UV, build, install, run
 from tests.process import Process
 
 pytestmark = pytest.mark.slow
-
-ROOT = pathlib.Path(__file__).parents[1]
-INSTALL_TIMEOUT_S = 180  # it may download
-UV = pathlib.Path(sys.executable).with_name("uv")
 
 PRODUCE_AND_CONSUME = """
 import sys
@@ -35,16 +30,6 @@ consumer.close()
 """
 
 
-def run(*command: str | pathlib.Path, cwd: pathlib.Path = ROOT) -> str:
-    """The output of a command that must not fail; it sees nothing of the venv that runs the tests."""
-    ours = {name: text for name, text in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
-    done = subprocess.run(
-        command, cwd=cwd, env=ours, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
 def exported(folder: pathlib.Path) -> pathlib.Path:
     """The tracked files as `git archive` hands them out, changes that are not committed included; no git in it."""
     if not (ROOT / ".git").exists():
@@ -53,16 +38,6 @@ def exported(folder: pathlib.Path) -> pathlib.Path:
     run("git", "archive", "-o", folder / "tree.tar", tree)
     shutil.unpack_archive(folder / "tree.tar", folder / "tree", filter="tar")
     return folder / "tree"
-
-
-def build(source: pathlib.Path, folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """The sdist, and the wheel that is made from the sdist alone."""
-    offline = ("--no-build-isolation", "--python", sys.executable, "-q", "--out-dir", folder)
-    run(UV, "build", "--sdist", *offline, source)
-    (sdist,) = folder.glob("*.tar.gz")
-    run(UV, "build", "--wheel", *offline, sdist)
-    (wheel,) = folder.glob("*.whl")
-    return sdist, wheel
 
 
 @pytest.fixture(scope="module")
@@ -149,10 +124,7 @@ def project(
         (root / package / "__init__.py").write_text(
             "raise RuntimeError('this is the project, not oncelog')\n"
         )
-    python = root / ".venv" / "bin" / "python"
-    run(UV, "venv", "-q", "--python", sys.executable, root / ".venv")
-    locked = ("--python", python, "-c", ROOT / "requirements.lock")
-    run(UV, "pip", "install", "-q", *locked, archives[1], "confluent-kafka")
+    install(archives[1], root / ".venv", "confluent-kafka", lock="requirements.lock")
     return root
 
 

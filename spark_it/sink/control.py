@@ -104,36 +104,42 @@ def persistent(settings: Settings, call: Any, *arguments: Any) -> Any:
             time.sleep(AGAIN_S)
 
 
-def check_topic(settings: Settings, topic: str | None) -> None:
-    """Raises SinkError where there is no such topic: a producer would make it, with whatever defaults there are."""
+def check_topic(settings: Settings, topic: str | None, create_partitions: int | None = None) -> None:
+    """Create the topic where it is missing and `create_partitions` says how large. Raises SinkError where it is
+    missing otherwise: a producer would create it, with whatever defaults there are."""
     admin = AdminClient(client(settings.kafka))
     known = admin.list_topics(timeout=CONNECT_S).topics
-    if topic is not None and topic not in known:
-        raise SinkError(f"sink {settings.sink_id}: there is no topic {topic}")
+    if topic is None or topic in known:
+        return
+    if create_partitions is None:
+        raise SinkError(f"sink {settings.sink_id}: there is no topic {topic}; create_partitions=N creates it")
+    _make_topic(settings, admin, NewTopic(topic, num_partitions=create_partitions))
 
 
 def make_control_topic(settings: Settings) -> None:
     """Create it where it is missing. Raises SinkError."""
     admin = AdminClient(client(settings.kafka))
     new = NewTopic(settings.control, num_partitions=1, config={"cleanup.policy": "compact"})
+    partitions = _make_topic(settings, admin, new)
+    if partitions != 1:
+        raise SinkError(f"sink {settings.sink_id}: {settings.control} has {partitions} partitions, not one")
+
+
+def _make_topic(settings: Settings, admin: AdminClient, new: NewTopic) -> int:
+    """Create it where it is missing, and wait for its leaders; how many partitions it has. Raises SinkError."""
+    topic: str = new.topic
     try:
-        admin.create_topics([new], request_timeout=DEADLINE_S)[settings.control].result(2 * DEADLINE_S)
+        admin.create_topics([new], request_timeout=DEADLINE_S)[topic].result(2 * DEADLINE_S)
     except KafkaException as failed:
         if kafka_error(failed).name() != "TOPIC_ALREADY_EXISTS":
-            raise SinkError(
-                f"sink {settings.sink_id}: {settings.control}: {kafka_error(failed).str()}"
-            ) from None
+            raise SinkError(f"sink {settings.sink_id}: {topic}: {kafka_error(failed).str()}") from None
     deadline = time.monotonic() + DEADLINE_S
     while True:
-        known = admin.list_topics(settings.control, timeout=DEADLINE_S).topics[settings.control]
+        known = admin.list_topics(topic, timeout=DEADLINE_S).topics[topic]
         if known.error is None and known.partitions:
-            break
+            return len(known.partitions)
         if time.monotonic() > deadline:
-            raise SinkError(f"sink {settings.sink_id}: {settings.control} was made, but nobody leads it")
-    if len(known.partitions) != 1:
-        raise SinkError(
-            f"sink {settings.sink_id}: {settings.control} has {len(known.partitions)} partitions, not one"
-        )
+            raise SinkError(f"sink {settings.sink_id}: {topic} was made, but nobody leads it")
 
 
 def _end(settings: Settings, isolation: IsolationLevel) -> int:

@@ -40,6 +40,7 @@ def write_once(
     kafka: Mapping[str, str],
     tasks: int,
     topic: str | None = None,
+    create_partitions: int | None = None,
     by: Sequence[str] = (),
     order: Sequence[str] = (),
     source: str = "",
@@ -53,9 +54,10 @@ def write_once(
     The stock sink's columns (value; and key, headers, topic, partition where present) are written; rows go to `tasks`
     tasks by the columns `by` (the row's topic and partition where both are there, else its key, else all of it), within
     each in the order of the columns `order`, for which a task's rows are held in memory. `kafka` are librdkafka's
-    settings, such as bootstrap.servers. `tasks` and `by` belong to the sink id for ever. `adopt` takes over a sink of
-    another query (a new or lost checkpoint), or goes back to an older batch of this one: rows that were written before
-    are then written again.
+    settings, such as bootstrap.servers. Where `topic` is missing it is created with `create_partitions` partitions and
+    the broker's defaults, or without them refused. `tasks` and `by` belong to the sink id for ever. `adopt` takes over
+    a sink of another query (a new or lost checkpoint), or goes back to an older batch of this one: rows that were
+    written before are then written again.
 
     Rows must be a deterministic function of the source: see docs/spark.md. Raises SinkError with one line.
     """
@@ -63,6 +65,10 @@ def write_once(
         raise SinkError("a sink needs a sink_id of its own")
     if tasks < 1:
         raise SinkError(f"sink {sink_id}: tasks={tasks}")
+    if create_partitions is not None and (topic is None or create_partitions < 1):
+        raise SinkError(
+            f"sink {sink_id}: create_partitions={create_partitions}: it is 1 or more, and goes with topic="
+        )
     if not frame.isStreaming:
         raise SinkError(f"sink {sink_id}: write_once writes streams")
     by = tuple(by) or _default_by(frame.columns)
@@ -79,7 +85,7 @@ def write_once(
         driver=driver_name(),
         transaction_timeout_ms=transaction_timeout_ms,
     )
-    reach(settings, topic)
+    reach(settings, topic, create_partitions)
     return _writer(frame, settings, topic, order, data_source)
 
 
@@ -97,10 +103,10 @@ def successor(sink_id: str, kafka: Mapping[str, str], control: str = CONTROL_TOP
     return f"{claim.driver} (query {claim.query})" if claim and claim.driver != driver_name() else None
 
 
-def reach(settings: Settings, topic: str | None) -> None:
-    """Find the topic and the sink's claim, or make it; before the first batch. Raises SinkError."""
+def reach(settings: Settings, topic: str | None, create_partitions: int | None = None) -> None:
+    """Find the topic and the sink's claim, or make them; before the first batch. Raises SinkError."""
     try:
-        check_topic(settings, topic)
+        check_topic(settings, topic, create_partitions)
         make_control_topic(settings)
         # A dead predecessor's open transactions would hide what is behind them until they time out.
         if has_open_transactions(settings):

@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.spark import SinkError, write_once
 from oncelog.spark.control import Settings
+from oncelog.spark.once import reach
 from oncelog.spark.source import RowWriter
 from spark_it.tests.dying import DyingSource, plan_deaths
 from spark_it.tests.queries import kafka_stream
@@ -165,7 +166,9 @@ def test_what_is_refused(spark: Any, topics: Topics, name: str, tmp_path: pathli
         ({"topic": None}, "neither a column topic"),
         ({"by": ["nothing"]}, "no column nothing"),
         ({"control": name + "x" * 250}, "InvalidTopic|Invalid topic|invalid"),
-        ({"topic": f"{name}missing"}, f"topic {name}missing"),
+        ({"topic": f"{name}missing"}, f"there is no topic {name}missing; create_partitions=N creates it"),
+        ({"create_partitions": 0}, "create_partitions=0: it is 1 or more"),
+        ({"topic": None, "create_partitions": 2}, "goes with topic="),
     ):
         with pytest.raises(SinkError, match=text):
             write_once(frame, **{**good, **changed})
@@ -175,6 +178,18 @@ def test_what_is_refused(spark: Any, topics: Topics, name: str, tmp_path: pathli
     with pytest.raises(SinkError, match="writes streams"):
         write_once(spark.range(1), **good)
     assert json.dumps(sorted(topics.admin.list_topics(timeout=60).topics)).count(f"{name}missing") == 0
+
+
+def test_its_topic_is_created_when_told_to(topics: Topics, name: str) -> None:
+    settings = Settings(
+        f"{name}sink", 1, ("key",), {"bootstrap.servers": topics.bootstrap}, control=f"{name}control"
+    )
+    reach(settings, f"{name}out", 3)
+    reach(settings, f"{name}out", 5)  # there is one now: it stays as it is
+    found = topics.admin.list_topics(timeout=60).topics
+    assert (len(found[f"{name}out"].partitions), len(found[f"{name}control"].partitions)) == (3, 1)
+    with pytest.raises(SinkError, match=rf"^sink {name}sink: {name}\+: .*[Ii]nvalid"):
+        reach(settings, f"{name}+", 1)
 
 
 def test_no_batch_id() -> None:
