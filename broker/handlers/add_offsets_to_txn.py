@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn (API key 25): a transaction will commit offsets of a group, in the partition that stores them.
+"""AddOffsetsToTxn (API key 25): adds the partition that stores a group's offsets to a transaction.
 
-- Only producers without transactions v2 ask for it; for others TxnOffsetCommit does it.
-- Before version 2 PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
+- Only producers before transactions v2 send it; for the others TxnOffsetCommit adds the partition.
+- Before version 2 PRODUCER_FENCED is returned as INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def handle(
         add_partitions(shard, name, producer_id, epoch, [partition], TRANSACTIONS_V0)
         return AddOffsetsToTxnResponse(0, 0)
 
-    def refused(error: KafkaError) -> AddOffsetsToTxnResponse:
+    def error_response(error: KafkaError) -> AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(
             0, producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION)
         )
 
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(0, ErrorCode.INVALID_REQUEST)
-    return services.transactions.serve(request.transactional_id, step, refused)
+    return services.transactions.serve(request.transactional_id, step, error_response)

@@ -1,9 +1,9 @@
-"""AddPartitionsToTxn (API key 24): a transaction will write to these partitions, all of them or none.
+"""AddPartitionsToTxn (API key 24): adds partitions to a transaction, all of them or none.
 
-- Versions 0 to 3 are for clients: one transaction. From 4 on brokers ask for several at once, or only whether
-  partitions are part of one (``verify_only``, KIP-890).
-- A partition that does not exist refuses all of its transaction: the others get OPERATION_NOT_ATTEMPTED.
-- Before version 2 PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
+- Clients send versions 0 to 3, for one transaction. Brokers send later versions, for several, or only to verify that
+  the partitions are part of the transaction (``verify_only``, KIP-890).
+- A partition that does not exist fails its whole transaction: the other partitions get OPERATION_NOT_ATTEMPTED.
+- Before version 2 PRODUCER_FENCED is returned as INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 FENCED_VERSION = 2
 BATCHED_VERSION = 4
 
-Answer = AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]
+ResponseOrCoroutine = AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]
 
 
-def handle(services: Services, request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer:
+def handle(
+    services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> ResponseOrCoroutine:
     if context.api_version < BATCHED_VERSION:
         transaction = AddPartitionsToTxnTransaction(
             request.v3_and_below_transactional_id,
@@ -44,48 +46,50 @@ def handle(services: Services, request: AddPartitionsToTxnRequest, context: Requ
             False,
             request.v3_and_below_topics,
         )
-        return _one(services, transaction, context)
+        return _one_transaction(services, transaction, context)
     if len(request.transactions) == 1:
-        return _one(services, request.transactions[0], context)
-    return _several(services, request, context)
+        return _one_transaction(services, request.transactions[0], context)
+    return _several_transactions(services, request, context)
 
 
-async def _several(
+async def _several_transactions(
     services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
-    found = AddPartitionsToTxnResponse()
+    response = AddPartitionsToTxnResponse()
     slices = Slices()
     for transaction in request.transactions:
-        answer = _one(services, transaction, context)
-        if not isinstance(answer, AddPartitionsToTxnResponse):
-            answer = await answer
-        found.results_by_transaction += answer.results_by_transaction
+        one = _one_transaction(services, transaction, context)
+        if not isinstance(one, AddPartitionsToTxnResponse):
+            one = await one
+        response.results_by_transaction += one.results_by_transaction
         if slices.is_over():
             await slices.pause()
-    return found
+    return response
 
 
-def _one(services: Services, transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Answer:
+def _one_transaction(
+    services: Services, transaction: AddPartitionsToTxnTransaction, context: RequestContext
+) -> ResponseOrCoroutine:
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    answer = partial(_answer, transaction.transactional_id, partitions, context.api_version)
+    response_with = partial(_response, transaction.transactional_id, partitions, context.api_version)
 
-    def refused(error: KafkaError) -> AddPartitionsToTxnResponse:
-        return answer({}, producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
+    def error_response(error: KafkaError) -> AddPartitionsToTxnResponse:
+        return response_with({}, producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
 
     unknown = [partition for partition in partitions if not _exists(services, *partition)]
     if unknown:
         errors = dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return answer(errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return response_with(errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
     if not transaction.transactional_id:
-        return answer({}, ErrorCode.INVALID_REQUEST)
-    step = partial(_step, transaction, partitions, answer, context.api_version)
-    return services.transactions.serve(transaction.transactional_id, step, refused)
+        return response_with({}, ErrorCode.INVALID_REQUEST)
+    step = partial(_step, transaction, partitions, response_with, context.api_version)
+    return services.transactions.serve(transaction.transactional_id, step, error_response)
 
 
 def _step(
     transaction: AddPartitionsToTxnTransaction,
     partitions: list[tuple[str, int]],
-    answer: partial[AddPartitionsToTxnResponse],
+    response_with: partial[AddPartitionsToTxnResponse],
     api_version: int,
     shard: TransactionShard,
 ) -> AddPartitionsToTxnResponse:
@@ -96,10 +100,10 @@ def _step(
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:
         missing = verify_partitions(shard, name, producer_id, epoch, partitions)
-        return answer(dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE), ErrorCode.NONE)
+        return response_with(dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE), ErrorCode.NONE)
     version = TRANSACTIONS_V2 if api_version >= BATCHED_VERSION else TRANSACTIONS_V0
     add_partitions(shard, name, producer_id, epoch, partitions, version)
-    return answer({}, ErrorCode.NONE)
+    return response_with({}, ErrorCode.NONE)
 
 
 def _exists(services: Services, topic: str, partition: int) -> bool:
@@ -107,21 +111,21 @@ def _exists(services: Services, topic: str, partition: int) -> bool:
     return known is not None and 0 <= partition < len(known.partitions)
 
 
-def _answer(
+def _response(
     transactional_id: str,
     partitions: list[tuple[str, int]],
     api_version: int,
     errors: dict[tuple[str, int], ErrorCode],
-    others: ErrorCode,
+    default: ErrorCode,
 ) -> AddPartitionsToTxnResponse:
-    """A row per partition: its error, or that of all others."""
+    """Return the response with a result for each partition: its code in ``errors``, else ``default``."""
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for topic, partition in dict.fromkeys(partitions):
-        code = errors.get((topic, partition), others)
+        code = errors.get((topic, partition), default)
         topics.setdefault(topic, []).append(AddPartitionsToTxnPartitionResult(partition, code))
-    rows = [AddPartitionsToTxnTopicResult(topic, results) for topic, results in topics.items()]
+    topic_results = [AddPartitionsToTxnTopicResult(topic, results) for topic, results in topics.items()]
     if api_version < BATCHED_VERSION:
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topic_results)
     return AddPartitionsToTxnResponse(
-        results_by_transaction=[AddPartitionsToTxnResult(transactional_id, rows)]
+        results_by_transaction=[AddPartitionsToTxnResult(transactional_id, topic_results)]
     )

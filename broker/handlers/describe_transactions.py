@@ -1,4 +1,4 @@
-"""DescribeTransactions (API key 65): the state of transactional ids, and the partitions of their transactions.
+"""DescribeTransactions (API key 65): describes transactional ids and the partitions of their transactions.
 
 KIP-664.
 """
@@ -39,17 +39,17 @@ def _describe(
     services: Services, transactional_ids: list[str]
 ) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
     shards: list[TransactionShard] = []
-    rows = [_row(services, name, shards) for name in transactional_ids]
+    states = [_state(services, transactional_id, shards) for transactional_id in transactional_ids]
 
-    def refused(error: KafkaError) -> DescribeTransactionsResponse:
+    def error_response(error: KafkaError) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(
-            0, [TransactionState(error.code, name) for name in transactional_ids]
+            0, [TransactionState(error.code, transactional_id) for transactional_id in transactional_ids]
         )
 
-    return services.transactions.answer_of(shards, DescribeTransactionsResponse(0, rows), refused)
+    return services.transactions.answer_of(shards, DescribeTransactionsResponse(0, states), error_response)
 
 
-def _row(services: Services, transactional_id: str, shards: list[TransactionShard]) -> TransactionState:
+def _state(services: Services, transactional_id: str, shards: list[TransactionShard]) -> TransactionState:
     from oncelog.coordinator.transactions.admin import describe_transaction
 
     if not transactional_id:

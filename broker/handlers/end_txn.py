@@ -1,9 +1,9 @@
-"""EndTxn (API key 26): commit or abort a transaction.
+"""EndTxn (API key 26): commits or aborts a transaction.
 
-- Versions 0 to 4: the producer keeps its epoch. 5 is transactions v2: every end raises it, and the answer tells the id
-  and epoch to go on with (KIP-890).
-- Before version 2 PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
-- Kafka answers once the decision is stored, before the markers are written. Here they mostly are by then.
+- In versions 0 to 4 the producer keeps its epoch. In version 5 (transactions v2) every end raises it, and the response
+  has the producer id and epoch to go on with (KIP-890).
+- Before version 2 PRODUCER_FENCED is returned as INVALID_PRODUCER_EPOCH.
+- Kafka responds once the decision is stored, before the markers are written. Here they are mostly written by then.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def handle(
         )
         return EndTxnResponse(0, 0, *ended)
 
-    def refused(error: KafkaError) -> EndTxnResponse:
+    def error_response(error: KafkaError) -> EndTxnResponse:
         return EndTxnResponse(0, producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
 
     if not request.transactional_id:
         return EndTxnResponse(0, ErrorCode.INVALID_REQUEST)
-    return services.transactions.serve(request.transactional_id, step, refused)
+    return services.transactions.serve(request.transactional_id, step, error_response)

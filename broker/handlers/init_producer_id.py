@@ -1,10 +1,11 @@
-"""InitProducerId (API key 22): an id and epoch for an idempotent producer, or for a transactional one.
+"""InitProducerId (API key 22): returns a producer id and epoch, for an idempotent or a transactional producer.
 
-- Without a transactional id: an id never given out twice. With one: its next epoch, by which whoever had the last one
-  is fenced, and its open transaction aborted (KIP-98).
-- Version 3 lets a producer raise its own epoch (KIP-360); before 4 PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
-- Where another's transaction must be aborted first, Kafka answers CONCURRENT_TRANSACTIONS and lets the client ask
-  again; here the answer comes at once where all markers could be written.
+- Without a transactional id the producer id is new. With one its epoch is the next: that fences the producer with the
+  last epoch, and its open transaction is aborted (KIP-98).
+- Version 3 lets a producer raise its own epoch (KIP-360). Before version 4 PRODUCER_FENCED is returned as
+  INVALID_PRODUCER_EPOCH.
+- If a transaction must be aborted first, Kafka returns CONCURRENT_TRANSACTIONS and the client retries; here the first
+  request succeeds if all markers could be written.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ def handle(
     services: Services, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return _error(ErrorCode.INVALID_REQUEST)
+        return _error_response(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return _transactional(services, request, request.transactional_id, context)
     try:
         return InitProducerIdResponse(0, 0, services.next_producer_id(), 0)
     except KafkaError as error:
-        return _error(error.code)
+        return _error_response(error.code)
 
 
 def _transactional(
@@ -46,7 +47,7 @@ def _transactional(
     from oncelog.coordinator.transactions.state import ProducerIdAndEpoch
 
     if not transactional_id:
-        return _error(ErrorCode.INVALID_REQUEST)
+        return _error_response(ErrorCode.INVALID_REQUEST)
     expected = None
     if request.producer_id != NO_PRODUCER_ID:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
@@ -55,13 +56,13 @@ def _transactional(
         found = init_producer_id(shard, transactional_id, request.transaction_timeout_ms, expected)
         return InitProducerIdResponse(0, 0, *found)
 
-    def refused(error: KafkaError) -> InitProducerIdResponse:
-        return _error(producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
+    def error_response(error: KafkaError) -> InitProducerIdResponse:
+        return _error_response(producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
 
     if not 0 < request.transaction_timeout_ms <= services.config.current.transaction_max_timeout_ms:
-        return _error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-    return services.transactions.serve(transactional_id, step, refused)
+        return _error_response(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    return services.transactions.serve(transactional_id, step, error_response)
 
 
-def _error(code: ErrorCode) -> InitProducerIdResponse:
+def _error_response(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(0, code, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)

@@ -1,6 +1,6 @@
-"""ListTransactions (API key 66): the transactional ids that this node coordinates (KIP-664).
+"""ListTransactions (API key 66): lists the transactional ids that this node coordinates (KIP-664).
 
-Version 1 filters by duration (KIP-994), 2 by a regular expression that the whole id must match (KIP-1152).
+Version 1 filters by duration (KIP-994), 2 by a regular expression that must match the whole id (KIP-1152).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def handle(
 ) -> ListTransactionsResponse | Coroutine[Any, Any, ListTransactionsResponse]:
     from oncelog.coordinator.transactions.admin import list_transactions
 
-    def refused(error: KafkaError) -> ListTransactionsResponse:
+    def error_response(error: KafkaError) -> ListTransactionsResponse:
         return ListTransactionsResponse(0, error.code)
 
     try:
         shards = services.transactions.shards()
-        return services.transactions.answer_of(shards, list_transactions(shards, request), refused)
+        return services.transactions.answer_of(shards, list_transactions(shards, request), error_response)
     except KafkaError as error:
-        return refused(error)
+        return error_response(error)

@@ -1,9 +1,9 @@
-"""TxnOffsetCommit (API key 28): stores a group's offsets as part of a transaction; they count when it commits.
+"""TxnOffsetCommit (API key 28): commits a group's offsets as part of a transaction; they are valid once it commits.
 
-- The partition that stores the group's offsets must be part of the transaction: AddOffsetsToTxn has added it, or with
-  version 5 this request does (KIP-890). Version 4 knows TRANSACTION_ABORTABLE.
-- Version 3 has the member's generation, and the group fences who is none of it any more (KIP-447).
-- Before version 2 COORDINATOR_LOAD_IN_PROGRESS is told as COORDINATOR_NOT_AVAILABLE (KAFKA-7296).
+- The partition that stores the group's offsets must be part of the transaction. AddOffsetsToTxn has added it; from
+  version 5 on this request adds it (KIP-890). Version 4 adds the error TRANSACTION_ABORTABLE.
+- Version 3 adds the member's generation: the group fences members of other generations (KIP-447).
+- Before version 2 COORDINATOR_LOAD_IN_PROGRESS is returned as COORDINATOR_NOT_AVAILABLE (KAFKA-7296).
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
-    Answer = TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]
+    ResponseOrCoroutine = TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]
 
 LOADING_VERSION = 2
 ABORTABLE_VERSION = 4
 ADDS_VERSION = 5
 
 
-def handle(services: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> Answer:
+def handle(
+    services: Services, request: TxnOffsetCommitRequest, context: RequestContext
+) -> ResponseOrCoroutine:
     commit = _Commit(services, request, context)
     rows = len(request.topics) + sum([len(topic.partitions) for topic in request.topics])
-    return chunked_then(commit.sort_out(), rows, commit.enrol)
+    return chunked_then(commit.find_existing(), rows, commit.verify_or_add)
 
 
 class _Commit:
-    """One request: what of it concerns partitions that are there, and the rows of those that are not."""
+    """One request, reduced to the partitions that exist, and the results for those that do not."""
 
     def __init__(self, services: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
         self.services = services
@@ -67,60 +69,62 @@ class _Commit:
             else enrolment.Support.VERIFY
         )
 
-    def sort_out(self) -> Iterator[None]:
-        """Leave what is there in the request, and make the rows of what is not."""
+    def find_existing(self) -> Iterator[None]:
+        """Remove unknown partitions from the request, and make their results, a topic at each step."""
         existing: list[TxnOffsetCommitRequestTopic] = []
         for topic in self.request.topics:
-            found = self._existing(topic)
-            if found is not None:
-                existing.append(found)
+            existing_topic = self._existing(topic)
+            if existing_topic is not None:
+                existing.append(existing_topic)
             yield
         self.request.topics = existing
 
-    def enrol(self) -> Answer:
+    def verify_or_add(self) -> ResponseOrCoroutine:
+        """Verify that the partition of the group's offsets is in the transaction, or add it, and commit them."""
         request = self.request
         if not request.topics:
             return TxnOffsetCommitResponse(0, self.unknown)
         if not request.group_id:
-            return self.refused(KafkaError(ErrorCode.INVALID_GROUP_ID))
+            return self.error_response(KafkaError(ErrorCode.INVALID_GROUP_ID))
         sequences = {(OFFSETS_TOPIC, self.services.groups.partition_for(request.group_id)): -1}
         refusals = enrolment.enrol(self.services, self.producer, sequences, self.support)
-        return self.store_later(sequences) if refusals is None else self.store(refusals)
+        return self.store_afterwards(sequences) if refusals is None else self.store(refusals)
 
     def _existing(self, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic | None:
-        known = self.services.cluster.topic(topic.name)
-        count = 0 if known is None else len(known.partitions)
-        there: list[TxnOffsetCommitRequestPartition] = []
+        topic_image = self.services.cluster.topic(topic.name)
+        count = 0 if topic_image is None else len(topic_image.partitions)
+        existing: list[TxnOffsetCommitRequestPartition] = []
         missing: list[TxnOffsetCommitResponsePartition] = []
         for row in topic.partitions:
             if 0 <= row.partition_index < count:
-                there.append(row)
+                existing.append(row)
             else:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 missing.append(TxnOffsetCommitResponsePartition(row.partition_index, code))
         if missing:
             self.unknown.append(TxnOffsetCommitResponseTopic(topic.name, missing))
-        return TxnOffsetCommitRequestTopic(topic.name, there) if there else None
+        return TxnOffsetCommitRequestTopic(topic.name, existing) if existing else None
 
-    def store(self, refusals: enrolment.Refusals) -> Answer:
+    def store(self, refusals: enrolment.Refusals) -> ResponseOrCoroutine:
+        """Store the offsets unless the transaction's coordinator has refused."""
         if refusals:
             [code] = refusals.values()
-            return self.refused(to_client_error(KafkaError(code)))
-        return self.services.groups.ask(self.request.group_id, self._step, self.refused)
+            return self.error_response(to_client_error(KafkaError(code)))
+        return self.services.groups.ask(self.request.group_id, self._step, self.error_response)
 
-    async def store_later(self, sequences: dict[enrolment.Partition, int]) -> TxnOffsetCommitResponse:
+    async def store_afterwards(self, sequences: dict[enrolment.Partition, int]) -> TxnOffsetCommitResponse:
         refusals = await enrolment.enrol_later(self.services, self.producer, sequences, self.support)
-        answer = self.store(refusals)
-        return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
+        response = self.store(refusals)
+        return response if isinstance(response, TxnOffsetCommitResponse) else await response
 
     def _step(self, shard: GroupShard) -> TxnOffsetCommitResponse:
         from oncelog.coordinator.groups.offsets import commit_transactional_offsets
 
-        answer = commit_transactional_offsets(shard, self.request, client_of(self.context))
-        answer.topics = merged(self.unknown + answer.topics, attrgetter("name"))
-        return answer
+        response = commit_transactional_offsets(shard, self.request, client_of(self.context))
+        response.topics = merged(self.unknown + response.topics, attrgetter("name"))
+        return response
 
-    def refused(self, error: KafkaError) -> TxnOffsetCommitResponse:
+    def error_response(self, error: KafkaError) -> TxnOffsetCommitResponse:
         code = error.code
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self.context.api_version < LOADING_VERSION:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE

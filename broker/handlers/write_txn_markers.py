@@ -1,7 +1,7 @@
-"""WriteTxnMarkers (API key 27): end a transaction in these partitions, whatever its coordinator says.
+"""WriteTxnMarkers (API key 27): writes markers that end transactions in partitions, without their coordinator.
 
-Kafka's coordinators send it to the leaders of a transaction's partitions; here that is a call in the process, and only
-tools send it: to abort a transaction that hangs (KIP-664). Version 2 brings the transaction version.
+In Kafka the coordinator sends it to the leaders of a transaction's partitions. Here the coordinator makes a call, and
+only tools send the request, to abort a hanging transaction (KIP-664). Version 2 adds the transaction version.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 Unflushed = tuple["PartitionLog", int, WritableTxnMarkerPartitionResult]
 
-NOT_READY = frozenset(
+COORDINATOR_LOADING = frozenset(
     (
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_COORDINATOR,
     )
 )
-"""Of a group coordinator that loads; a transaction coordinator expects NOT_LEADER_OR_FOLLOWER."""
+"""Errors of a group coordinator that is loading. A transaction coordinator expects NOT_LEADER_OR_FOLLOWER instead."""
 
 
 def handle(
@@ -49,19 +49,19 @@ def handle(
     unflushed: list[Unflushed] = []
     response = WriteTxnMarkersResponse()
     partitions = sum([len(topic.partition_indexes) for marker in request.markers for topic in marker.topics])
-    answer = chunked(_answer(services, request, response, unflushed), partitions, response)
-    if isinstance(answer, CoroutineType) or unflushed:
-        return _wait_flushed(answer, unflushed, response)
-    return answer
+    filled = chunked(_fill(services, request, response, unflushed), partitions, response)
+    if isinstance(filled, CoroutineType) or unflushed:
+        return _wait_flushed(filled, unflushed, response)
+    return filled
 
 
-def _answer(
+def _fill(
     services: Services,
     request: WriteTxnMarkersRequest,
     response: WriteTxnMarkersResponse,
     unflushed: list[Unflushed],
 ) -> Iterator[None]:
-    """Fill ``response``, a partition at a time."""
+    """Fill ``response``, a partition at each step. ``unflushed`` gets the results to return after a flush."""
     results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
     for marker in request.markers:
         topics = results.setdefault(marker.producer_id, {})
@@ -82,14 +82,16 @@ def _answer(
 def _write(
     services: Services, marker: WritableTxnMarker, topic: str, partition: int, unflushed: list[Unflushed]
 ) -> WritableTxnMarkerPartitionResult:
-    row = WritableTxnMarkerPartitionResult(partition, 0)
+    result = WritableTxnMarkerPartitionResult(partition, 0)
     try:
-        log, up_to = _append(services, marker, topic, partition)
-        if log.high_watermark < up_to:
-            unflushed.append((log, up_to, row))
+        log, end_offset = _append(services, marker, topic, partition)
+        if log.high_watermark < end_offset:
+            unflushed.append((log, end_offset, result))
     except KafkaError as error:
-        row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in NOT_READY else error.code
-    return row
+        result.error_code = (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in COORDINATOR_LOADING else error.code
+        )
+    return result
 
 
 def _append(
@@ -122,15 +124,15 @@ def _append(
 
 
 async def _wait_flushed(
-    answer: WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse],
+    filled: WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse],
     unflushed: list[Unflushed],
     response: WriteTxnMarkersResponse,
 ) -> WriteTxnMarkersResponse:
-    if isinstance(answer, CoroutineType):
-        await answer
-    for log, up_to, row in unflushed:
+    if isinstance(filled, CoroutineType):
+        await filled
+    for log, end_offset, result in unflushed:
         try:
-            await log.flush(up_to)
+            await log.flush(end_offset)
         except KafkaError as error:
-            row.error_code = error.code
+            result.error_code = error.code
     return response
