@@ -101,7 +101,7 @@ bench-spark: $(SPARK)/.synced  ## the same through Spark (ARGS="--rows 5000000 -
 	@$(SPARK)/bin/python -m spark_it.bench $(ARGS)
 
 docs: $(VENV)/.synced  ## remake the API table from the handlers
-	$(BIN)/python -m oncelog.broker.handlers.document > docs/apis.md
+	$(BIN)/python -m oncelog.broker.dispatch.document > docs/apis.md
 
 COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml
 

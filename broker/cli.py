@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import Listener
     from oncelog.broker.config.sources import Setting
+    from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
-    from oncelog.broker.server import BoundListener
 
 HEAP_BLOCK_BYTES = 8 * 1024 * 1024
 """A block of this size is taken and let go once at the start. From then on the C library keeps smaller ones (a

@@ -16,7 +16,9 @@ from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.coordinators.groups import Groups
 from oncelog.broker.coordinators.transactions import Transactions
-from oncelog.broker.fetch_sessions import FetchSessions
+from oncelog.broker.dispatch.dispatcher import Dispatcher
+from oncelog.broker.fetch.delayed import DelayedFetches
+from oncelog.broker.fetch.sessions import FetchSessions
 from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import Hosting, LogManager
@@ -25,7 +27,7 @@ from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topi
 from oncelog.broker.metadata.image import BROKER, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
-from oncelog.broker.server import BoundListener, Server
+from oncelog.broker.net.server import BoundListener, Server
 from oncelog.broker.services import Services
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.errors import DecodeError, KafkaError
@@ -70,6 +72,7 @@ class Node:
         self.groups: Groups
         self.transactions: Transactions
         self.services: Services
+        self.dispatcher: Dispatcher
         self.server: Server
         self._producer_ids: ProducerIds
 
@@ -88,7 +91,7 @@ class Node:
                 nursery.start_soon(self._flush_metadata)
                 await nursery.start(self.groups.run)
                 await nursery.start(self.transactions.run)
-                self.server = Server(self.services, listeners)
+                self.server = Server(self.services, self.dispatcher, listeners)
                 await nursery.start(self.server.run)
                 self.groups.load_unread()
                 self.transactions.load_unread()
@@ -130,6 +133,7 @@ class Node:
             groups=self.groups,
             transactions=self.transactions,
             fetch_sessions=self.fetch_sessions,
+            delayed_fetches=DelayedFetches(),
             next_producer_id=self.next_producer_id,
             files=self.files,
             clock=self.clock,
@@ -137,6 +141,7 @@ class Node:
             random=self.random,
             note_bug=self.note_bug,
         )
+        self.dispatcher = Dispatcher(self.services)
         if not logs.was_clean:
             self._raise_leader_epochs()
         logs.load(self._hosting, self._on_truncated)

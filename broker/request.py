@@ -1,69 +1,84 @@
-"""What a handler is told of a request beside its body, and the three ways of answering that are not an answer."""
+"""A request as its handler sees it, and the two things that a handler returns: a response, or a `Pending` one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from oncelog.broker.connection import Connection
-    from oncelog.broker.handlers.table import Api
+    from collections.abc import Coroutine
+
+    from oncelog.broker.dispatch.api import Api
+    from oncelog.broker.net.connection import Connection
     from oncelog.wire.schema import Message
 
 
 class RequestContext:
-    """One request's header, and the connection it came on."""
+    """One request's header, its body, and the connection that it came on."""
 
-    __slots__ = ("api_version", "client_id", "connection", "correlation_id")
+    __slots__ = ("api", "api_version", "client_id", "connection", "correlation_id", "request")
 
     def __init__(
-        self, api_version: int, correlation_id: int, client_id: str | None, connection: Connection
+        self,
+        api: Api,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        connection: Connection,
+        request: Any,
     ) -> None:
+        self.api = api
         self.api_version = api_version
+        """Of the response, too."""
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.connection = connection
+        self.request = request
+        """The body; None for an ApiVersions of a version that is not served, which is answered in version 0."""
+
+    @property
+    def principal(self) -> str:
+        """Who asks (Kafka: ``KafkaPrincipal``, as text)."""
+        return self.connection.principal
 
 
-class Deferred:
-    """An answer that is owed while the connection goes on reading later Produce requests.
+class Pending:
+    """A response that is not there yet. Either `wait` or `close` is called, once.
 
-    ``reply`` is awaited in the order of the requests and gives the response, or None where the peer wants none.
+    ``response`` is awaited for the response, or for None where none is to be sent. It may raise KafkaError (the
+    response says only that, then) and CloseConnection. The connection reads no further request until the response has
+    left, as in Kafka, unless it ``reads_on``: then it goes on with Produce requests, whose responses leave in the
+    order of the requests.
     """
 
-    __slots__ = ("reply",)
+    __slots__ = ("_response", "context", "reads_on")
 
-    def __init__(self, reply: Coroutine[Any, Any, Message | None]) -> None:
-        self.reply = reply
+    def __init__(self, response: Coroutine[Any, Any, Message | None], *, reads_on: bool = False) -> None:
+        self._response = response
+        self.reads_on = reads_on
+        self.context: RequestContext
+        """The request; the dispatcher sets it."""
 
-
-class Parked:
-    """An answer that is waited for, but that another task may send as soon as what it waits for is there.
-
-    ``reply`` is awaited and gives the response, or None where it was handed to ``send`` meanwhile; where nobody will
-    await it, `close` is called.
-    """
-
-    __slots__ = ("reply", "send")
-
-    def __init__(self, reply: Coroutine[Any, Any, Message | None]) -> None:
-        self.reply = reply
-        self.send: Callable[..., None] | None = None
-        """Takes the response, or its only row and a `ReadyAnswer` for it: it is encoded, and what can be sent at once
-        is; the connection's task sends the rest. The connection sets it while nothing stands before this answer. To be
-        called once; never waits."""
+    async def wait(self) -> Any:
+        """The response, or None where none is to be sent. Raises KafkaError, CloseConnection."""
+        return await self._response
 
     def close(self) -> None:
-        """The peer was lost before ``reply`` was awaited."""
-        self.reply.close()
+        """Nobody will wait for the response."""
+        self._response.close()
 
-    def prepare(self, served: Api) -> None:
-        """`send` is set now: there is time to make ready what is known of the answer."""
+    def on_turn(self) -> None:
+        """The connection owes nothing before this response and has sent what was ready: it waits for this one now."""
 
-    def try_send(self) -> None:
-        """Answer now if that is possible. Called for those in `Node.woken`, from any task; raises nothing."""
-        raise NotImplementedError
+    def on_turn_over(self) -> None:
+        """The connection waits for it no longer."""
+
+
+async def finished(response: Message | Pending | None) -> Message | None:
+    """What a handler returned, waited for where it is pending. Raises as `Pending.wait`."""
+    if isinstance(response, Pending):
+        return await response.wait()  # type: ignore[no-any-return]
+    return response
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error
-    """The peer broke the protocol, or asked for no answer and must learn of an error: close, and log why."""
+    """The peer broke the protocol, or asked for no response and must learn of an error: close, and log why."""

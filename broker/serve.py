@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.config.listeners import address_text
+from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem, raise_open_files_limit
 from oncelog.broker.seams.transport import SocketListener
-from oncelog.broker.server import BoundListener
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig

@@ -1,7 +1,7 @@
 """Frames, which are how requests and responses follow each other on a connection: a size (int32), and so many bytes.
 
-The broker's own connection (``oncelog.broker.connection``) reads requests straight from the buffer that all connections
-share; everything else that reads or writes frames does it here.
+The broker's own connection (``oncelog.broker.net.connection``) reads requests straight from the buffer that all
+connections share; everything else that reads or writes frames does it here.
 """
 
 from __future__ import annotations

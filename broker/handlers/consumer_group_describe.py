@@ -1,8 +1,8 @@
-"""ConsumerGroupDescribe (API key 69): describes consumer groups and their members, with current and target assignments.
+"""ConsumerGroupDescribe (API key 69): consumer groups with their members, what these have and what they shall have.
 
-- Version 1 adds the type of each member (KIP-1099).
-- GROUP_ID_NOT_FOUND if the group does not exist or is a classic group: clients then send DescribeGroups.
-- UNSUPPORTED_VERSION while ConsumerGroupHeartbeat has that error.
+- Version 1 says of each member which protocol it speaks (KIP-1099).
+- A group that is not there, or is a classic group, is GROUP_ID_NOT_FOUND: clients ask DescribeGroups then.
+- Refused with UNSUPPORTED_VERSION where ConsumerGroupHeartbeat is.
 
 Source: ``KafkaApis.handleConsumerGroupDescribe``, ``GroupCoordinatorService.consumerGroupDescribe``.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorized_operations import GROUP_OPERATIONS
+from oncelog.broker.authorization import GROUP_OPERATIONS
 from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.broker.metadata.features import is_consumer_protocol_enabled
 from oncelog.coordinator.groups.errors import to_client_error
@@ -46,29 +46,29 @@ def _describe(
     services: Services, group_ids: list[str], request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
     if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
-        return _error_response(group_ids, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+        return _refused(group_ids, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     from oncelog.coordinator.groups.consumer.describe import describe
 
-    groups = []
+    rows = []
     shards: dict[int, GroupShard] = {}
     for group_id in group_ids:
         try:
             shard = services.groups.shard(group_id)
             shards[shard.partition] = shard
-            group = describe(shard, group_id)
+            row = describe(shard, group_id)
         except KafkaError as error:
-            group = DescribedGroup(to_client_error(error).code, None, group_id)
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = GROUP_OPERATIONS
-        groups.append(group)
+            row = DescribedGroup(to_client_error(error).code, None, group_id)
+        if request.include_authorized_operations and not row.error_code:
+            row.authorized_operations = GROUP_OPERATIONS
+        rows.append(row)
     return services.groups.answer_of(
         list(shards.values()),
-        ConsumerGroupDescribeResponse(groups=groups),
-        lambda error: _error_response(group_ids, error),
+        ConsumerGroupDescribeResponse(groups=rows),
+        lambda error: _refused(group_ids, error),
     )
 
 
-def _error_response(group_ids: list[str], error: KafkaError) -> ConsumerGroupDescribeResponse:
+def _refused(group_ids: list[str], error: KafkaError) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(
         groups=[DescribedGroup(error.code, None, group_id) for group_id in group_ids]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from oncelog.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorized_operations import TOPIC_OPERATIONS
+from oncelog.broker.authorization import TOPIC_OPERATIONS
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.wire.errors import ErrorCode, KafkaError

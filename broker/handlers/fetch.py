@@ -1,330 +1,33 @@
 """Fetch (API key 1): records from given offsets on, with long polls and sessions.
 
 Version 7 brings sessions (KIP-227), 12 flexible fields and the last fetched epoch (KIP-595), 13 topic ids,
-16 node endpoints. Records stay on disk: an answer names ranges of log files, which the connection sends from the page
-cache. A request that cannot be answered at once sleeps on exactly its partitions and wakes when `min_bytes` are
-there, when the last stable offset moved, on an error, or at its deadline (Kafka: ``ReplicaManager.fetchMessages``,
-``DelayedFetch``).
+16 node endpoints. A request that cannot be answered at once becomes a delayed fetch, which waits for its partitions
+until `min_bytes` are there, the last stable offset moves, an error comes up, or its time is over
+(Kafka: ``ReplicaManager.fetchMessages``, ``DelayedFetch``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.fetch_sessions import NO_SESSION, FetchContext, FetchItem, Key, len_of
-from oncelog.broker.log.results import FileRange
-from oncelog.broker.parked_fetch import INLINE_BYTES_MAX, ParkedFetch
-from oncelog.broker.ready_answer import ReadyAnswers, Shape
-from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.messages.fetch import (
-    FETCH_TOPIC_ID_VERSION,
-    AbortedTransaction,
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    PartitionData,
-)
+from oncelog.broker.fetch.delayed import DelayedFetch
+from oncelog.broker.fetch.fetch import Fetch
+from oncelog.broker.fetch.sessions import FetchItem, Key
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.messages.fetch import FETCH_TOPIC_ID_VERSION, FetchRequest, FetchResponse
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.table import Api
-    from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.ready_answer import ReadyAnswer
+    from oncelog.broker.cluster import Cluster
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
-STORAGE_ERROR_VERSION = 6
-"""The first version whose clients know KAFKA_STORAGE_ERROR; older ones are told NOT_LEADER_OR_FOLLOWER."""
-REPLICA_STATE_VERSION = 15
-LEADER_HINT_VERSION = 16
-READ_COMMITTED = 1
-EMPTY = b""
 
-Row = tuple[Key, FetchItem, PartitionData]
-
-
-class Fetch:
-    """One request being answered: its limits, its partitions, and the rows of the last try."""
-
-    __slots__ = (
-        "_missing_before",
-        "context",
-        "is_replica",
-        "isolation",
-        "max_bytes",
-        "min_bytes",
-        "ready",
-        "rows",
-        "services",
-        "size",
-        "version",
-    )
-
-    def __init__(
-        self, services: Services, request: FetchRequest, version: int, context: FetchContext
-    ) -> None:
-        self.services = services
-        self.version = version
-        self.context = context
-        self.isolation = request.isolation_level
-        state = request.replica_state
-        replica_id = (
-            request.replica_id if version < REPLICA_STATE_VERSION or state is None else state.replica_id
-        )
-        self.is_replica = replica_id >= 0
-        self.max_bytes = min(request.max_bytes, services.config.current.fetch_max_bytes)
-        self.min_bytes = min(request.min_bytes, self.max_bytes)
-        self.rows: list[Row] = []
-        self.size = 0
-        self.ready = False
-        self._missing_before = len(context.items)
-
-    def read(self) -> bool:
-        """Read every partition anew; whether the answer may go out now."""
-        self.release()
-        limit = self.max_bytes
-        self.size, self.ready = 0, False
-        unknown_ids: list[Row] = []
-        unknown: list[Row] = []
-        for key, item in self.context.items.items():
-            code = self._missing(item)
-            if code is not ErrorCode.NONE:
-                rows = unknown_ids if code is ErrorCode.UNKNOWN_TOPIC_ID else unknown
-                rows.append((key, item, self._error_row(item, code, aborted=[])))
-                continue
-            answer = self._read_one(item, limit, minimum_one=self.size == 0)
-            size = len_of(answer.records)
-            self.size += size
-            limit = max(0, limit - size)
-            if answer.error_code or answer.diverging_epoch is not None:
-                self.ready = True
-            self.rows.append((key, item, answer))
-        # What does not exist ends no wait for the others, and is told after them (Kafka: ``handleFetchRequest``).
-        missing = len(unknown_ids) + len(unknown)
-        self.ready = (
-            self.ready or self.size >= self.min_bytes or not self.rows or missing > self._missing_before
-        )
-        self._missing_before = missing
-        self.rows += unknown_ids
-        self.rows += unknown
-        return self.ready
-
-    def take(self, log: PartitionLog, base_offset: int, records: bytes) -> bool:
-        """As `read`, where the wait for the only partition has ended with an append: ``records`` are the log's last."""
-        [(_, item, row)] = self.rows
-        asked = item.partition
-        size = len(records)
-        committed = self.isolation == READ_COMMITTED
-        if (
-            asked.fetch_offset != base_offset
-            or row.error_code
-            or not self.min_bytes <= size <= min(asked.partition_max_bytes, self.max_bytes)
-            or (log.last_stable_offset if committed else log.high_watermark) < log.log_end_offset
-        ):
-            return self.read()
-        row.high_watermark = log.high_watermark
-        row.last_stable_offset = log.last_stable_offset
-        row.log_start_offset = log.log_start_offset
-        if committed:
-            row.aborted_transactions = _aborted(log, base_offset, log.log_end_offset)
-        row.records = records
-        self.size, self.ready = size, True
-        return True
-
-    def _missing(self, item: FetchItem) -> ErrorCode:
-        """The error for a partition that is not there; finds a topic's name by its id."""
-        topic_id = item.topic_id
-        if topic_id != ZERO_UUID or self.version >= FETCH_TOPIC_ID_VERSION:
-            by_id = self.services.cluster.topic_by_id(topic_id)
-            if by_id is not None:
-                item.topic = by_id.name
-            elif not item.topic:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-        topic = self.services.cluster.topic(item.topic)
-        if topic is None or not 0 <= item.partition.partition < len(topic.partitions):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NONE
-
-    def _read_one(self, item: FetchItem, limit: int, *, minimum_one: bool) -> PartitionData:
-        asked = item.partition
-        try:
-            hosted = self.services.cluster.leader_partition(item.topic, asked.partition)
-            if self.is_replica:  # nobody replicates this node's partitions
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if item.topic_id != ZERO_UUID and item.topic_id != hosted.log.topic_id:
-                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-            # Any negative epoch means none here (elsewhere only -1 does).
-            log = hosted.log_at(max(-1, asked.current_leader_epoch))
-            if asked.last_fetched_epoch >= 0:
-                diverging = self._diverging(log, asked.last_fetched_epoch, asked.fetch_offset)
-                if diverging is not None:
-                    return diverging
-            return self._read_log(
-                log, asked.partition, asked.fetch_offset, min(asked.partition_max_bytes, limit), minimum_one
-            )
-        except KafkaError as error:
-            return self._error_row(item, error.code)
-
-    def _read_log(
-        self, log: PartitionLog, partition: int, offset: int, max_bytes: int, minimum_one: bool
-    ) -> PartitionData:
-        committed = self.isolation == READ_COMMITTED
-        bound = log.last_stable_offset if committed else log.high_watermark
-        read = log.read(offset, max_bytes, minimum_one=minimum_one, up_to=bound)
-        try:
-            records = _in_memory_if_small(read.records)
-        except OSError as error:
-            raise log.storage_error(error) from error
-        aborted = _aborted(log, offset, read.next_offset) if committed else None
-        return PartitionData(
-            partition,
-            0,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            aborted_transactions=aborted,
-            records=records,
-        )
-
-    @staticmethod
-    def _diverging(log: PartitionLog, epoch: int, offset: int) -> PartitionData | None:
-        """The row for a reader whose last epoch ended before its offset (Kafka: ``Partition.readRecords``)."""
-        end_epoch, end_offset = log.end_offset_for_epoch(epoch)
-        if end_epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if end_epoch >= epoch and end_offset >= offset:
-            return None
-        return PartitionData(
-            log.partition,
-            0,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            diverging_epoch=EpochEndOffset(end_epoch, end_offset),
-            aborted_transactions=None,
-            records=EMPTY,
-        )
-
-    def _error_row(
-        self, item: FetchItem, code: ErrorCode, aborted: list[AbortedTransaction] | None = None
-    ) -> PartitionData:
-        if code is ErrorCode.KAFKA_STORAGE_ERROR and self.version < STORAGE_ERROR_VERSION:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        row = PartitionData(
-            item.partition.partition, code, -1, -1, -1, aborted_transactions=aborted, records=EMPTY
-        )
-        if self.version >= LEADER_HINT_VERSION and code in (
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            ErrorCode.FENCED_LEADER_EPOCH,
-        ):
-            topic = self.services.cluster.topic(item.topic)
-            if topic is not None and item.partition.partition < len(topic.partitions):
-                state = topic.partitions[item.partition.partition]
-                row.current_leader = LeaderIdAndEpoch(state.leader, state.leader_epoch)
-        return row
-
-    def logs(self) -> list[PartitionLog]:
-        """The logs that a wait has to watch: those that were just read."""
-        return [
-            self.services.cluster.leader_partition(item.topic, item.partition.partition).log
-            for _, item, answer in self.rows
-            if not answer.error_code
-        ]
-
-    def release(self) -> None:
-        """Let go of the files of rows that will not be sent."""
-        for _, _, answer in self.rows:
-            release = getattr(answer.records, "release", None)
-            if release is not None:
-                release()
-        self.rows = []
-
-    def ready_answer(self, served: Api) -> ReadyAnswer | None:
-        """For the records that the only partition is waited for; None where the answer is another each time."""
-        context = self.context
-        if not served.flexible[self.version] or len(self.rows) != 1 or context.may_create:
-            return None
-        _, item, row = self.rows[0]
-        if row.error_code:
-            return None
-        session = context.session
-        known = self.services.ready_answers
-        if known is None:
-            known = self.services.ready_answers = ReadyAnswers()
-        shape = Shape(
-            self.version,
-            NO_SESSION if session is None else session.session_id,
-            item.topic,
-            item.topic_id,
-            row.partition_index,
-            self.isolation == READ_COMMITTED,
-        )
-        return known.get(served, shape)
-
-    def respond_in_row(self) -> PartitionData | None:
-        """The only row, where it says nothing but offsets and records, so that a `ReadyAnswer` holds all else; the
-        session, if there is one, knows then that it is told. Raises KafkaError as `FetchSessions.close_answer`.
-        """
-        if len(self.rows) != 1:
-            return None
-        row = self.rows[0][2]
-        if (
-            type(row.records) is not bytes
-            or not row.records
-            or row.error_code
-            or row.aborted_transactions
-            or row.diverging_epoch is not None
-        ):
-            return None
-        if (
-            self.context.session is not None
-            and not self.services.fetch_sessions.close_answer(self.context, self.rows)[1]
-        ):
-            return None
-        return row
-
-    def respond(self) -> FetchResponse:
-        try:
-            session_id, told = self.services.fetch_sessions.close_answer(self.context, self.rows)
-        except KafkaError as error:
-            self.release()
-            session = self.context.session
-            return FetchResponse(0, error.code, session.session_id if session is not None else 0)
-        if self.context.session is None and len(told) == 1:
-            _, item, answer = told[0]
-            return FetchResponse(
-                0, 0, session_id, [FetchableTopicResponse(item.topic, item.topic_id, [answer])]
-            )
-        return FetchResponse(0, 0, session_id, _by_topic(told))
-
-
-def _aborted(log: PartitionLog, start: int, end: int) -> list[AbortedTransaction]:
-    return [
-        AbortedTransaction(entry.producer_id, entry.first_offset)
-        for entry in log.aborted_transactions(start, end)
-    ]
-
-
-def _in_memory_if_small(records: FileRange | bytes) -> FileRange | bytes:
-    """A few records are cheaper to copy into the answer than to send from the file: one system call, not three."""
-    if isinstance(records, bytes) or records.size > INLINE_BYTES_MAX:
-        return records
-    try:
-        data = records.file.pread_cached(records.size, records.position)
-    except OSError:
-        records.release()
-        raise
-    if data is None:
-        return records
-    records.release()
-    return data
-
-
-def handle(services: Services, request: FetchRequest, context: RequestContext) -> FetchResponse | ParkedFetch:
+def handle(
+    services: Services, request: FetchRequest, context: RequestContext
+) -> FetchResponse | DelayedFetch:
     version = context.api_version
-    items = _items(services, request, version)
+    items = _items(services.cluster, request, version)
     try:
         opened = services.fetch_sessions.open(request, version, items)
     except KafkaError as error:
@@ -332,10 +35,10 @@ def handle(services: Services, request: FetchRequest, context: RequestContext) -
     fetch = Fetch(services, request, version, opened)
     if fetch.read() or request.max_wait_ms <= 0 or not opened.items:
         return fetch.respond()
-    return ParkedFetch(fetch, request.max_wait_ms)
+    return DelayedFetch(fetch, request.max_wait_ms, services.delayed_fetches)
 
 
-def _items(services: Services, request: FetchRequest, version: int) -> dict[Key, FetchItem]:
+def _items(cluster: Cluster, request: FetchRequest, version: int) -> dict[Key, FetchItem]:
     """The request's partitions; one named twice counts once, with what is said last, as in Kafka's map."""
     items: dict[Key, FetchItem] = {}
     by_id = version >= FETCH_TOPIC_ID_VERSION
@@ -343,21 +46,8 @@ def _items(services: Services, request: FetchRequest, version: int) -> dict[Key,
         name, topic_id = topic.topic, ZERO_UUID
         if by_id:
             topic_id = topic.topic_id
-            known = services.cluster.topic_by_id(topic_id)
+            known = cluster.topic_by_id(topic_id)
             name = known.name if known is not None else ""
         for partition in topic.partitions:
             items[(topic_id if by_id else name, partition.partition)] = FetchItem(name, topic_id, partition)
     return items
-
-
-def _by_topic(rows: list[Row]) -> list[FetchableTopicResponse]:
-    """Rows of one topic that follow each other share an entry, as in Kafka's ``FetchResponse.toMessage``."""
-    topics: list[FetchableTopicResponse] = []
-    last: tuple[str, bytes] | None = None
-    for _, item, answer in rows:
-        here = (item.topic, item.topic_id)
-        if here != last:
-            topics.append(FetchableTopicResponse(item.topic, item.topic_id, []))
-            last = here
-        topics[-1].partitions.append(answer)
-    return topics

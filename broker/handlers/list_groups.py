@@ -1,4 +1,4 @@
-"""ListGroups (API key 16): lists the groups that this node coordinates, filtered by state and type.
+"""ListGroups (API key 16): the groups that this node coordinates, of some states and types where asked.
 
 Source: ``GroupCoordinatorService.listGroups``.
 """
@@ -27,10 +27,10 @@ def handle(
     try:
         shards = services.groups.shards()
     except KafkaError as error:
-        return _error_response(to_client_error(error))
-    groups = [group for shard in shards for group in list_groups(shard, request)]
-    return services.groups.answer_of(shards, ListGroupsResponse(groups=groups), _error_response)
+        return _refused(to_client_error(error))
+    rows = [row for shard in shards for row in list_groups(shard, request)]
+    return services.groups.answer_of(shards, ListGroupsResponse(groups=rows), _refused)
 
 
-def _error_response(error: KafkaError) -> ListGroupsResponse:
+def _refused(error: KafkaError) -> ListGroupsResponse:
     return ListGroupsResponse(error_code=error.code)

@@ -3,20 +3,20 @@
 Versions 3 to 9 know topics by name, 13 by id; 8 adds errors per record; 11 knows TRANSACTION_ABORTABLE; from 12 on a
 transactional batch adds its partition to the transaction (KIP-890), before that the producer must have done so.
 Every partition stands alone: one row's error changes nothing of the others (Kafka: ``ReplicaManager.appendRecords``).
-The answer waits only where ``flush.messages`` asks for an fsync; the connection goes on reading meanwhile.
+The response waits only where ``flush.messages`` asks for an fsync; the connection goes on reading meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
 from oncelog.broker.coordinators import enrolment
-from oncelog.broker.request import CloseConnection, Deferred
+from oncelog.broker.request import CloseConnection, Pending, finished
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from oncelog.wire.batch import HEADER_SIZE
@@ -79,12 +79,12 @@ TURN_S = 0.02
 """Seconds that the partitions of one Produce may take together before other connections have their turn."""
 
 Unflushed = tuple["PartitionLog", int, PartitionProduceResponse]
-"""A log, the offset up to which it must be on disk before its row may be answered, and the row."""
+"""A log, the offset up to which it must be on disk before its row may be sent, and the row."""
 
 
 def handle(
     services: Services, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Deferred | Coroutine[Any, Any, Message | None] | None:
+) -> ProduceResponse | Pending | None:
     for topic in request.topic_data:
         for partition in topic.partition_data:
             records = partition.records
@@ -102,7 +102,7 @@ def handle(
 
 def _append_in_turns(
     services: Services, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Deferred | Coroutine[Any, Any, Message | None] | None:
+) -> ProduceResponse | Pending | None:
     """As `_append_all` without refusals; where its partitions take long together, others have their turn between two.
 
     A compressed batch may be a hundred times what it seems.
@@ -114,10 +114,10 @@ def _append_in_turns(
     for at, (topic, partition) in enumerate(todo):
         if at and real_time.monotonic() >= end:
             _keep_records(later for _, later in todo[at:])
-            return _append_rest(services, request, context, todo[at:], rows, unflushed)
+            return Pending(_append_rest(services, request, context, todo[at:], rows, unflushed))
         name = _name_of(services, topic, context)
         rows.append(_append(services, name, partition, request.acks, context, unflushed))
-    return _answer(request, rows, unflushed)
+    return _respond(request, rows, unflushed)
 
 
 async def _append_rest(
@@ -132,8 +132,7 @@ async def _append_rest(
         await trio.lowlevel.checkpoint()
         name = _name_of(services, topic, context)
         rows.append(_append(services, name, partition, request.acks, context, unflushed))
-    answer = _answer(request, rows, unflushed)
-    return await answer.reply if isinstance(answer, Deferred) else answer
+    return await finished(_respond(request, rows, unflushed))
 
 
 def _keep_records(partitions: Iterable[PartitionProduceData]) -> None:
@@ -143,9 +142,9 @@ def _keep_records(partitions: Iterable[PartitionProduceData]) -> None:
             partition.records = memoryview(bytearray(partition.records))
 
 
-def _answer(
+def _respond(
     request: ProduceRequest, rows: list[PartitionProduceResponse], unflushed: list[Unflushed]
-) -> ProduceResponse | Deferred | None:
+) -> ProduceResponse | Pending | None:
     """What is owed for ``rows``, one for each of the request's partitions."""
     left = iter(rows)
     response = ProduceResponse(
@@ -157,8 +156,8 @@ def _answer(
     )
     if not unflushed:
         return finish(response, request.acks)
-    # With acks=0 nobody waits for the answer; the high watermark still waits for the disk.
-    return Deferred(_wait_flushed(unflushed, response, request.acks))
+    # With acks=0 nobody waits for the response; the high watermark still waits for the disk.
+    return Pending(_wait_flushed(unflushed, response, request.acks), reads_on=True)
 
 
 def _name_of(services: Services, topic: TopicProduceData, context: RequestContext) -> str:
@@ -171,7 +170,7 @@ def _name_of(services: Services, topic: TopicProduceData, context: RequestContex
 
 def _append_all(
     services: Services, request: ProduceRequest, context: RequestContext, refusals: Refusals
-) -> ProduceResponse | Deferred | None:
+) -> ProduceResponse | Pending | None:
     unflushed: list[Unflushed] = []
     rows: list[PartitionProduceResponse] = []
     for topic in request.topic_data:
@@ -182,7 +181,7 @@ def _append_all(
             else _append(services, name, partition, request.acks, context, unflushed)
             for partition in topic.partition_data
         ]
-    return _answer(request, rows, unflushed)
+    return _respond(request, rows, unflushed)
 
 
 def _append(
@@ -234,7 +233,7 @@ def _check(topic: str, log: PartitionLog, acks: int, context: RequestContext) ->
 
 
 def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> PartitionProduceResponse:
-    """What is answered for a partition whose batch was not taken."""
+    """The row of a partition whose batch was refused."""
     record_errors = error.record_errors if isinstance(error, InvalidRecords) else None
     keeps_start = record_errors is not None or error.code in WITH_LOG_START
     return PartitionProduceResponse(
@@ -250,7 +249,7 @@ def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> Partit
 
 def _handle_transactional(
     services: Services, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Deferred | Coroutine[Any, Any, Message | None] | None:
+) -> ProduceResponse | Pending | None:
     """Transactional batches are written once their partitions are known to be part of an open transaction."""
     if request.transactional_id is None:
         return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -279,7 +278,7 @@ def _handle_transactional(
     if refusals is not None:
         return _append_all(services, request, context, refusals)
     _keep_records(partition for topic in request.topic_data for partition in topic.partition_data)
-    return _append_later(services, request, context, (producer, sequences, support))
+    return Pending(_append_later(services, request, context, (producer, sequences, support)))
 
 
 def support_of(version: int) -> enrolment.Support:
@@ -295,8 +294,8 @@ async def _append_later(
     context: RequestContext,
     asked: tuple[enrolment.Producer, dict[enrolment.Partition, int], enrolment.Support],
 ) -> Message | None:
-    answer = _append_all(services, request, context, await enrolment.enrol_later(services, *asked))
-    return await answer.reply if isinstance(answer, Deferred) else answer
+    refusals = await enrolment.enrol_later(services, *asked)
+    return await finished(_append_all(services, request, context, refusals))
 
 
 def _refused_row(index: int, code: ErrorCode, context: RequestContext) -> PartitionProduceResponse:
@@ -346,7 +345,7 @@ async def _wait_flushed(unflushed: list[Unflushed], response: ProduceResponse, a
 
 
 def finish(response: ProduceResponse, acks: int) -> ProduceResponse | None:
-    """The answer; none for acks=0, whose producer learns of an error only by losing the connection."""
+    """The response; None for acks=0, whose producer learns of an error only by losing the connection."""
     if acks != 0:
         return response
     for topic in response.responses:

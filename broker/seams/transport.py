@@ -29,6 +29,9 @@ class Transport(Protocol):
     local: tuple[str, int]
     """This side's host and port."""
 
+    can_send_file: bool
+    """Whether `send_file` works; if not, a file's bytes are read and sent."""
+
     def receive_into(self, buffer: memoryview) -> int:
         """Bytes put into ``buffer``, 0 at the end of the stream, or WOULD_BLOCK."""
 
@@ -52,6 +55,8 @@ class SocketTransport:
     """A TCP connection."""
 
     __slots__ = ("_fileno", "_sock", "local", "peer")
+
+    can_send_file = True
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         sock.setblocking(False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.broker.handlers.table import HANDLERS, Api, Handler
+from oncelog.broker.dispatch.api import Api
+from oncelog.broker.handlers.table import HANDLERS, Handler
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.sim.broker import SimBroker

@@ -201,7 +201,7 @@ async def test_the_session_cache_has_a_limit() -> None:
 
 @simulated
 async def test_all_sessions_together_have_a_limit_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.broker.fetch_sessions.SESSION_PARTITIONS_MAX", 4)
+    monkeypatch.setattr("oncelog.broker.fetch.sessions.SESSION_PARTITIONS_MAX", 4)
     async with SimBroker() as broker:
         client = broker.connect()
         for name in "abcde":

@@ -13,10 +13,10 @@ from typing import Any, Literal
 import trio
 
 from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.connection import Connection
+from oncelog.broker.net.connection import Connection
+from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock
-from oncelog.broker.server import BoundListener
 from tests.clocks import VirtualWall
 from tests.sim.client import SimClient
 from tests.sim.files import SimFileSystem, SimulatedCrash

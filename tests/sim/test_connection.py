@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.connection import SHARED_BUFFER_BYTES
+from oncelog.broker.net.connection import SHARED_BUFFER_BYTES
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchResponse
 from oncelog.wire.messages.produce import ProduceResponse
@@ -154,7 +154,7 @@ async def test_a_peer_that_never_reads_holds_little_and_is_closed_when_idle() ->
         with trio.move_on_after(1):
             for _ in range(100):
                 await slow.send(fetch_request("t", 0), 12)
-        held = sum(len(connection._out) for connection in broker.server_connections())
+        held = sum(len(connection.writer.out) for connection in broker.server_connections())
         assert held < 10_000
         assert (await fetch(other, "t", 0)).high_watermark == 50
         await trio.sleep(20)

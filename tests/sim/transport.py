@@ -31,6 +31,8 @@ class _Pipe:
 class MemoryTransport:
     """One end of a connection between two tasks."""
 
+    can_send_file = False
+
     def __init__(self, incoming: _Pipe, outgoing: _Pipe, peer: str) -> None:
         self._incoming = incoming
         self._outgoing = outgoing

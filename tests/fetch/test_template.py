@@ -1,4 +1,4 @@
-"""Answers that were made ready while a Fetch waited: byte for byte those that are encoded when the wait is over."""
+"""Responses from templates: byte for byte those of a broker whose delayed fetches complete themselves."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.handlers.fetch import Fetch
-from oncelog.broker.ready_answer import ReadyAnswer
+from oncelog.broker.fetch.template import ResponseTemplate
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from oncelog.wire.messages.produce import ProduceResponse
@@ -30,15 +29,15 @@ VALUE_BYTES = (0, 5, 50, 51, 52, 120, 8_000, 20_000)
 
 @pytest.fixture
 def put(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The correlation ids of what was answered so."""
+    """The correlation ids of responses from a template."""
     found: list[int] = []
-    put = ReadyAnswer.put
+    put = ResponseTemplate.put
 
-    def told(self: ReadyAnswer, correlation_id: int, *rest: Any) -> None:
+    def told(self: ResponseTemplate, correlation_id: int, *rest: Any) -> None:
         found.append(correlation_id)
         put(self, correlation_id, *rest)
 
-    monkeypatch.setattr(ReadyAnswer, "put", told)
+    monkeypatch.setattr(ResponseTemplate, "put", told)
     return found
 
 
@@ -53,27 +52,32 @@ class _Consumer:
         self.topic_id = topic_id
         self.offsets = dict.fromkeys(self.partitions, 0)
         self.in_session = self.version >= 7 and rng.random() < 0.5
-        self.session_id, self.epoch = 0, 0 if self.in_session else -1
+        self.session_ids = [0, 0]
+        """One for each broker: they are drawn by lot, in the order of the responses."""
+        self.epoch = 0 if self.in_session else -1
         self.changed = list(self.partitions)
 
-    def request(self) -> FetchRequest:
+    def request(self, broker: int) -> FetchRequest:
         asked = self.changed if self.epoch > 0 else self.partitions
         rows = [FetchPartition(one, fetch_offset=self.offsets[one]) for one in asked]
         return FetchRequest(
             max_wait_ms=1_000,
             min_bytes=self.min_bytes,
             isolation_level=self.isolation,
-            session_id=self.session_id,
+            session_id=self.session_ids[broker],
             session_epoch=self.epoch,
             topics=[FetchTopic("t", self.topic_id, rows)] if rows else [],
         )
 
-    def see(self, answer: FetchResponse) -> None:
+    def see(self, answer: FetchResponse, other: FetchResponse) -> None:
+        """Take in the two brokers' responses."""
+        assert (answer.session_id == 0) == (other.session_id == 0)
         self.changed = []
         if self.in_session:
-            self.session_id, self.epoch = answer.session_id, self.epoch + 1 if answer.session_id else 0
+            self.session_ids = [answer.session_id, other.session_id]
+            self.epoch = self.epoch + 1 if answer.session_id else 0
         if answer.error_code:
-            self.session_id, self.epoch = 0, 0
+            self.session_ids, self.epoch = [0, 0], 0
         for topic in answer.responses or ():
             for row in topic.partitions or ():
                 if row.records:
@@ -83,17 +87,11 @@ class _Consumer:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_answers_of_random_consumers(seed: int, put: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    ready_answer = Fetch.ready_answer
-
+def test_responses_to_random_consumers(seed: int, put: list[int]) -> None:
     async def run() -> None:
         rng = random.Random(seed)
         async with SimBroker(seed) as one, SimBroker(seed) as other:
-            monkeypatch.setattr(
-                Fetch,
-                "ready_answer",
-                lambda self, served: None if self.services is other.services else ready_answer(self, served),
-            )
+            other.node.dispatcher.use_fast_paths(False)
             brokers = (one, other)
             ids = [await create_topic(broker.connect(), "t", 2) for broker in brokers]
             assert ids[0] == ids[1]
@@ -109,8 +107,8 @@ def test_answers_of_random_consumers(seed: int, put: list[int], monkeypatch: pyt
                 for number in range(CONSUMERS):
                     if number not in waiting and rng.random() < 0.8:
                         waiting.add(number)
-                        for client in clients[number]:
-                            await client.send(consumers[number].request(), consumers[number].version)
+                        for broker, client in enumerate(clients[number]):
+                            await client.send(consumers[number].request(broker), consumers[number].version)
                 await trio.testing.wait_all_tasks_blocked()
                 await _write(rng, writers, producers, brokers)
                 await (trio.sleep(2) if rng.random() < 0.2 else trio.testing.wait_all_tasks_blocked())
@@ -120,8 +118,9 @@ def test_answers_of_random_consumers(seed: int, put: list[int], monkeypatch: pyt
                     if mine.unread():
                         waiting.discard(number)
                         frames = await mine.receive_frame(), await theirs.receive_frame()
-                        assert frames[0] == frames[1], consumers[number].version
-                        consumers[number].see(_decoded(frames[0], consumers[number].version))
+                        version = consumers[number].version
+                        assert _without_session(frames[0], version) == _without_session(frames[1], version)
+                        consumers[number].see(*[_decoded(frame, version) for frame in frames])
 
     deterministic(run, seed)
     assert len(put) > ROUNDS // 2
@@ -148,8 +147,20 @@ async def _write(
             assert answer.responses[0].partition_responses[0].error_code == 0
 
 
+def _header_bytes(version: int) -> int:
+    return 5 if version >= 12 else 4
+
+
+def _without_session(frame: bytes, version: int) -> bytes:
+    """The frame without its session id, which stands behind the throttle time and the error code."""
+    if version < 7:
+        return frame
+    at = _header_bytes(version) + 6
+    return frame[:at] + frame[at + 4 :]
+
+
 def _decoded(frame: bytes, version: int) -> FetchResponse:
-    header = 5 if version >= 12 else 4
+    header = _header_bytes(version)
     return FetchResponse.decoder(version)(memoryview(frame), header)[0]
 
 

@@ -1,8 +1,9 @@
-"""The API table of the docs, derived from `HANDLERS`: ``python -m oncelog.broker.handlers.document > docs/apis.md``."""
+"""The API table of the docs, derived from `HANDLERS`: ``python -m oncelog.broker.dispatch.document > docs/apis.md``."""
 
 from __future__ import annotations
 
-from oncelog.broker.handlers.table import HANDLERS, Api, Handler
+from oncelog.broker.dispatch.api import Api
+from oncelog.broker.handlers.table import HANDLERS, Handler
 
 HEAD = """\
 # APIs

@@ -1,12 +1,15 @@
-"""What a connection sends: answers encoded one behind the other, and between their bytes ranges of log files.
+"""Where responses leave: encoded one behind the other, with ranges of log files between their bytes.
 
-They are gathered until there is nothing left to read, and leave in one send. Nothing here knows of requests.
+They are gathered until the connection has handled all that it has read, and leave in one send. Nothing here knows of
+requests.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
+
+import trio
 
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
@@ -18,37 +21,51 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.transport import Transport
 
 SEND_SOON_BYTES = 64 * 1024
-"""Answers are gathered up to about this size before they are sent."""
+"""Responses are gathered up to about this size before they are sent."""
 FILE_CHUNK_BYTES = 1024 * 1024
-"""How much of a file one sendfile moves, so that a fast reader starves nobody."""
+"""Bytes of a file that one sendfile moves, so that a fast reader starves nobody."""
 
 
-class Sending:
+class ResponseWriter:
     """The outgoing side of one connection."""
 
-    __slots__ = ("_files", "_out", "_ranges", "blocked", "idle_since", "transport")
+    __slots__ = ("_files", "_transport", "blocked_since", "out", "ranges")
 
     def __init__(self, transport: Transport, files: FileSystem) -> None:
-        self.transport = transport
+        self._transport = transport
         self._files = files
-        self._out = bytearray()
-        self._ranges: list[tuple[int, FileRange]] = []
-        """Where in `_out` which part of a file goes."""
-        self.idle_since = real_time.monotonic()
-        """When the peer was last heard or written to, in seconds of real time."""
-        self.blocked = False
-        """Whether answers wait for the peer to read."""
+        self.out = bytearray()
+        """Encoded responses that are not sent yet. `flush` may put a new one in its place."""
+        self.ranges: list[tuple[int, FileRange]] = []
+        """Where in `out` which range of a file goes."""
+        self.blocked_since: float | None = None
+        """Since when the peer has read nothing while responses wait for it (real time, seconds)."""
 
-    def release(self) -> None:
-        """Let go of the files whose parts will not be sent."""
-        for _, file_range in self._ranges:
+    def discard(self) -> None:
+        """Forget what is not sent, and let go of its files."""
+        self.out.clear()
+        for _, file_range in self.ranges:
             file_range.release()
+        self.ranges.clear()
 
-    async def _flush(self) -> None:
-        """Send all that is ready: bytes from memory, and between them ranges of files."""
-        out = self._out
-        if not self._ranges:
-            sent = self.transport.send(out)
+    def send_now(self) -> None:
+        """Send what can be sent without waiting and without a file; `flush` sends the rest and meets any error."""
+        if self.ranges:
+            return
+        try:
+            sent = self._transport.send(self.out)
+        except (OSError, trio.ClosedResourceError):
+            return
+        if sent > 0:
+            del self.out[:sent]
+
+    async def flush(self) -> None:
+        """Send everything. Raises OSError and trio.ClosedResourceError where the peer is lost, CloseConnection where a
+        file cannot be read.
+        """
+        out = self.out
+        if not self.ranges:
+            sent = self._transport.send(out)
             if sent == len(out):
                 out.clear()
                 return
@@ -57,8 +74,8 @@ class Sending:
         await self._flush_slowly()
 
     async def _flush_slowly(self) -> None:
-        out, self._out = self._out, bytearray()
-        ranges, self._ranges = self._ranges, []
+        out, self.out = self.out, bytearray()
+        ranges, self.ranges = self.ranges, []
         position = 0
         try:
             with memoryview(out) as whole:
@@ -73,20 +90,22 @@ class Sending:
 
     async def _send_all(self, view: memoryview, *, more: bool = False) -> None:
         while view:
-            sent = self.transport.send(view, more=more)
+            sent = self._transport.send(view, more=more)
             if sent == WOULD_BLOCK:
                 await self._wait_writable()
             else:
                 view = view[sent:]
 
     async def _wait_writable(self) -> None:
-        self.idle_since = real_time.monotonic()
-        self.blocked = True
-        await self.transport.wait_writable()
-        self.blocked = False
+        self.blocked_since = real_time.monotonic()
+        await self._transport.wait_writable()
+        self.blocked_since = None
 
     async def _send_range(self, file_range: FileRange) -> None:
-        """Send a part of a file, from the page cache where it is there, else read into it by a thread first."""
+        """Send a range of a file, from the page cache where it is there, else a thread reads it into the cache first.
+
+        Where file or transport cannot sendfile (in simulation, under TLS), it passes through a bounded buffer.
+        """
         file = file_range.file
         position, end = file_range.position, file_range.position + file_range.size
         while position < end:
@@ -94,7 +113,7 @@ class Sending:
             try:
                 if not file.is_cached(position, size):
                     await self._files.offload(partial(file.pread, size, position))
-                fileno = file.fileno()
+                fileno = file.fileno() if self._transport.can_send_file else -1
                 data = file.pread(size, position) if fileno < 0 else b""
             except OSError as error:
                 raise CloseConnection(f"a log file cannot be read: {error}") from error
@@ -106,11 +125,11 @@ class Sending:
 
     async def _send_file(self, fileno: int, position: int, size: int) -> None:
         while size:
-            sent = self.transport.send_file(fileno, position, size)
+            sent = self._transport.send_file(fileno, position, size)
             if sent == WOULD_BLOCK:
                 await self._wait_writable()
             elif sent == 0:
-                raise CloseConnection("a log file is shorter than what was promised of it")
+                raise CloseConnection("a log file is shorter than its range in a response")
             else:
                 position += sent
                 size -= sent

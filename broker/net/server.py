@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import trio
 
-from oncelog.broker.connection import SHARED_BUFFER_BYTES, Connection
 from oncelog.broker.logs import get_logger
+from oncelog.broker.net.connection import SHARED_BUFFER_BYTES, Connection
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.dispatch.dispatcher import Dispatcher
     from oncelog.broker.seams.transport import Transport
     from oncelog.broker.services import Services
 
@@ -74,14 +77,18 @@ class ByteBudget:
 class Server:
     """Accepts connections and gives each a task; owns what they share."""
 
-    def __init__(self, services: Services, listeners: list[BoundListener]) -> None:
+    def __init__(self, services: Services, dispatcher: Dispatcher, listeners: list[BoundListener]) -> None:
         config = services.config.current
-        self.services = services
+        self.dispatcher = dispatcher
         self.listeners = listeners
+        self.files = services.files
+        self.lines = services.lines
+        self.note_bug: Callable[[], None] = services.note_bug
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.max_frame_bytes = config.socket_request_max_bytes
         self.frame_budget = ByteBudget(config.queued_max_request_bytes)
         self.connections: set[Connection] = set()
+        self._config = services.config
         self.nursery: trio.Nursery
         self._per_address: Counter[str] = Counter()
         self._spare: list[bytearray] = []
@@ -102,13 +109,13 @@ class Server:
     async def _accept(self, bound: BoundListener) -> None:
         listener = bound.listener
         while True:
-            while len(self.connections) >= self.services.config.current.max_connections:
+            while len(self.connections) >= self._config.current.max_connections:
                 # Kafka's acceptor waits too; who comes meanwhile waits in the listen queue.
                 await self._room.wait()
             try:
                 transport = listener.accept()
             except OSError as error:
-                self.services.lines.write(log.error, "cannot accept a connection", {}, error=error)
+                self.lines.write(log.error, "cannot accept a connection", {}, error=error)
                 await real_time.sleep(ACCEPT_RETRY_SECONDS)
                 continue
             if transport is None:
@@ -123,10 +130,10 @@ class Server:
 
     def _admit(self, transport: Transport, listener_name: str) -> None:
         address = _address_of(transport)
-        config = self.services.config.current
+        config = self._config.current
         limit = config.connection_limits.get(address, config.max_connections_per_ip)
         if self._per_address[address] >= limit:
-            self.services.lines.write(
+            self.lines.write(
                 log.warning,
                 "connection closed",
                 {
@@ -152,19 +159,20 @@ class Server:
         self.reconsider_limits()
 
     async def _close_idle(self) -> None:
-        idle_seconds = self.services.config.current.connections_max_idle_ms / 1000
+        idle_seconds = self._config.current.connections_max_idle_ms / 1000
         if idle_seconds <= 0:
             return
         while True:
             now = real_time.monotonic()
             oldest = now
             for connection in list(self.connections):
-                if connection.in_handler and not connection.blocked:
+                since = connection.idle_since()
+                if since is None:
                     continue
-                if now - connection.idle_since >= idle_seconds:
+                if now - since >= idle_seconds:
                     connection.close(f"idle for {idle_seconds:g} s (connections.max.idle.ms)")
                 else:
-                    oldest = min(oldest, connection.idle_since)
+                    oldest = min(oldest, since)
             await real_time.sleep_until(oldest + idle_seconds)
 
     def take_buffer(self, size: int) -> bytearray:

@@ -1,4 +1,4 @@
-"""Long polls that the append they wait for answers itself: before the Produce's answer, once, and whole."""
+"""Delayed fetches that the appending connection completes: before the Produce's response, once, and whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.connection import WOKEN_FIRST_MAX, Connection
+from oncelog.broker.fetch.delayed import COMPLETED_BY_APPEND_MAX
+from oncelog.broker.fetch.template import ResponseTemplate
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchResponse
 from tests.sim.ask import create_topic, fetch_request, produce, produce_request
@@ -21,7 +23,7 @@ from tests.sim.transactional import V2, Link, TransactionalProducer
 from tests.sim.transport import MemoryTransport
 
 
-async def park(client: SimClient, offset: int = 0) -> None:
+async def wait_at(client: SimClient, offset: int = 0) -> None:
     await client.send(fetch_request("t", offset, max_wait_ms=60_000), 12)
     await trio.testing.wait_all_tasks_blocked()
 
@@ -46,18 +48,18 @@ def test_a_few_are_answered_before_the_produce_and_the_others_after_it(
         async with SimBroker() as broker:
             writer = broker.connect()
             await create_topic(writer, "t")
-            clients = [broker.connect() for _ in range(WOKEN_FIRST_MAX + 2)]
+            clients = [broker.connect() for _ in range(COMPLETED_BY_APPEND_MAX + 2)]
             for client in clients:
-                await park(client)
+                await wait_at(client)
             monkeypatch.setattr(MemoryTransport, "send", record_peer)
             await produce(writer, "t")
             rows = [await row_of(client) for client in clients]
             assert [row.high_watermark for row in rows] == [1] * len(clients)
 
     run()
-    first = [f"client:{number + 2}" for number in range(WOKEN_FIRST_MAX)]
-    assert senders[: WOKEN_FIRST_MAX + 1] == [*first, "client:1"]
-    assert len(senders) == WOKEN_FIRST_MAX + 3
+    first = [f"client:{number + 2}" for number in range(COMPLETED_BY_APPEND_MAX)]
+    assert senders[: COMPLETED_BY_APPEND_MAX + 1] == [*first, "client:1"]
+    assert len(senders) == COMPLETED_BY_APPEND_MAX + 3
 
 
 @simulated
@@ -65,7 +67,7 @@ async def test_what_does_not_fit_follows_before_the_next_answer() -> None:
     async with SimBroker(pipe_bytes_max=1000) as broker:
         client, writer = broker.connect(), broker.connect()
         await create_topic(writer, "t")
-        await park(client)
+        await wait_at(client)
         await client.send(ApiVersionsRequest("test", "1"), 3)
         sent = batch([record(None, bytes(5000))])
         await produce(writer, "t", sent)
@@ -78,34 +80,35 @@ async def test_a_lost_consumer_does_not_hurt_the_producer() -> None:
     async with SimBroker() as broker:
         client, writer = broker.connect(), broker.connect()
         await create_topic(writer, "t")
-        await park(client)
+        await wait_at(client)
         client.transport.break_off()
         assert (await produce(writer, "t")).error_code == 0
         await trio.testing.wait_all_tasks_blocked()
         assert len(broker.server_connections()) == 1
 
 
-def test_where_it_fails_the_fetch_is_answered_by_its_own_task_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed: list[str] = []
-
-    def fail(self: Connection, owed: object, answer: object, ready: object = None) -> None:
-        failed.append("once")
+def test_an_error_on_the_way_is_the_consumers_and_not_the_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("on purpose")
 
     @simulated
     async def run() -> None:
         async with SimBroker() as broker:
+            broker.node.fail_on_bugs = False
             client, writer = broker.connect(), broker.connect()
             await create_topic(writer, "t")
-            monkeypatch.setattr(Connection, "_send_parked", fail)
-            await park(client)
-            assert (await produce(writer, "t")).error_code == 0
-            assert (await row_of(client)).high_watermark == 1
+            await wait_at(client)
+            with monkeypatch.context() as patched:
+                patched.setattr(ResponseTemplate, "put", fail)
+                assert (await produce(writer, "t")).error_code == 0
+            assert (await client.receive(FetchResponse, 12)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
             await trio.testing.wait_all_tasks_blocked()
             assert client.unread() == 0
+            await wait_at(client, 1)
+            await produce(writer, "t")
+            assert (await row_of(client)).high_watermark == 2
 
     run()
-    assert failed == ["once"]
 
 
 @simulated
@@ -114,7 +117,7 @@ async def test_a_connection_waits_anew_after_such_an_answer() -> None:
         client, writer = broker.connect(), broker.connect()
         await create_topic(writer, "t")
         for offset in range(5):
-            await park(client, offset)
+            await wait_at(client, offset)
             await produce(writer, "t")
             assert (await row_of(client)).high_watermark == offset + 1
             assert client.unread() == 0
@@ -171,7 +174,7 @@ async def test_batches_that_come_together_go_out_together() -> None:
         client, writer = broker.connect(), broker.connect()
         await create_topic(writer, "t")
         await produce(writer, "t")
-        await park(client, 1)
+        await wait_at(client, 1)
         for _ in range(3):
             await writer.send(produce_request("t", batch()), 9)
         row = await row_of(client)
@@ -214,7 +217,7 @@ async def test_records_that_come_while_answers_before_it_are_being_sent() -> Non
         await create_topic(writer, "t")
         await produce(writer, "t", batch([record(None, bytes(5000))]))
         await client.send(fetch_request("t", 0), 12)
-        await park(client, 1)
+        await wait_at(client, 1)
         began = trio.current_time()
         await produce(writer, "t")
         assert (await row_of(client)).high_watermark == 1

@@ -1,10 +1,11 @@
-"""Produce requests that are the same as one before but for their records: answered without decoding them.
+"""The fast path of Produce: requests that begin like one before are answered without being decoded.
 
 A producer most often sends one batch to one partition at a time, and from one request to the next nothing changes but
 the correlation id and the batch: client id, acks, time-out, topic and partition stay, byte for byte. So does the
-answer but for three offsets. What came before the records is kept, for all connections together; where a request
-begins with the same bytes, its batch goes to the log at once. Whatever is not plain (a partition that is not there or
-not yet part of the transaction, an answer that waits for the disk) is left to ``broker.handlers.produce``.
+response but for three offsets. The bytes before the records, the front of a request, are remembered for all
+connections of a principal together; the batch of a request with a known front goes to the log at once. Whatever is
+not plain (a partition that is not there or not yet part of the transaction, a response that waits for the disk) is
+left to ``oncelog.broker.handlers.produce``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from oncelog.broker.handlers.produce import (
     TRANSACTIONAL,
     error_row,
     finish,
-    handle,
     producer_of,
     support_of,
 )
@@ -39,27 +39,28 @@ from oncelog.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster import LeaderPartition
-    from oncelog.broker.handlers.table import Api
+    from oncelog.broker.dispatch.api import Api
+    from oncelog.broker.net.connection import Connection
     from oncelog.broker.services import Services
     from oncelog.wire.messages.produce import ProduceRequest
 
 KNOWN_MAX = 16 * 1024
-"""Beginnings of requests that are kept, at some 600 bytes each; one more, and all are forgotten."""
+"""Fronts that are remembered, at some 600 bytes each; one more, and all are forgotten."""
 
 LENGTHS_MAX = 4
-"""Different lengths of what comes before the records, of which a connection's requests are looked up."""
+"""Different lengths of fronts by which a connection's requests are looked up."""
 
 FRONT_BYTES_MAX = 512
-"""Bytes before the records up to which a request is kept; most have about 60."""
+"""Bytes of a front that is remembered; most have about 60."""
 
 TAGS_BYTES = 3
-"""What follows the records of the only partition: no tagged fields of the partition, the topic and the request."""
+"""Bytes after the records of the only partition: no tagged fields of the partition, the topic and the request."""
 
 FLUSH_NEVER = (1 << 63) - 1
-"""``flush.messages`` where no answer waits for the disk."""
+"""``flush.messages`` where no response waits for the disk."""
 
 _MARKS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
-"""Stand in an answer for base offset, log append time and log start offset, to see where they are."""
+"""Stand in a response for base offset, log append time and log start offset, to see where they are."""
 
 _NO_TAGS = bytes(TAGS_BYTES)
 _correlation_id_at = 4
@@ -73,11 +74,11 @@ class _Known:
 
     __slots__ = (
         "acks",
-        "answer",
-        "hosted",
         "index",
+        "leader",
         "name",
         "offsets_at",
+        "response",
         "support",
         "topic",
         "topic_id",
@@ -85,9 +86,9 @@ class _Known:
         "version",
     )
 
-    def __init__(self, served: Api, version: int, request: ProduceRequest, name: str) -> None:
+    def __init__(self, api: Api, version: int, request: ProduceRequest, name: str) -> None:
         topic = request.topic_data[0]
-        self.hosted: LeaderPartition | None = None
+        self.leader: LeaderPartition | None = None
         """As `Cluster.leader_partition` gave it last."""
         self.version = version
         self.acks = request.acks
@@ -97,42 +98,62 @@ class _Known:
         self.topic_id = topic.topic_id
         self.index = topic.partition_data[0].index
         self.name = topic.name
-        self.answer = self.encode(served, 0, PartitionProduceResponse(self.index, 0, *_MARKS))
-        self.offsets_at = self.answer.find(_offsets.pack(*_MARKS))
+        self.response = self.encode(api, 0, PartitionProduceResponse(self.index, 0, *_MARKS))
+        self.offsets_at = self.response.find(_offsets.pack(*_MARKS))
 
-    def encode(self, served: Api, correlation_id: int, row: PartitionProduceResponse) -> bytes:
-        """The whole answer with that row; none for acks=0 (which raises CloseConnection for an error)."""
+    def encode(self, api: Api, correlation_id: int, row: PartitionProduceResponse) -> bytes:
+        """The whole response with that row; empty for acks=0 (which raises CloseConnection for an error)."""
         response = finish(ProduceResponse([TopicProduceResponse(self.name, self.topic_id, [row])]), self.acks)
         if response is None:
             return b""
         out = bytearray()
-        served.encode_answer(self.version, correlation_id, response, out, [])
+        api.encode_response(self.version, correlation_id, response, out, [])
         return bytes(out)
 
 
-class RepeatedProduces:
-    """The Produce requests that came lately, of all connections."""
+class ProduceFronts:
+    """What is remembered for one connection."""
 
-    __slots__ = ("_cluster", "_known", "_served", "_services")
+    __slots__ = ("known", "lengths")
 
-    def __init__(self, services: Services, served: Api) -> None:
+    def __init__(self, known: dict[bytes, _Known]) -> None:
+        self.known = known
+        """The principal's; `FastProduce.forget` empties it."""
+        self.lengths: list[int] = []
+        """Where the size of the records stood in the connection's requests so far."""
+
+
+class FastProduce:
+    """The fronts of lately seen Produce requests, of all connections."""
+
+    __slots__ = ("_api", "_cluster", "_known", "_services")
+
+    def __init__(self, services: Services, api: Api) -> None:
         self._services = services
         self._cluster = services.cluster
-        self._served = served
-        self._known: dict[bytes, _Known] = {}
-        """By what stands between a request's correlation id and the size of its records."""
+        self._api = api
+        self._known: dict[str, dict[bytes, _Known]] = {}
+        """By principal, and by the bytes between a request's correlation id and the size of its records."""
 
-    def answer(
-        self, frame: memoryview, lengths: list[int], version: int, correlation_id: int, out: bytearray
+    def forget(self) -> None:
+        """Remember nothing."""
+        for known in self._known.values():
+            known.clear()
+
+    def remembered(self) -> int:
+        """How many fronts are remembered."""
+        return sum([len(known) for known in self._known.values()])
+
+    def handle(
+        self, frame: memoryview, fronts: ProduceFronts, version: int, correlation_id: int, out: bytearray
     ) -> bool:
-        """Append the records of ``frame`` to their log, and the answer to ``out``; False, and nothing is done, where it
-        is no such request. Raises CloseConnection, and what a bug of ours raises.
-
-        ``lengths``: where the size of the records stood in the connection's requests so far (`remember`).
+        """Append the records of ``frame`` to their log, and the response to ``out``; return whether that was done: not
+        where the front is not known, or something is not plain. Raises CloseConnection, and any bug of ours.
         """
         known = None
-        for position in lengths:
-            known = self._known.get(bytes(frame[REQUEST_PREFIX_SIZE:position]))
+        fronts_known = fronts.known
+        for position in fronts.lengths:
+            known = fronts_known.get(bytes(frame[REQUEST_PREFIX_SIZE:position]))
             if known is not None:
                 break
         if known is None or known.version != version:
@@ -140,27 +161,27 @@ class RepeatedProduces:
         records = _records_at(frame, position)
         if records is None:
             return False
-        hosted = known.hosted
-        if hosted is None or not hosted.holds:
-            hosted = self._host(known)
-            if hosted is None:
+        leader = known.leader
+        if leader is None or not leader.holds:
+            leader = self._find_leader(known)
+            if leader is None:
                 return False
         if records[ATTRIBUTES_AT] & TRANSACTIONAL and not self._is_enrolled(known, records):
             return False
-        log = hosted.log
+        log = leader.log
         config = log.config
         if config.flush_messages != FLUSH_NEVER or (known.acks < 0 and config.min_insync_replicas > 1):
             return False
         try:
-            result = log.append(records, leader_epoch=hosted.leader_epoch, produce_version=version)
+            result = log.append(records, leader_epoch=leader.leader_epoch, produce_version=version)
         except KafkaError as error:
-            out += known.encode(self._served, correlation_id, error_row(known.index, error, log))
+            out += known.encode(self._api, correlation_id, error_row(known.index, error, log))
             return True
         if result.must_flush:  # the repeat of a batch that is not on the disk yet: it is found once more
             return False
         if known.acks:
             start = len(out)
-            out += known.answer
+            out += known.response
             _pack_correlation_id(out, start + _correlation_id_at, correlation_id)
             _pack_offsets(
                 out,
@@ -171,7 +192,7 @@ class RepeatedProduces:
             )
         return True
 
-    def _host(self, known: _Known) -> LeaderPartition | None:
+    def _find_leader(self, known: _Known) -> LeaderPartition | None:
         """Ask for the partition; None where it cannot be had, about which the handler of Produce knows more."""
         try:
             if (
@@ -179,10 +200,10 @@ class RepeatedProduces:
                 and self._cluster.topic_by_id(known.topic_id) is None
             ):
                 return None
-            known.hosted = self._cluster.leader_partition(known.topic, known.index)
+            known.leader = self._cluster.leader_partition(known.topic, known.index)
         except KafkaError:
             return None
-        return known.hosted
+        return known.leader
 
     def _is_enrolled(self, known: _Known, records: memoryview) -> bool:
         """Whether the partition is part of the transaction of this batch, or is made so here and now."""
@@ -194,12 +215,11 @@ class RepeatedProduces:
         producer = Producer(known.transactional_id, producer_id, epoch)
         return enrol(self._services, producer, {(known.topic, known.index): sequence}, known.support) == {}
 
-    def remember(self, frame: memoryview, lengths: list[int], version: int, request: ProduceRequest) -> None:
-        """``frame`` is decoded as ``request``: what follows may be like it."""
-        served = self._served
-        if served.handle is not handle:  # who stands before the handler wants to see every request
-            return
-        if not served.flexible[version] or len(request.topic_data) != 1 or not -1 <= request.acks <= 1:
+    def remember(
+        self, connection: Connection, frame: memoryview, version: int, request: ProduceRequest
+    ) -> None:
+        """Remember the front of ``frame``, which is decoded as ``request``: later ones may have the same."""
+        if not self._api.flexible[version] or len(request.topic_data) != 1 or not -1 <= request.acks <= 1:
             return
         topic = request.topic_data[0]
         if len(topic.partition_data) != 1:
@@ -209,12 +229,17 @@ class RepeatedProduces:
         records = _records_at(frame, position)
         if records is None or len(records) != size or position > FRONT_BYTES_MAX:
             return
+        fronts = connection.produce_fronts
+        if fronts is None:
+            known_fronts = self._known.setdefault(connection.principal, {})
+            fronts = connection.produce_fronts = ProduceFronts(known_fronts)
+        lengths = fronts.lengths
         if position not in lengths:
             if len(lengths) >= LENGTHS_MAX:
                 del lengths[0]
             lengths.append(position)
         front = bytes(frame[REQUEST_PREFIX_SIZE:position])
-        known = self._known.get(front)
+        known = fronts.known.get(front)
         if known is not None and known.version == version:
             return
         name = topic.name
@@ -222,9 +247,9 @@ class RepeatedProduces:
             by_id = self._cluster.topic_by_id(topic.topic_id)
             name = by_id.name if by_id is not None else ""
         if name and name not in INTERNAL_TOPICS and name != CLUSTER_METADATA_TOPIC:
-            if len(self._known) >= KNOWN_MAX:
-                self._known.clear()
-            self._known[front] = _Known(served, version, request, name)
+            if self.remembered() >= KNOWN_MAX:
+                self.forget()
+            fronts.known[front] = _Known(self._api, version, request, name)
 
 
 def _records_at(frame: memoryview, position: int) -> memoryview | None:

@@ -1,4 +1,4 @@
-"""Produce requests that are like one before: the answers, byte for byte, are those to requests that never are."""
+"""The fast path of Produce: its responses, byte for byte, are those of a broker without it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import trio
 import trio.testing
 
 from compat_tests.batches import TRANSACTIONAL, batch, record
-from oncelog.broker.handlers import produce as produce_handler
-from oncelog.broker.handlers import produce_again
-from oncelog.broker.handlers.produce_again import FRONT_BYTES_MAX, RepeatedProduces
-from oncelog.broker.handlers.table import api
+from oncelog.broker.dispatch import fast_produce
+from oncelog.broker.dispatch.fast_produce import FRONT_BYTES_MAX, FastProduce
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.produce import (
     PartitionProduceData,
@@ -46,16 +44,16 @@ TOPICS: dict[str, dict[str, str] | None] = {
 
 
 @pytest.fixture
-def repeats(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of every request that was looked at: whether it was answered as a repeated one."""
+def fast(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of every request that the fast path was asked for: whether it took it."""
     found: list[bool] = []
-    answer = RepeatedProduces.answer
+    handle = FastProduce.handle
 
-    def told(self: RepeatedProduces, *arguments: object) -> bool:
-        found.append(answer(self, *arguments))  # type: ignore[arg-type]
+    def told(self: FastProduce, *arguments: object) -> bool:
+        found.append(handle(self, *arguments))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(RepeatedProduces, "answer", told)
+    monkeypatch.setattr(FastProduce, "handle", told)
     return found
 
 
@@ -110,14 +108,13 @@ async def _ask(client: SimClient, version: int, request: ProduceRequest) -> byte
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_answers_are_those_of_requests_that_are_the_first_of_their_connection(
-    seed: int, repeats: list[bool]
-) -> None:
+def test_responses_are_those_of_the_plain_path(seed: int, fast: list[bool]) -> None:
     async def run() -> None:
         rng = random.Random(seed)
         shapes = [_shape(rng) for _ in range(SHAPES)]
         shapes += [(version, 1, 1000, [("plain", [version % 2])]) for version in (9, 10, 12, 13)]
         async with SimBroker() as one, SimBroker() as other:
+            other.node.dispatcher.use_fast_paths(False)
             brokers = (one, other)
             for broker in brokers:
                 admin = broker.connect()
@@ -127,22 +124,22 @@ def test_answers_are_those_of_requests_that_are_the_first_of_their_connection(
                     if configs is not None
                 }
             assert ids == {name: await _topic_id(one, name) for name in ids}
-            kept = one.connect()
+            client, plain_client = one.connect(), other.connect()
             for number in range(REQUESTS):
                 if number == REQUESTS // 2:
                     for broker in brokers:
                         gone = DeleteTopicsRequest([DeleteTopicState("deleted")], timeout_ms=1000)
                         await broker.connect().ask(gone, 6, DeleteTopicsResponse)
                 version, request = _request(rng, shapes, ids)
-                before = await _ask(other.connect(), version, request)
-                assert await _ask(kept, version, request) == before, (seed, number, version, request)
+                plain = await _ask(plain_client, version, request)
+                assert await _ask(client, version, request) == plain, (seed, number, version, request)
             for name in ("plain", "append-time", "small", "flushed"):
                 for partition in (0, 1):
                     logs = [await read_all(broker.connect(), name, partition) for broker in brokers]
                     assert logs[0] == logs[1]
 
     deterministic(run, seed)
-    assert repeats.count(True) > REQUESTS // 10
+    assert fast.count(True) > REQUESTS // 10
 
 
 async def _topic_id(broker: SimBroker, name: str) -> bytes:
@@ -152,7 +149,7 @@ async def _topic_id(broker: SimBroker, name: str) -> bytes:
 
 
 @pytest.mark.parametrize("versions", [CLASSIC, V2], ids=["classic", "v2"])
-def test_transactional_batches(versions: Versions, repeats: list[bool]) -> None:
+def test_transactional_batches(versions: Versions, fast: list[bool]) -> None:
     """The first of a producer's connection, or of a transaction, may be left to the other way; the rest is not."""
 
     @simulated
@@ -188,7 +185,7 @@ def test_transactional_batches(versions: Versions, repeats: list[bool]) -> None:
                 assert answers[0][0].partition_responses[0].error_code != 0
 
     run()
-    assert repeats.count(True) >= 7
+    assert fast.count(True) >= 7
 
 
 def _front(client_id: bytes) -> bytes:
@@ -204,11 +201,9 @@ async def _produce_as(client: SimClient, client_id: bytes, partition: int) -> in
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
-def test_only_so_many_and_short_requests_are_kept(
-    repeats: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_so_many_and_short_requests_are_kept(fast: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     kept_max = 10
-    monkeypatch.setattr(produce_again, "KNOWN_MAX", kept_max)
+    monkeypatch.setattr(fast_produce, "KNOWN_MAX", kept_max)
 
     @simulated
     async def run() -> None:
@@ -217,44 +212,18 @@ def test_only_so_many_and_short_requests_are_kept(
             await create_topic(client, "t", 3 * kept_max)
             for partition in range(3 * kept_max):
                 assert await _produce_as(client, b"me", partition) == 0
-                assert broker.node.services.repeated is not None
-                assert len(broker.node.services.repeated._known) <= kept_max
-            assert True not in repeats
+            assert True not in fast
             # Another connection that begins the same way profits as well, once it is known how long its requests are.
             for partition in (3 * kept_max - 1, 3 * kept_max - 2):
                 assert await _produce_as(other, b"me", partition) == 0
-            assert repeats[-1]
+            assert fast[-1]
+            asked = len(fast)
             long_named = broker.connect()
             for _ in range(2):
                 assert await _produce_as(long_named, b"x" * FRONT_BYTES_MAX, 0) == 0
-            assert not any(b"xxx" in front for front in broker.node.services.repeated._known)
+            assert len(fast) == asked
 
     run()
-
-
-def test_who_stands_before_the_handler_sees_every_request(
-    repeats: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = api(0)
-    assert served is not None
-    seen = []
-
-    def counted(services: Any, request: Any, context: Any) -> Any:
-        seen.append(request)
-        return produce_handler.handle(services, request, context)
-
-    monkeypatch.setattr(served, "handle", counted)
-
-    @simulated
-    async def run() -> None:
-        async with SimBroker() as broker:
-            client = broker.connect()
-            await create_topic(client, "t")
-            for _ in range(3):
-                assert (await produce(client, "t")).error_code == 0
-
-    run()
-    assert (len(seen), True in repeats) == (3, False)
 
 
 @simulated

@@ -1,8 +1,8 @@
-"""Answers to Fetch requests that wait for one partition, made while they wait.
+"""Response templates: the response to a Fetch that waits for one partition, encoded while it waits.
 
-All but five fields of such an answer is known before the records are there: only the correlation id, three offsets
-and the records follow from the append that ends the wait, and what a consumer asks for next is most often the same.
-So what is known is encoded once, by the encoder that serves all other answers, and the rest is put in its place.
+All but five fields of such a response are known before the records are there: only the correlation id, three offsets
+and the records follow from the append that ends the wait, and a consumer's next Fetch most often waits for the same.
+The encoder of all other responses encodes the template once; the five fields are put in their places.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from oncelog.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.table import Api
+    from oncelog.broker.dispatch.api import Api
 
 KEPT_MAX = 16 * 1024
-"""Answers that are kept, at some 300 bytes each; one more, and all are forgotten."""
+"""Templates that are kept, at some 300 bytes each; one more, and all are forgotten."""
 
 _OFFSETS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
 """Stand for high watermark, last stable offset and log start offset, to see where they are."""
@@ -36,7 +36,7 @@ _pack_size_and_correlation_id = Struct(">ii").pack_into
 
 
 class Shape(NamedTuple):
-    """What is the same in the answers of one wait after the other."""
+    """All that the responses to one waiting Fetch after the other have in common."""
 
     version: int
     """A flexible one: the records' length is a varint."""
@@ -48,24 +48,24 @@ class Shape(NamedTuple):
     """For a reader of committed records, who is told of aborted transactions (of none, here)."""
 
 
-class ReadyAnswer:
-    """The answer with records of one partition, but for what is only known with them."""
+class ResponseTemplate:
+    """A response with the records of one partition, but for the fields that are only known with them."""
 
     __slots__ = ("_head", "_offsets_at", "_tail")
 
-    def __init__(self, served: Api, shape: Shape) -> None:
+    def __init__(self, api: Api, shape: Shape) -> None:
         aborted: list[AbortedTransaction] | None = [] if shape.committed else None
         row = PartitionData(shape.partition, 0, *_OFFSETS, aborted_transactions=aborted, records=_RECORDS)
         topic = FetchableTopicResponse(shape.topic, shape.topic_id, [row])
         whole = bytearray()
-        served.encode_answer(shape.version, 0, FetchResponse(0, 0, shape.session_id, [topic]), whole, [])
+        api.encode_response(shape.version, 0, FetchResponse(0, 0, shape.session_id, [topic]), whole, [])
         records_at = whole.find(_RECORDS)
         self._head = bytes(whole[: records_at - 1])
         self._tail = bytes(whole[records_at + len(_RECORDS) :])
         self._offsets_at = whole.find(_offsets.pack(*_OFFSETS))
 
     def put(self, correlation_id: int, row: PartitionData, out: bytearray) -> None:
-        """Append the whole answer to ``out``; ``row`` has its offsets and, as bytes, its records."""
+        """Append the whole response to ``out``; ``row`` has its offsets and, as bytes, its records."""
         start = len(out)
         records: Any = row.records
         out += self._head
@@ -78,18 +78,22 @@ class ReadyAnswer:
         )
 
 
-class ReadyAnswers:
-    """Those of all connections."""
+class ResponseTemplates:
+    """The templates of all connections of a node."""
 
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: dict[Shape, ReadyAnswer] = {}
+        self._kept: dict[Shape, ResponseTemplate] = {}
 
-    def get(self, served: Api, shape: Shape) -> ReadyAnswer:
+    def forget(self) -> None:
+        """Keep none."""
+        self._kept.clear()
+
+    def get(self, api: Api, shape: Shape) -> ResponseTemplate:
         found = self._kept.get(shape)
         if found is None:
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
-            found = self._kept[shape] = ReadyAnswer(served, shape)
+            found = self._kept[shape] = ResponseTemplate(api, shape)
         return found

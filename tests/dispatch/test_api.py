@@ -1,4 +1,4 @@
-"""Answers that may be long are encoded in steps: the same bytes, and others have their turn meanwhile."""
+"""Responses that may be long are encoded in steps: the same bytes, and others have their turn meanwhile."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 import trio
 
 from oncelog.broker import slices
-from oncelog.broker.handlers import table
+from oncelog.broker.dispatch import api as apis
 from oncelog.broker.handlers.chunked import ROWS_AT_ONCE
+from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.request import CloseConnection
 from oncelog.wire.encode_source import STEP_BYTES
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -30,7 +31,7 @@ DESCRIBE_CONFIGS = 32
 TOPIC = 2
 
 
-def long_answer() -> DescribeConfigsResponse:
+def long_response() -> DescribeConfigsResponse:
     """Some 200 kB, of which a resource has much more than a step."""
     synonyms = [DescribeConfigsSynonym("other", "5", 4)]
     rows = [
@@ -42,11 +43,11 @@ def long_answer() -> DescribeConfigsResponse:
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_a_long_answer_has_the_same_bytes_in_steps(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_response_has_the_same_bytes_in_steps(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
-    api = table.Api(table.HANDLERS[DESCRIBE_CONFIGS])
+    api = apis.Api(HANDLERS[DESCRIBE_CONFIGS])
     at_once, in_steps = bytearray(b"before"), bytearray(b"before")
-    api.encode_answer(version, 77, long_answer(), at_once, [])
+    api.encode_response(version, 77, long_response(), at_once, [])
     lengths = [len(in_steps)]
 
     async def run() -> None:
@@ -57,7 +58,7 @@ def test_a_long_answer_has_the_same_bytes_in_steps(version: int, monkeypatch: py
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
-            await api.encode_in_steps(version, 77, long_answer(), in_steps)
+            await api.encode_in_steps(version, 77, long_response(), in_steps)
             nursery.cancel_scope.cancel()
 
     deterministic(run, 0)
@@ -66,12 +67,12 @@ def test_a_long_answer_has_the_same_bytes_in_steps(version: int, monkeypatch: py
 
 
 def test_an_answer_that_would_be_too_long_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "ANSWER_BYTES_MAX", 100_000)
-    api = table.Api(table.HANDLERS[DESCRIBE_CONFIGS])
+    monkeypatch.setattr(apis, "RESPONSE_BYTES_MAX", 100_000)
+    api = apis.Api(HANDLERS[DESCRIBE_CONFIGS])
 
     async def run() -> None:
         with pytest.raises(CloseConnection, match="describe_configs asks for more than 100000 bytes"):
-            await api.encode_in_steps(4, 77, long_answer(), bytearray())
+            await api.encode_in_steps(4, 77, long_response(), bytearray())
 
     deterministic(run, 0)
 
@@ -84,7 +85,7 @@ async def test_a_connection_encodes_what_was_answered_in_steps_so(monkeypatch: p
         asked = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "here", None)] * (ROWS_AT_ONCE + 1))
         answer = await client.ask(asked, 4, DescribeConfigsResponse)
         assert len(answer.results) == ROWS_AT_ONCE + 1
-        monkeypatch.setattr(table, "ANSWER_BYTES_MAX", 100_000)
+        monkeypatch.setattr(apis, "RESPONSE_BYTES_MAX", 100_000)
         with pytest.raises(ConnectionEndedError):
             await client.ask(asked, 4, DescribeConfigsResponse)
         await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oncelog.broker.handlers.document import table
-from oncelog.broker.handlers.table import HANDLERS, Api
+from oncelog.broker.dispatch.api import Api
+from oncelog.broker.dispatch.document import table
+from oncelog.broker.handlers.table import HANDLERS
 
 APIS_PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
 

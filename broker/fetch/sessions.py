@@ -153,7 +153,7 @@ class FetchSessions:
         for key in forgotten:
             session.items.pop(key, None)
 
-    def close_answer(
+    def close_response(
         self, context: FetchContext, answers: list[tuple[Key, FetchItem, PartitionData]]
     ) -> tuple[int, list[tuple[Key, FetchItem, PartitionData]]]:
         """The session id to answer with, and which of ``answers`` to send.

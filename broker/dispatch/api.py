@@ -1,0 +1,144 @@
+"""One API of the table with what its requests need: its handler, and one codec per version."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.handlers.chunked import LONG_RESPONSES
+from oncelog.broker.request import CloseConnection
+from oncelog.broker.slices import Slices
+from oncelog.wire.compiler import compile_step_encoder
+from oncelog.wire.header import has_tagged_response_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.handlers.table import Handle, Handler
+    from oncelog.wire.compiler import StepEncoder
+    from oncelog.wire.errors import KafkaError
+    from oncelog.wire.schema import Message
+
+RESPONSE_BYTES_MAX = 1024 * 1024 * 1024
+"""Bytes of a response that is encoded in steps. The protocol allows twice as many; a short request that names a large
+group again and again asks for any number."""
+
+_SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">ii")
+_TAGGED_HEAD = struct.Struct(">iix")
+
+
+class Api:
+    """An API whose modules are loaded; its codecs are compiled at their first use."""
+
+    __slots__ = (
+        "decoders",
+        "documentation",
+        "encoders",
+        "flexible",
+        "handle",
+        "handler",
+        "has_long_responses",
+        "has_throttle_time",
+        "max_version",
+        "min_version",
+        "request",
+        "response",
+        "response_head",
+        "step_encoders",
+    )
+
+    def __init__(self, handler: Handler) -> None:
+        messages = _load(f"oncelog.wire.messages.{handler.name}")
+        module = _load(f"oncelog.broker.handlers.{handler.name}")
+        stem = "".join(word.capitalize() for word in handler.name.split("_"))
+        self.handler = handler
+        self.min_version = handler.min_version
+        self.max_version = handler.max_version
+        self.request: type[Message] = getattr(messages, stem + "Request")
+        self.response: type[Message] = getattr(messages, stem + "Response")
+        self.has_throttle_time = any(field.name == "throttle_time_ms" for field in self.response.FIELDS)
+        self.has_long_responses = handler.api_key in LONG_RESPONSES
+        self.handle: Handle = module.handle
+        self.documentation: str | None = module.__doc__
+        self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
+        self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)
+        self.step_encoders: dict[int, StepEncoder[Any]] = {}
+        self.flexible = [
+            version >= self.request.MIN_VERSION and self.request.is_flexible(version)
+            for version in range(handler.max_version + 1)
+        ]
+        # The first bytes of a response: its size, which is filled in last, and its correlation id.
+        self.response_head = [
+            (_TAGGED_HEAD if has_tagged_response_header(handler.api_key, flexible) else _HEAD).pack
+            for flexible in self.flexible
+        ]
+
+    def decoder(self, version: int) -> Callable[..., Any]:
+        found = self.decoders[version]
+        if found is None:
+            found = self.decoders[version] = self.request.decoder(version)
+        return found
+
+    def encoder(self, version: int) -> Callable[..., None]:
+        found = self.encoders[version]
+        if found is None:
+            found = self.encoders[version] = self.response.encoder(version)
+        return found
+
+    def encode_response(
+        self,
+        version: int,
+        correlation_id: int,
+        response: Message,
+        out: bytearray,
+        ranges: list[tuple[int, Any]],
+    ) -> None:
+        """Append a response to ``out``: its size, its header and its body (`Message.encode_into`)."""
+        start = len(out)
+        ranges_before = len(ranges)
+        out += self.response_head[version](0, correlation_id)
+        encode = self.encoders[version] or self.encoder(version)
+        encode(response, out, ranges)
+        size = len(out) - start - _SIZE.size
+        if len(ranges) > ranges_before:
+            size += sum(file_range.size for _, file_range in ranges[ranges_before:])
+        _SIZE.pack_into(out, start, size)
+
+    async def encode_in_steps(
+        self, version: int, correlation_id: int, response: Message, out: bytearray
+    ) -> None:
+        """As `encode_response`, for a long response without ranges of files: others have their turn meanwhile, but
+        append nothing to ``out``. Raises CloseConnection where it is longer than `RESPONSE_BYTES_MAX`.
+        """
+        start = len(out)
+        out += self.response_head[version](0, correlation_id)
+        encode = self.step_encoders.get(version)
+        if encode is None:
+            encode = self.step_encoders[version] = compile_step_encoder(self.response, version)
+        slices = Slices()
+        for _ in encode(response, out, []):
+            if len(out) - start > RESPONSE_BYTES_MAX:
+                raise CloseConnection(f"{self.handler.name} asks for more than {RESPONSE_BYTES_MAX} bytes")
+            if slices.is_over():
+                await slices.pause()
+        _SIZE.pack_into(out, start, len(out) - start - _SIZE.size)
+
+    def refuse(self, version: int, error: KafkaError) -> Message:
+        """The response that says only ``error``. Raises CloseConnection where the API has no field for it."""
+        response: Any = self.response()
+        fields = {
+            field.name for field in self.response.FIELDS if field.versions[0] <= version <= field.versions[1]
+        }
+        if "error_code" not in fields:
+            raise CloseConnection(f"{self.handler.name} cannot be answered: {error}")
+        response.error_code = error.code
+        if "error_message" in fields:
+            response.error_message = error.message
+        return response  # type: ignore[no-any-return]
+
+
+def _load(name: str) -> Any:
+    __import__(name)
+    return sys.modules[name]

@@ -1,0 +1,291 @@
+"""The way of every request: decode, interceptors, authorization, handler, quota, encode.
+
+`Dispatcher._dispatch` is that way. While nothing is installed, `dispatch` is `_dispatch_fast`, which tries the fast
+path of Produce first (`oncelog.broker.dispatch.fast_produce`), and the connection whose Produce satisfies a waiting
+Fetch sends its response (`oncelog.broker.fetch.delayed`). Whatever is installed puts the plain way in their place and
+empties what they remember, so nothing passes it by.
+"""
+
+from __future__ import annotations
+
+import struct
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from oncelog.broker.authorization import CLUSTER, CLUSTER_OPERATION
+from oncelog.broker.dispatch.api import Api
+from oncelog.broker.handlers.table import API_VERSIONS, HANDLERS
+from oncelog.broker.logs import get_logger
+from oncelog.broker.request import CloseConnection, Pending, RequestContext, finished
+from oncelog.broker.seams.clock import real_time
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.header import read_request_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from oncelog.broker.authorization import Authorizer
+    from oncelog.broker.dispatch.fast_produce import FastProduce
+    from oncelog.broker.dispatch.policies import Interceptor, Quotas
+    from oncelog.broker.net.connection import Connection
+    from oncelog.broker.services import Services
+    from oncelog.wire.schema import Message
+
+PRODUCE = 0
+"""The API key that has a fast path, and whose requests may overtake a pending response."""
+
+_prefix_at = struct.Struct(">hhi").unpack_from
+
+log = get_logger(__name__)
+
+
+class Dispatcher:
+    """How the requests of one node go. What stands in their way is installed here."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._apis: dict[int, Api] = {}
+        """The APIs that were asked for so far, by key."""
+        self._interceptors: tuple[Interceptor, ...] = ()
+        self._authorizer: Authorizer | None = None
+        self._quotas: Quotas | None = None
+        self._uses_fast_paths = True
+        self._fast_produce: FastProduce | None = None
+        """Made with the first Produce."""
+        self.satisfied_fetches = services.delayed_fetches.satisfied
+        """Delayed fetches that an append has just satisfied. Who finds some calls `complete_satisfied_fetches`."""
+        self.dispatch: Callable[[Connection, memoryview], Pending | None]
+        """Handle one request, a frame without its size. Its response is behind the others in the connection's writer,
+        or given back where it must be waited for. Raises CloseConnection, DecodeError.
+        """
+        self.complete_satisfied_fetches: Callable[[], None]
+        self._choose_way()
+
+    # -- what is installed
+
+    def install(self, interceptor: Interceptor) -> None:
+        """From now on ``interceptor`` sees every request, behind those that were installed before, and every response,
+        before them; also the response to a Fetch that waits already.
+        """
+        self._interceptors += (interceptor,)
+        self._choose_way()
+
+    def remove(self, interceptor: Interceptor) -> None:
+        """``interceptor`` sees nothing from now on. Raises ValueError where it is not installed."""
+        if interceptor not in self._interceptors:
+            raise ValueError("the interceptor is not installed")
+        self._interceptors = tuple(one for one in self._interceptors if one is not interceptor)
+        self._choose_way()
+
+    def authorize_with(self, authorizer: Authorizer | None) -> None:
+        """Ask ``authorizer`` from now on; None: everybody may do everything."""
+        self._authorizer = authorizer
+        self._choose_way()
+
+    def throttle_with(self, quotas: Quotas | None) -> None:
+        """Ask ``quotas`` from now on; None: nobody is throttled."""
+        self._quotas = quotas
+        self._choose_way()
+
+    def use_fast_paths(self, wanted: bool) -> None:
+        """Whether the fast paths may be taken where nothing is installed: a test compares both ways."""
+        self._uses_fast_paths = wanted
+        self._choose_way()
+
+    def forget(self) -> None:
+        """Empty what the fast paths remember: what somebody may do has changed."""
+        if self._fast_produce is not None:
+            self._fast_produce.forget()
+        self._services.delayed_fetches.forget()
+
+    def _choose_way(self) -> None:
+        self.forget()
+        self._is_watched = bool(self._interceptors) or self._quotas is not None
+        fetches = self._services.delayed_fetches
+        if self._uses_fast_paths and not self._is_watched:
+            self.dispatch = self._dispatch_fast
+            self.complete_satisfied_fetches = fetches.complete_satisfied
+        else:
+            self.dispatch = self._dispatch
+            self.complete_satisfied_fetches = fetches.leave_to_their_tasks
+
+    # -- a request's way
+
+    def _dispatch_fast(self, connection: Connection, frame: memoryview) -> Pending | None:
+        api_key, version, correlation_id = _prefix_at(frame, 0)
+        if api_key != PRODUCE or connection.pending:
+            return self._dispatch(connection, frame)
+        fronts = connection.produce_fronts
+        fast = self._fast_produce
+        if (
+            fronts is not None
+            and fast is not None
+            and fast.handle(frame, fronts, version, correlation_id, connection.writer.out)
+        ):
+            return None
+        return self._dispatch(connection, frame)
+
+    def _dispatch(self, connection: Connection, frame: memoryview) -> Pending | None:
+        if self._is_watched:  # the frame is in a buffer that others use while interceptors wait
+            frame = memoryview(bytearray(frame))
+        context = self._decode(connection, frame)
+        if connection.pending and context.api.handler.api_key != PRODUCE:
+            # Only Produce may overtake a response that is owed; anything else waits, as all do in Kafka.
+            return self._owe(context, Pending(self._handle_after_pending(context)))
+        if self._is_watched:
+            return self._owe(context, Pending(self._handle_watched(context)))
+        response = self._handle(context)
+        if type(response) is context.api.response and not connection.pending:
+            writer = connection.writer
+            context.api.encode_response(
+                context.api_version, context.correlation_id, response, writer.out, writer.ranges
+            )
+            return None
+        return None if response is None else self._owe(context, response)
+
+    async def complete(self, pending: Pending) -> None:
+        """Wait for a response, show it to the interceptors, throttle, and put it behind the others in the writer."""
+        context = pending.context
+        response = await self._or_refused(context, pending.wait())
+        for interceptor in reversed(self._interceptors):
+            if response is None:
+                return
+            response = await self._or_refused(context, interceptor.on_response(context, response))
+        if response is None:
+            return
+        if self._quotas is not None:
+            self._throttle(self._quotas, context, response)
+        api, writer = context.api, context.connection.writer
+        if api.has_long_responses:
+            await api.encode_in_steps(context.api_version, context.correlation_id, response, writer.out)
+        else:
+            api.encode_response(
+                context.api_version, context.correlation_id, response, writer.out, writer.ranges
+            )
+
+    # -- its steps
+
+    def _decode(self, connection: Connection, frame: memoryview) -> RequestContext:
+        """Bytes become a request. Raises DecodeError, and CloseConnection where it is not served."""
+        api_key, version, correlation_id = _prefix_at(frame, 0)
+        api = self._apis.get(api_key) or self._load(api_key)
+        if not api.min_version <= version <= api.max_version:
+            if api_key != API_VERSIONS:
+                raise CloseConnection(
+                    f"version {version} of {api.handler.name} (API key {api_key}) is not served"
+                )
+            return RequestContext(api, 0, correlation_id, None, connection, None)
+        header = read_request_header(frame, api.flexible[version])
+        decode = api.decoders[version] or api.decoder(version)
+        request, _ = decode(frame, header.header_size)
+        if api_key == PRODUCE and self._uses_fast_paths and not self._is_watched:
+            self._remember(connection, api, frame, version, request)
+        return RequestContext(api, version, correlation_id, header.client_id, connection, request)
+
+    def _load(self, api_key: int) -> Api:
+        handler = HANDLERS.get(api_key)
+        if handler is None:
+            raise CloseConnection(f"API key {api_key} is not served")
+        api = self._apis[api_key] = Api(handler)
+        return api
+
+    def _remember(
+        self, connection: Connection, api: Api, frame: memoryview, version: int, request: Any
+    ) -> None:
+        """The fast path takes Produce requests that begin like this one from now on."""
+        if self._fast_produce is None:
+            from oncelog.broker.dispatch.fast_produce import FastProduce
+
+            self._fast_produce = FastProduce(self._services, api)
+        self._fast_produce.remember(connection, frame, version, request)
+
+    def _handle(self, context: RequestContext) -> Message | Pending | None:
+        try:
+            if self._authorizer is not None:
+                self._authorize(self._authorizer, context)
+            return context.api.handle(self._services, context.request, context)
+        except KafkaError as error:
+            return context.api.refuse(context.api_version, error)
+        except CloseConnection:
+            raise
+        except Exception:
+            return self._own_bug(context)
+
+    async def _or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
+        """Await ``response``; an error makes a response, too. Raises CloseConnection, and what a lost peer raises."""
+        try:
+            return await response
+        except KafkaError as error:
+            return context.api.refuse(context.api_version, error)
+        except (CloseConnection, OSError, trio.ClosedResourceError):
+            raise
+        except Exception:
+            return self._own_bug(context)
+
+    async def _handle_watched(self, context: RequestContext) -> Any:
+        for interceptor in self._interceptors:
+            response = await interceptor.on_request(context)
+            if response is not None:
+                return response
+        return await finished(self._handle(context))
+
+    async def _handle_after_pending(self, context: RequestContext) -> Any:
+        await context.connection.wait_drained()
+        if self._is_watched:
+            return await self._handle_watched(context)
+        return await finished(self._handle(context))
+
+    @staticmethod
+    def _authorize(authorizer: Authorizer, context: RequestContext) -> None:
+        """Raises KafkaError where the principal may not use the API at all; handlers ask for its rows."""
+        operation = CLUSTER_OPERATION.get(context.api.handler.api_key)
+        if operation is not None and not authorizer.authorize(context.principal, operation, CLUSTER):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    @staticmethod
+    def _throttle(quotas: Quotas, context: RequestContext, response: Any) -> None:
+        """Tell the client of its throttling and mute its connection afterwards (KIP-219)."""
+        connection = context.connection
+        throttle_ms = quotas.throttle(connection.principal, context.client_id, context, response)
+        if throttle_ms > 0:
+            if context.api.has_throttle_time:
+                response.throttle_time_ms = throttle_ms
+            connection.muted_until = real_time.monotonic() + throttle_ms / 1000
+
+    def _owe(self, context: RequestContext, response: Message | Pending) -> Pending:
+        """A response that the connection has to wait for; those before it leave first."""
+        connection = context.connection
+        if isinstance(response, CoroutineType):
+            response = Pending(response)
+        if not isinstance(response, Pending):
+            pending = Pending(_given(response), reads_on=True)
+        elif connection.pending and not response.reads_on:
+            # A Produce that waits before it appends: the responses to those before it leave first.
+            pending = Pending(self._in_turn(connection, response))
+        else:
+            pending = response
+        pending.context = context
+        return pending
+
+    @staticmethod
+    async def _in_turn(connection: Connection, pending: Pending) -> Any:
+        response = await pending.wait()
+        await connection.wait_drained()
+        return response
+
+    def _own_bug(self, context: RequestContext) -> Message:
+        log.exception(
+            "a request failed by our own fault",
+            api=context.api.handler.name,
+            version=context.api_version,
+            client_id=context.client_id,
+            correlation_id=context.correlation_id,
+        )
+        self._services.note_bug()
+        return context.api.refuse(context.api_version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+async def _given(response: Message) -> Message:
+    return response

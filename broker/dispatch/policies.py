@@ -1,0 +1,38 @@
+"""What may stand between a request and its handler, and between a response and its client.
+
+Nothing stands there unless somebody installs it in the `Dispatcher`. Quotas are not kept yet: this is the place where
+they will be asked for. Rights are `oncelog.broker.authorization`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from oncelog.broker.request import RequestContext
+
+
+class Interceptor:
+    """Sees every request before its handler and every response before its client, from its installation on.
+
+    A Fetch that waits already is seen with its response. Both functions may wait: the connection reads no further
+    request meanwhile. Both may change what they are given: ``context.request`` is the request.
+    """
+
+    async def on_request(self, context: RequestContext) -> Any:
+        """Return None to go on, or a response in place of the handler's.
+
+        Raises KafkaError for a response that says only that, CloseConnection to close without one.
+        """
+        return None
+
+    async def on_response(self, context: RequestContext, response: Any) -> Any:
+        """Return the response to send, or None to send none. Raises as `on_request`."""
+        return response
+
+
+class Quotas(Protocol):
+    """How much of the node one client may use (Kafka: ``ClientQuotaManager``)."""
+
+    def throttle(self, principal: str, client_id: str | None, context: RequestContext, response: Any) -> int:
+        """Count the request and its response; return milliseconds for which the connection is muted after it."""
