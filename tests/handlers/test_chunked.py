@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from oncelog.broker import slices
+from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers import chunked, offset_fetch
 from oncelog.broker.handlers.chunked import LONG_RESPONSES, ROWS_AT_ONCE
-from oncelog.broker.handlers.table import HANDLERS, Api
+from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.metadata.config_changes import SET, ConfigChange, Resource, alter
 from oncelog.broker.metadata.topics import delete
 from oncelog.wire.errors import ErrorCode
