@@ -16,7 +16,7 @@ Made by `make docs` from `broker/handlers/table.py`; a test compares. What is no
 
 
 def table() -> str:
-    """The whole page, as Markdown."""
+    """Return the whole page, as Markdown."""
     return HEAD + "".join(_row(handler) for handler in sorted(HANDLERS.values()))
 
 
@@ -26,13 +26,13 @@ def _row(handler: Handler) -> str:
     versions = f"{handler.min_version}-{handler.max_version}"
     if handler.announced_min != handler.min_version:
         versions += f" (announced from {handler.announced_min})"
-    flexible = api.request.FLEXIBLE_VERSIONS[0]
-    shown = str(flexible) if flexible <= handler.max_version else "-"
-    return f"| {handler.api_key} | {name} | {versions} | {shown} | {_purpose(api)} |\n"
+    flexible_from = api.request.FLEXIBLE_VERSIONS[0]
+    first_flexible = str(flexible_from) if flexible_from <= handler.max_version else "-"
+    return f"| {handler.api_key} | {name} | {versions} | {first_flexible} | {_purpose(api)} |\n"
 
 
 def _purpose(api: Api) -> str:
-    """The first sentence of the handler's docstring, without the API's own name."""
+    """Return the first sentence of the handler's docstring, without the API's name."""
     text = " ".join((api.documentation or "").split())
     sentence = text.split(". ")[0].rstrip(".")
     before, colon, after = sentence.partition(": ")

@@ -1,4 +1,4 @@
-"""DeleteRecords (API key 21): move the log start offset; answered when that is durable."""
+"""DeleteRecords (API key 21): moves the log start offset of partitions; the response waits until that is durable."""
 
 from __future__ import annotations
 
@@ -36,23 +36,25 @@ def handle(
             result = DeleteRecordsTopicResult(topic.name)
             response.topics.append(result)
             yield
-            for asked in topic.partitions:
-                result.partitions.append(_delete(services, topic.name, asked))
+            for partition in topic.partitions:
+                result.partitions.append(_delete_before(services, topic.name, partition))
                 yield
 
     count = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
     return chunked(rows(), count, response)
 
 
-def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    index = asked.partition_index
+def _delete_before(
+    services: Services, topic: str, partition: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    index = partition.partition_index
     try:
         log = services.cluster.log(topic, index)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if log.config.compact and not log.config.delete:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
-        offset = log.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+        offset = log.high_watermark if partition.offset == TO_HIGH_WATERMARK else partition.offset
         if offset < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return DeleteRecordsPartitionResult(index, log.delete_records(offset), 0)

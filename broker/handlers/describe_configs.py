@@ -1,9 +1,9 @@
-"""DescribeConfigs (API key 32): values, where each comes from, and what would hold without it.
+"""DescribeConfigs (API key 32): returns configuration values, the source of each, and the values it overrides.
 
-- Resources: topics, groups, this broker, and (with an empty name) what is set for all brokers. Log levels and client
-  metrics have no configuration here.
-- Versions 1 to 4: synonyms on request; 3 adds the type, and the documentation on request.
-- An error message is empty where there is none, as in Kafka.
+- Resources are topics, groups, this broker, and (with an empty name) the dynamic defaults of all brokers. Loggers and
+  client metrics have no configuration here.
+- Synonyms are returned on request; version 3 adds the types, and documentation on request.
+- Without an error the message is empty, as in Kafka.
 """
 
 from __future__ import annotations
@@ -40,64 +40,68 @@ _MALFORMED = (
 def handle(
     services: Services, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
-    types = {asked.resource_type for asked in request.resources}
-    # One unknown type and Kafka refuses the whole request.
+    types = {resource.resource_type for resource in request.resources}
+    # Kafka refuses the whole request if one type is unknown.
     is_malformed = not types <= {TOPIC, BROKER, GROUP, *_NOT_SERVED}
     error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED) if is_malformed else None
     response = DescribeConfigsResponse()
-    return chunked(_answers(services, request, response.results, error), len(request.resources), response)
+    return chunked(
+        _describe_all(services, request, response.results, error), len(request.resources), response
+    )
 
 
-def _answers(
+def _describe_all(
     services: Services,
     request: DescribeConfigsRequest,
     results: list[DescribeConfigsResult],
     error: KafkaError | None,
 ) -> Iterator[None]:
-    # What is asked again is answered with the same row: a short request may ask for a hundred megabytes.
-    known: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
-    for asked in request.resources:
-        keys = asked.configuration_keys
-        key = (asked.resource_type, asked.resource_name, None if keys is None else tuple(keys))
-        found = known.get(key)
-        if found is None:
-            found = known[key] = _result(asked, [], error) if error else _answer(services, asked, request)
-        results.append(found)
+    # Equal resources share one result: a short request may ask for a hundred megabytes.
+    results_by_key: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
+    for resource in request.resources:
+        keys = resource.configuration_keys
+        key = (resource.resource_type, resource.resource_name, None if keys is None else tuple(keys))
+        result = results_by_key.get(key)
+        if result is None:
+            result = results_by_key[key] = (
+                _result(resource, [], error) if error else _describe_one(services, resource, request)
+            )
+        results.append(result)
         yield
 
 
-def _answer(
-    services: Services, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+def _describe_one(
+    services: Services, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     try:
-        rows = _describe(services, asked, documentation=request.include_documentation)
+        config_rows = _describe(services, resource, documentation=request.include_documentation)
     except KafkaError as error:
-        return _result(asked, [], error)
+        return _result(resource, [], error)
     if not request.include_synonyms:
-        for row in rows:
-            row.synonyms = []
-    return _result(asked, rows, None)
+        for config_row in config_rows:
+            config_row.synonyms = []
+    return _result(resource, config_rows, None)
 
 
 def _describe(
-    services: Services, asked: DescribeConfigsResource, *, documentation: bool
+    services: Services, resource: DescribeConfigsResource, *, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
-    name, keys = asked.resource_name, asked.configuration_keys
-    if asked.resource_type == TOPIC:
+    name, keys = resource.resource_name, resource.configuration_keys
+    if resource.resource_type == TOPIC:
         check_name(name)
         if name not in services.metadata.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return configs.topic_rows(
             services.metadata.image, services.config, name, keys, documentation=documentation
         )
-    if asked.resource_type == GROUP:
+    if resource.resource_type == GROUP:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return configs.group_rows(
             services.metadata.image, services.config, name, keys, documentation=documentation
         )
-    if asked.resource_type in _NOT_SERVED:
-        text = f"Unsupported resource type: {_NOT_SERVED[asked.resource_type]}"
+    if resource.resource_type in _NOT_SERVED:
+        text = f"Unsupported resource type: {_NOT_SERVED[resource.resource_type]}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if not name:
         return configs.cluster_rows(
@@ -113,7 +117,9 @@ def _describe(
 
 
 def _result(
-    asked: DescribeConfigsResource, rows: list[DescribeConfigsResourceResult], error: KafkaError | None
+    resource: DescribeConfigsResource,
+    config_rows: list[DescribeConfigsResourceResult],
+    error: KafkaError | None,
 ) -> DescribeConfigsResult:
     code, text = (error.code, error.message or "") if error else (0, "")
-    return DescribeConfigsResult(code, text, asked.resource_type, asked.resource_name, rows)
+    return DescribeConfigsResult(code, text, resource.resource_type, resource.resource_name, config_rows)

@@ -1,4 +1,4 @@
-"""DescribeProducers (API key 61): the producers that a partition's leader knows, and who has a transaction open.
+"""DescribeProducers (API key 61): lists the producers that a partition's leader knows, and their open transactions.
 
 KIP-664.
 """
@@ -61,13 +61,13 @@ def _partition(services: Services, topic: str, partition: int) -> PartitionRespo
         partition,
         active_producers=[
             ProducerState(
-                entry.producer_id,
-                entry.producer_epoch,
-                entry.last_sequence,
-                entry.last_timestamp,
-                entry.coordinator_epoch,
-                entry.txn_first_offset,
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.last_sequence,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.txn_first_offset,
             )
-            for entry in producers
+            for producer in producers
         ],
     )

@@ -1,7 +1,7 @@
-"""DescribeQuorum (API key 55): who leads the cluster's metadata: this node.
+"""DescribeQuorum (API key 55): describes the quorum of the cluster's metadata, which is this node.
 
-- Exactly the one partition of ``__cluster_metadata`` must be asked for.
-- No endpoint of a controller is told: there is none to reach.
+- The request must name the one partition of ``__cluster_metadata``, and no other.
+- The response has no controller endpoints, since no controller can be reached.
 
 Source: ``KafkaRaftClient.handleDescribeQuorumRequest``, ``RaftUtil``.
 """
@@ -35,9 +35,9 @@ NODES_VERSION = 2
 def handle(
     services: Services, request: DescribeQuorumRequest, context: RequestContext
 ) -> DescribeQuorumResponse | Coroutine[Any, Any, DescribeQuorumResponse]:
-    if not _is_of_metadata(request):
-        answer = DescribeQuorumResponse()
-        return chunked(_unknown(request, answer.topics), len(request.topics), answer)
+    if not _names_metadata_only(request):
+        response = DescribeQuorumResponse()
+        return chunked(_unknown(request, response.topics), len(request.topics), response)
     node_id, metadata, now_ms = services.config.current.node_id, services.metadata, services.clock.now_ms()
     end_offset = metadata.end_offset
     voter = ReplicaState(node_id, log_end_offset=end_offset)
@@ -45,24 +45,24 @@ def handle(
     partition = PartitionDescription(
         0, leader_id=node_id, leader_epoch=metadata.epoch, high_watermark=end_offset, current_voters=[voter]
     )
-    answer = DescribeQuorumResponse(topics=[TopicDescription(CLUSTER_METADATA_TOPIC, [partition])])
+    response = DescribeQuorumResponse(topics=[TopicDescription(CLUSTER_METADATA_TOPIC, [partition])])
     if context.api_version >= NODES_VERSION:
-        answer.nodes.append(messages.Node(node_id))
-    return answer
+        response.nodes.append(messages.Node(node_id))
+    return response
 
 
-def _is_of_metadata(request: DescribeQuorumRequest) -> bool:
+def _names_metadata_only(request: DescribeQuorumRequest) -> bool:
     if len(request.topics) != 1 or request.topics[0].topic_name != CLUSTER_METADATA_TOPIC:
         return False
-    return [row.partition_index for row in request.topics[0].partitions[:2]] == [0]
+    return [partition.partition_index for partition in request.topics[0].partitions[:2]] == [0]
 
 
-def _unknown(request: DescribeQuorumRequest, rows: list[TopicDescription]) -> Iterator[None]:
+def _unknown(request: DescribeQuorumRequest, topics: list[TopicDescription]) -> Iterator[None]:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for topic in request.topics:
         partitions = [
-            PartitionDescription(asked.partition_index, code, "It has no quorum.")
-            for asked in topic.partitions
+            PartitionDescription(partition.partition_index, code, "It has no quorum.")
+            for partition in topic.partitions
         ]
-        rows.append(TopicDescription(topic.topic_name, partitions))
+        topics.append(TopicDescription(topic.topic_name, partitions))
         yield

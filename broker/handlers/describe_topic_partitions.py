@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions (API key 75): topics page by page, in the order of their names (KIP-966).
+"""DescribeTopicPartitions (API key 75): lists topics page by page, in the order of their names (KIP-966).
 
-An answer holds at most ``response_partition_limit`` partitions (and ``max.request.partition.size.limit``), and where
-there are more a cursor that the next request begins at.
+A page has at most ``response_partition_limit`` partitions, and at most ``max.request.partition.size.limit``. If more
+follow, the response has a cursor, at which the next request begins.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    known = services.metadata.image.topics
-    names = {asked.name for asked in request.topics} or known.keys()
+    existing = services.metadata.image.topics
+    names = {topic.name for topic in request.topics} or existing.keys()
     cursor = request.cursor
     if cursor is not None and (
         cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)
     ):
-        return _invalid(request)
+        return _invalid_cursor(request)
     start = "" if cursor is None else cursor.topic_name
     limit = max(
         1, min(request.response_partition_limit, services.config.current.max_request_partition_size_limit)
     )
-    rows: list[DescribeTopicPartitionsResponseTopic] = []
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in sorted(name for name in names if name >= start):
         if limit == 0:
-            return DescribeTopicPartitionsResponse(0, rows, Cursor(name, 0))
-        topic = known.get(name)
+            return DescribeTopicPartitionsResponse(0, topics, Cursor(name, 0))
+        topic = existing.get(name)
         if topic is None:
             if request.topics:
-                rows.append(_unknown(name))
+                topics.append(_unknown(name))
             continue
         first = cursor.partition_index if cursor is not None and name == start else 0
         page = range(first, min(first + limit, len(topic.partitions)))
-        rows.append(_row(topic, page))
+        topics.append(_topic_page(topic, page))
         limit -= len(page)
         if page.stop < len(topic.partitions):
-            return DescribeTopicPartitionsResponse(0, rows, Cursor(name, page.stop))
-    return DescribeTopicPartitionsResponse(0, rows)
+            return DescribeTopicPartitionsResponse(0, topics, Cursor(name, page.stop))
+    return DescribeTopicPartitionsResponse(0, topics)
 
 
-def _invalid(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """A cursor that makes no sense: every topic of the request gets the error."""
+def _invalid_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """Return INVALID_REQUEST for every topic of the request: its cursor is wrong."""
     return DescribeTopicPartitionsResponse(
         topics=[
-            DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, asked.name)
-            for asked in request.topics
+            DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name)
+            for topic in request.topics
         ]
     )
 
@@ -80,19 +80,19 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _row(topic: Topic, page: range) -> DescribeTopicPartitionsResponseTopic:
+def _topic_page(topic: Topic, page: range) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index in page:
-        state = topic.partitions[index]
+        partition = topic.partitions[index]
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
                 partition_index=index,
-                leader_id=state.leader,
-                leader_epoch=state.leader_epoch,
-                replica_nodes=list(state.replicas),
-                isr_nodes=list(state.isr),
-                eligible_leader_replicas=list(state.eligible_leader_replicas),
-                last_known_elr=list(state.last_known_elr),
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                eligible_leader_replicas=list(partition.eligible_leader_replicas),
+                last_known_elr=list(partition.last_known_elr),
             )
         )
     return DescribeTopicPartitionsResponseTopic(

@@ -1,6 +1,6 @@
-"""ElectLeaders (API key 43): another leader for partitions. On one node there is none to choose.
+"""ElectLeaders (API key 43): elects leaders of partitions; on one node there is no other to elect.
 
-Kafka: ``ReplicationControlManager.electLeaders``.
+Source: ``ReplicationControlManager.electLeaders``.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ def handle(
     services: Services, request: ElectLeadersRequest, context: RequestContext
 ) -> ElectLeadersResponse | Coroutine[Any, Any, ElectLeadersResponse]:
     image = services.metadata.image
-    of_all = request.topic_partitions is None
-    asked: list[tuple[str, Sequence[int]]]
+    is_for_all = request.topic_partitions is None
+    wanted: list[tuple[str, Sequence[int]]]
     if request.topic_partitions is None:
-        asked = [(topic.name, range(len(topic.partitions))) for topic in image.topics.values()]
+        wanted = [(topic.name, range(len(topic.partitions))) for topic in image.topics.values()]
     else:
-        asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-    answer = ElectLeadersResponse()
-    if request.election_type not in (PREFERRED, UNCLEAN) and (of_all or asked):
-        answer.error_code = ErrorCode.INVALID_REQUEST
-        if of_all:
-            return answer
+        wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+    response = ElectLeadersResponse()
+    if request.election_type not in (PREFERRED, UNCLEAN) and (is_for_all or wanted):
+        response.error_code = ErrorCode.INVALID_REQUEST
+        if is_for_all:
+            return response
 
     def rows() -> Iterator[None]:
-        for name, indexes in asked:
-            row = ReplicaElectionResult(name)
-            answer.replica_election_results.append(row)
+        for name, indexes in wanted:
+            topic_result = ReplicaElectionResult(name)
+            response.replica_election_results.append(topic_result)
             for index in indexes:
                 code, text = _elect(image, name, index, request.election_type)
-                # Of all partitions, those that are led as they should be are not named.
-                if not of_all or code != ErrorCode.ELECTION_NOT_NEEDED:
-                    row.partition_result.append(PartitionResult(index, code, text))
+                # A request for all partitions is not told of those that need no election.
+                if not is_for_all or code != ErrorCode.ELECTION_NOT_NEEDED:
+                    topic_result.partition_result.append(PartitionResult(index, code, text))
                 yield
 
-    return chunked(rows(), len(asked) + sum(len(indexes) for _, indexes in asked), answer)
+    return chunked(rows(), len(wanted) + sum(len(indexes) for _, indexes in wanted), response)
 
 
 def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> tuple[ErrorCode, str]:
-    """Why the partition gets no other leader: the error code, and Kafka's text for it."""
+    """Return why no leader is elected: the error code, and Kafka's text for it."""
     if election_type not in (PREFERRED, UNCLEAN):
         return ErrorCode.INVALID_REQUEST, f"Unknown election type {election_type}"
     topic = image.topics.get(name)
@@ -67,12 +67,12 @@ def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> t
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
     if not 0 <= index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
-    state = topic.partitions[index]
-    # A partition without a leader is one that this node may not lead: it became the leader of all others at its start.
+    partition = topic.partitions[index]
+    # This node became the leader of every partition that it may lead when it started; it may not lead the others.
     if election_type == PREFERRED:
-        if state.leader != state.replicas[0]:
+        if partition.leader != partition.replicas[0]:
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
-    elif state.leader == NO_LEADER:
+    elif partition.leader == NO_LEADER:
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, (
             "Eligible topic partition leaders are not available."
         )

@@ -1,9 +1,9 @@
-"""FindCoordinator (API key 10): which node coordinates a group or a transactional id.
+"""FindCoordinator (API key 10): finds the node that coordinates a group or a transactional id.
 
-Groups: the node that leads the group's partition of ``__consumer_offsets``. The first request makes that topic; Kafka
-answers it with COORDINATOR_NOT_AVAILABLE while the topic is on its way; here it is there at once.
-
-Transactions: the same with ``__transaction_state``. Share groups are not served: UNSUPPORTED_VERSION.
+- Groups: the leader of the group's partition of ``__consumer_offsets``. The first request creates that topic. Kafka
+  returns COORDINATOR_NOT_AVAILABLE until the topic exists; here it exists at once.
+- Transactional ids: the same with ``__transaction_state``.
+- Share groups: UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_VERSION = 6
 BATCH_VERSION = 4
-NOBODY = (-1, "", -1)
+NO_NODE = (-1, "", -1)
 
 
 def handle(
@@ -42,27 +42,27 @@ def handle(
 
         def rows() -> Iterator[None]:
             for key in request.coordinator_keys:
-                response.coordinators.append(_row(services, request.key_type, key, context))
+                response.coordinators.append(_result(services, request.key_type, key, context))
                 yield
 
         return chunked(rows(), len(request.coordinator_keys), response)
     try:
-        found = _coordinator(services, request.key_type, request.key, context)
+        node = _coordinator(services, request.key_type, request.key, context)
     except KafkaError as error:
-        return FindCoordinatorResponse(0, error.code, error.message, *NOBODY)
-    return FindCoordinatorResponse(0, 0, "NONE", *found[:3])
+        return FindCoordinatorResponse(0, error.code, error.message, *NO_NODE)
+    return FindCoordinatorResponse(0, 0, "NONE", *node[:3])
 
 
-def _row(services: Services, key_type: int, key: str, context: RequestContext) -> Coordinator:
+def _result(services: Services, key_type: int, key: str, context: RequestContext) -> Coordinator:
     try:
-        found = _coordinator(services, key_type, key, context)
+        node = _coordinator(services, key_type, key, context)
     except KafkaError as error:
-        return Coordinator(key, *NOBODY, error.code, error.message or "")
-    return Coordinator(key, *found[:3])
+        return Coordinator(key, *NO_NODE, error.code, error.message or "")
+    return Coordinator(key, *node[:3])
 
 
 def _coordinator(services: Services, key_type: int, key: str, context: RequestContext) -> NodeAddress:
-    """Raises KafkaError: INVALID_REQUEST, COORDINATOR_NOT_AVAILABLE."""
+    """Return the node. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION, COORDINATOR_NOT_AVAILABLE."""
     if key_type not in (GROUP, TRANSACTION, SHARE) or (
         key_type == SHARE and context.api_version < SHARE_VERSION
     ):
@@ -72,11 +72,11 @@ def _coordinator(services: Services, key_type: int, key: str, context: RequestCo
     topic = ensure(
         services.metadata, services.config, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC
     )
-    shards = services.groups if key_type == GROUP else services.transactions
-    partition = shards.partition_for(key)
+    coordinators = services.groups if key_type == GROUP else services.transactions
+    partition = coordinators.partition_for(key)
     if partition < len(topic.partitions):
         leader = topic.partitions[partition].leader
-        for endpoint in services.cluster.nodes(context.connection.listener_name):
-            if endpoint.node_id == leader:
-                return endpoint
+        for node in services.cluster.nodes(context.connection.listener_name):
+            if node.node_id == leader:
+                return node
     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")

@@ -1,7 +1,7 @@
-"""ListOffsets (API key 2): offsets by place or by time.
+"""ListOffsets (API key 2): returns offsets by timestamp; negative timestamps stand for places in the log.
 
-Timestamps below zero ask for a place instead of a time (Kafka: ``ListOffsetsRequest``); each is known from a version
-on. Without tiered storage the earliest local offset is the log start, and there is nothing tiered.
+Each of those is known from a version on (Kafka: ``ListOffsetsRequest``). There is no tiered storage: the earliest local
+offset is the log start offset, and there is no tiered offset.
 """
 
 from __future__ import annotations
@@ -42,66 +42,73 @@ def handle(
     services: Services, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     counts = Counter(
-        [(topic.name, row.partition_index) for topic in request.topics for row in topic.partitions]
+        [
+            (topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
     )
-    answer = ListOffsetsResponse()
-    steps = _answer(services, request, context.api_version, counts, answer.topics)
-    return chunked(steps, counts.total() + len(request.topics), answer)
+    response = ListOffsetsResponse()
+    steps = _fill(services, request, context.api_version, counts, response.topics)
+    return chunked(steps, counts.total() + len(request.topics), response)
 
 
-def _answer(
+def _fill(
     services: Services,
     request: ListOffsetsRequest,
     version: int,
     counts: Counter[tuple[str, int]],
     topics: list[ListOffsetsTopicResponse],
 ) -> Iterator[None]:
-    """Fill ``topics``, a partition at a time. ``counts``: how often each is asked for."""
+    """Fill ``topics``, a partition at each step. ``counts`` says how often the request names each."""
     for topic in request.topics:
-        rows: dict[int, ListOffsetsPartitionResponse] = {}  # a partition asked for twice is answered once
-        for asked in topic.partitions:
+        # A partition that is named twice has one result.
+        results: dict[int, ListOffsetsPartitionResponse] = {}
+        for partition in topic.partitions:
             try:
-                if counts[(topic.name, asked.partition_index)] > 1:
+                if counts[(topic.name, partition.partition_index)] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                rows[asked.partition_index] = _find(services, topic.name, asked, request, version)
+                results[partition.partition_index] = _find(services, topic.name, partition, request, version)
             except KafkaError as error:
-                rows[asked.partition_index] = ListOffsetsPartitionResponse(asked.partition_index, error.code)
+                results[partition.partition_index] = ListOffsetsPartitionResponse(
+                    partition.partition_index, error.code
+                )
             yield
-        if rows:
-            topics.append(ListOffsetsTopicResponse(topic.name, list(rows.values())))
+        if results:
+            topics.append(ListOffsetsTopicResponse(topic.name, list(results.values())))
 
 
 def _find(
-    services: Services, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+    services: Services, topic: str, partition: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsPartitionResponse:
-    timestamp = asked.timestamp
+    timestamp = partition.timestamp
     if timestamp < 0 and (
         timestamp < EARLIEST_PENDING_UPLOAD or version < MIN_VERSION_OF.get(timestamp, version)
     ):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    log = services.cluster.log(topic, asked.partition_index, asked.current_leader_epoch)
+    log = services.cluster.log(topic, partition.partition_index, partition.current_leader_epoch)
     last_fetchable = _last_fetchable(log, request)
-    row = ListOffsetsPartitionResponse(asked.partition_index)
+    result = ListOffsetsPartitionResponse(partition.partition_index)
     if timestamp == LATEST:
-        row.offset = last_fetchable
-        epoch = services.cluster.leader_partition(topic, asked.partition_index).leader_epoch
+        result.offset = last_fetchable
+        epoch = services.cluster.leader_partition(topic, partition.partition_index).leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        row.offset = log.log_start_offset
+        result.offset = log.log_start_offset
         epoch = log.epoch_of(log.log_start_offset)
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return row
+        return result
     else:
         found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         if found is None or found.offset >= last_fetchable:
-            return row
-        row.timestamp, row.offset, epoch = found
+            return result
+        result.timestamp, result.offset, epoch = found
     if version >= LEADER_EPOCH_VERSION:
-        row.leader_epoch = epoch
-    return row
+        result.leader_epoch = epoch
+    return result
 
 
 def _last_fetchable(log: PartitionLog, request: ListOffsetsRequest) -> int:
-    """Where the asker's view of the log ends, exclusive."""
+    """Return the end offset (exclusive) of what the requester may read."""
     if request.replica_id != CONSUMER_REPLICA_ID:
         return log.log_end_offset
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark

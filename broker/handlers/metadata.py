@@ -1,7 +1,7 @@
-"""Metadata (API key 3): brokers, topics, partitions and their leaders; may create a topic.
+"""Metadata (API key 3): returns brokers, topics, partitions and their leaders; may create topics.
 
-Version 9 on, clients trust the leader epochs; 10 brings topic ids, 12 look-up by id. Topics null means all, an empty
-list none (version 0: all). A missing topic is created where both the broker and the client allow it.
+From version 9 on clients trust the leader epochs. Version 10 adds topic ids, 12 look-up by id. Null ``topics`` means
+all, an empty list none (in version 0 all). A missing topic is created if both the broker and the request allow it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ def handle(services: Services, request: MetadataRequest, context: RequestContext
     if version < TOPIC_ID_LOOKUP_VERSION and any(
         asked.name is None or asked.topic_id != ZERO_UUID for asked in request.topics or []
     ):
-        return _invalid(request)
+        return _invalid_request(request)
     topics = _topics(services, request, version)
     if request.include_topic_authorized_operations:
         for row in topics:
             row.topic_authorized_operations = TOPIC_OPERATIONS
-    asks_cluster = version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations
+    wants_cluster_operations = (
+        version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations
+    )
     return MetadataResponse(
         0,
         [
@@ -52,12 +54,15 @@ def handle(services: Services, request: MetadataRequest, context: RequestContext
         services.cluster.cluster_id,
         services.cluster.controller_id(),
         topics,
-        CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
+        CLUSTER_OPERATIONS if wants_cluster_operations else NOT_ASKED,
     )
 
 
-def _invalid(request: MetadataRequest) -> MetadataResponse:
-    """What a request gets that asks in a way its version does not have (``MetadataRequest.getErrorResponse``)."""
+def _invalid_request(request: MetadataRequest) -> MetadataResponse:
+    """Return INVALID_REQUEST for every topic: the request needs a later version.
+
+    Source: ``MetadataRequest.getErrorResponse``.
+    """
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(ErrorCode.INVALID_REQUEST, asked.name or "", asked.topic_id)
@@ -68,7 +73,7 @@ def _invalid(request: MetadataRequest) -> MetadataResponse:
 
 def _topics(services: Services, request: MetadataRequest, version: int) -> list[MetadataResponseTopic]:
     if request.topics is None or (version == 0 and not request.topics):
-        return [_found(topic) for topic in services.metadata.image.topics.values()]
+        return [_existing(topic) for topic in services.metadata.image.topics.values()]
     ids = list(dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID))
     if ids:
         by_id = [(topic_id, services.cluster.topic_by_id(topic_id)) for topic_id in ids]
@@ -77,7 +82,7 @@ def _topics(services: Services, request: MetadataRequest, version: int) -> list[
             for topic_id, topic in by_id
             if topic is None
         ]
-        return unknown + [_found(topic) for _, topic in by_id if topic is not None]
+        return unknown + [_existing(topic) for _, topic in by_id if topic is not None]
     names = list(dict.fromkeys(asked.name for asked in request.topics if asked.name is not None))
     return _by_name(services, names, request, version)
 
@@ -88,16 +93,16 @@ def _by_name(
     found = [topic for name in names if (topic := services.cluster.topic(name)) is not None]
     known = {topic.name for topic in found}
     missing = [name for name in names if name not in known]
-    rows = [_found(topic) for topic in found]
+    rows = [_existing(topic) for topic in found]
     if not missing:
         return rows
-    allowed = version < ALLOW_AUTO_CREATION_VERSION or request.allow_auto_topic_creation
-    if allowed and services.config.current.auto_create_topics_enable:
+    may_create = version < ALLOW_AUTO_CREATION_VERSION or request.allow_auto_topic_creation
+    if may_create and services.config.current.auto_create_topics_enable:
         for name, error in auto_create(services.metadata, services.config, missing).items():
             created = services.cluster.topic(name) if error is None else None
             if created is not None:
-                # Kafka answers LEADER_NOT_AVAILABLE first and the client asks again; here the topic is there already.
-                rows.append(_found(created))
+                # Kafka returns LEADER_NOT_AVAILABLE first, and the client retries; here the topic exists already.
+                rows.append(_existing(created))
             else:
                 code = error.code if error is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 rows.append(_unknown(name, code))
@@ -115,7 +120,7 @@ def _unknown(name: str, code: ErrorCode) -> MetadataResponseTopic:
     return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
-def _found(topic: Topic) -> MetadataResponseTopic:
+def _existing(topic: Topic) -> MetadataResponseTopic:
     rows = [
         MetadataResponsePartition(
             0, index, state.leader, state.leader_epoch, list(state.replicas), list(state.isr), []

@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpoch (API key 23): where an epoch ended, so that a consumer notices a truncation (KIP-320)."""
+"""OffsetForLeaderEpoch (API key 23): returns the end offset of a leader epoch, by which consumers notice truncation.
+
+KIP-320.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +35,18 @@ def handle(
             result = OffsetForLeaderTopicResult(topic.topic)
             response.topics.append(result)
             yield
-            for asked in topic.partitions:
-                result.partitions.append(_end(services, topic.topic, asked))
+            for partition in topic.partitions:
+                result.partitions.append(_end_offset(services, topic.topic, partition))
                 yield
 
     count = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
     return chunked(rows(), count, response)
 
 
-def _end(services: Services, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_offset(services: Services, topic: str, partition: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        log = services.cluster.log(topic, asked.partition, asked.current_leader_epoch)
+        log = services.cluster.log(topic, partition.partition, partition.current_leader_epoch)
     except KafkaError as error:
-        return EpochEndOffset(error.code, asked.partition)
-    epoch, end_offset = log.end_offset_for_epoch(asked.leader_epoch)
-    return EpochEndOffset(0, asked.partition, epoch, end_offset)
+        return EpochEndOffset(error.code, partition.partition)
+    epoch, end_offset = log.end_offset_for_epoch(partition.leader_epoch)
+    return EpochEndOffset(0, partition.partition, epoch, end_offset)
