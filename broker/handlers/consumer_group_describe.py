@@ -1,8 +1,8 @@
-"""ConsumerGroupDescribe (API key 69): consumer groups with their members, what these have and what they shall have.
+"""ConsumerGroupDescribe (API key 69): describes consumer groups and their members, with current and target assignments.
 
-- Version 1 says of each member which protocol it speaks (KIP-1099).
-- A group that is not there, or is a classic group, is GROUP_ID_NOT_FOUND: clients ask DescribeGroups then.
-- Refused with UNSUPPORTED_VERSION where ConsumerGroupHeartbeat is.
+- Version 1 adds the type of each member (KIP-1099).
+- GROUP_ID_NOT_FOUND if the group does not exist or is a classic group: clients then send DescribeGroups.
+- UNSUPPORTED_VERSION while ConsumerGroupHeartbeat has that error.
 
 Source: ``KafkaApis.handleConsumerGroupDescribe``, ``GroupCoordinatorService.consumerGroupDescribe``.
 """
@@ -46,29 +46,29 @@ def _describe(
     services: Services, group_ids: list[str], request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
     if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
-        return _refused(group_ids, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+        return _error_response(group_ids, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     from oncelog.coordinator.groups.consumer.describe import describe
 
-    rows = []
+    groups = []
     shards: dict[int, GroupShard] = {}
     for group_id in group_ids:
         try:
             shard = services.groups.shard(group_id)
             shards[shard.partition] = shard
-            row = describe(shard, group_id)
+            group = describe(shard, group_id)
         except KafkaError as error:
-            row = DescribedGroup(to_client_error(error).code, None, group_id)
-        if request.include_authorized_operations and not row.error_code:
-            row.authorized_operations = GROUP_OPERATIONS
-        rows.append(row)
+            group = DescribedGroup(to_client_error(error).code, None, group_id)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = GROUP_OPERATIONS
+        groups.append(group)
     return services.groups.answer_of(
         list(shards.values()),
-        ConsumerGroupDescribeResponse(groups=rows),
-        lambda error: _refused(group_ids, error),
+        ConsumerGroupDescribeResponse(groups=groups),
+        lambda error: _error_response(group_ids, error),
     )
 
 
-def _refused(group_ids: list[str], error: KafkaError) -> ConsumerGroupDescribeResponse:
+def _error_response(group_ids: list[str], error: KafkaError) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(
         groups=[DescribedGroup(error.code, None, group_id) for group_id in group_ids]
     )

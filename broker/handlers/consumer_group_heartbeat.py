@@ -1,8 +1,10 @@
-"""ConsumerGroupHeartbeat (API key 68): a member of a consumer group joins, lives, acknowledges or leaves (KIP-848).
+"""ConsumerGroupHeartbeat (API key 68): lets a member join a consumer group, stay, acknowledge partitions or leave.
 
-- Version 0: the coordinator makes member ids; 1: the client does, and may subscribe by regular expression (KIP-1082).
-- Refused with UNSUPPORTED_VERSION while ``group.version`` is 0, or ``group.coordinator.rebalance.protocols`` has no
-  ``consumer``.
+KIP-848.
+
+- In version 0 the coordinator generates member ids. In version 1 the client does (KIP-1082), and may subscribe by a
+  regular expression.
+- UNSUPPORTED_VERSION while ``group.version`` is 0, or ``group.coordinator.rebalance.protocols`` lacks ``consumer``.
 
 Source: ``KafkaApis.handleConsumerGroupHeartbeat``, ``GroupCoordinatorService.consumerGroupHeartbeat``.
 """
@@ -31,16 +33,18 @@ def handle(
     services: Services, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
-        return _refused(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+        return _error_response(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat
 
     client = client_of(context)
     try:
         check(services.groups.context, request, client.api_version)
     except KafkaError as error:
-        return _refused(error)
-    return services.groups.ask(request.group_id, lambda shard: heartbeat(shard, request, client), _refused)
+        return _error_response(error)
+    return services.groups.ask(
+        request.group_id, lambda shard: heartbeat(shard, request, client), _error_response
+    )
 
 
-def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+def _error_response(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)

@@ -1,7 +1,7 @@
-"""DeleteGroups (API key 42): groups without members go, with their offsets; each gets a code.
+"""DeleteGroups (API key 42): deletes groups without members, and their offsets.
 
-The groups of one shard go together or not at all. Source: ``KafkaApis.handleDeleteGroupsRequest``,
-``GroupCoordinatorService.deleteGroups``.
+The groups of one coordinator partition are deleted together or not at all. Source:
+``KafkaApis.handleDeleteGroupsRequest``, ``GroupCoordinatorService.deleteGroups``.
 """
 
 from __future__ import annotations
@@ -30,26 +30,30 @@ def handle(
 ) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
     from oncelog.coordinator.groups.admin import delete_groups
 
-    rows: dict[str, DeletableGroupResult] = {}
+    results: dict[str, DeletableGroupResult] = {}
     by_partition: dict[int, tuple[GroupShard, list[str]]] = {}
     for group_id in dict.fromkeys(request.groups_names):
         try:
             shard = services.groups.shard(group_id, empty_allowed=True)
         except KafkaError as error:
-            rows[group_id] = DeletableGroupResult(group_id, to_client_error(error).code)
+            results[group_id] = DeletableGroupResult(group_id, to_client_error(error).code)
         else:
             by_partition.setdefault(shard.partition, (shard, []))[1].append(group_id)
     for shard, group_ids in by_partition.values():
         try:
-            results = delete_groups(shard, group_ids)
+            deleted = delete_groups(shard, group_ids)
         except KafkaError as error:
-            results = [DeletableGroupResult(group_id, to_client_error(error).code) for group_id in group_ids]
-        rows.update((row.group_id, row) for row in results)
-    answer = DeleteGroupsResponse(results=[rows[name] for name in dict.fromkeys(request.groups_names)])
+            deleted = [DeletableGroupResult(group_id, to_client_error(error).code) for group_id in group_ids]
+        results.update((result.group_id, result) for result in deleted)
+    response = DeleteGroupsResponse(
+        results=[results[group_id] for group_id in dict.fromkeys(request.groups_names)]
+    )
     shards = [shard for shard, _ in by_partition.values()]
-    return services.groups.answer_of(shards, answer, lambda error: _refused(request, error))
+    return services.groups.answer_of(shards, response, lambda error: _error_response(request, error))
 
 
-def _refused(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
-    names = dict.fromkeys(request.groups_names)
-    return DeleteGroupsResponse(results=[DeletableGroupResult(name, error.code) for name in names])
+def _error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
+    group_ids = dict.fromkeys(request.groups_names)
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id, error.code) for group_id in group_ids]
+    )

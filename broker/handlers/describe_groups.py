@@ -1,7 +1,7 @@
-"""DescribeGroups (API key 15): classic groups with their members.
+"""DescribeGroups (API key 15): describes classic groups and their members.
 
-A group that is not there is dead, and from version 6 on an error. Source: ``KafkaApis.handleDescribeGroupsRequest``,
-``GroupCoordinatorService.describeGroups``.
+A group that does not exist is described as dead; from version 6 on it has an error. Source:
+``KafkaApis.handleDescribeGroupsRequest``, ``GroupCoordinatorService.describeGroups``.
 """
 
 from __future__ import annotations
@@ -45,24 +45,26 @@ def _describe(
     from oncelog.coordinator.groups.admin import describe_groups
 
     client = client_of(context)
-    rows: list[DescribedGroup] = []
+    groups: list[DescribedGroup] = []
     shards: dict[int, GroupShard] = {}
     for group_id in group_ids:
         try:
             shard = services.groups.shard(group_id, empty_allowed=True)
             shards[shard.partition] = shard
-            rows += describe_groups(shard, [group_id], client)
+            groups += describe_groups(shard, [group_id], client)
         except KafkaError as error:
-            rows.append(DescribedGroup(to_client_error(error).code, None, group_id))
-    for row in rows:
-        asked = request.include_authorized_operations and not row.error_code
-        row.authorized_operations = GROUP_OPERATIONS if asked else NOT_ASKED
+            groups.append(DescribedGroup(to_client_error(error).code, None, group_id))
+    for group in groups:
+        are_wanted = request.include_authorized_operations and not group.error_code
+        group.authorized_operations = GROUP_OPERATIONS if are_wanted else NOT_ASKED
     return services.groups.answer_of(
-        list(shards.values()), DescribeGroupsResponse(groups=rows), lambda error: _refused(group_ids, error)
+        list(shards.values()),
+        DescribeGroupsResponse(groups=groups),
+        lambda error: _error_response(group_ids, error),
     )
 
 
-def _refused(group_ids: list[str], error: KafkaError) -> DescribeGroupsResponse:
+def _error_response(group_ids: list[str], error: KafkaError) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
         groups=[DescribedGroup(error.code, None, group_id) for group_id in group_ids]
     )

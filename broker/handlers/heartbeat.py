@@ -1,6 +1,6 @@
-"""Heartbeat (API key 12): a member of a classic group lives, and learns that it must join again.
+"""Heartbeat (API key 12): keeps a member in a classic group, and tells it when it must join again.
 
-While the group is being loaded the answer is that all is well. Source: ``GroupCoordinatorService.heartbeat``.
+While the group is being loaded the response has no error. Source: ``GroupCoordinatorService.heartbeat``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ def handle(
     from oncelog.coordinator.groups.classic.heartbeat import heartbeat
 
     client = client_of(context)
-    return services.groups.ask(request.group_id, lambda shard: heartbeat(shard, request, client), _refused)
+    return services.groups.ask(
+        request.group_id, lambda shard: heartbeat(shard, request, client), _error_response
+    )
 
 
-def _refused(error: KafkaError) -> HeartbeatResponse:
-    loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
+def _error_response(error: KafkaError) -> HeartbeatResponse:
+    is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)

@@ -1,6 +1,6 @@
-"""JoinGroup (API key 11): a member of a classic group comes, and learns who leads the generation it is part of.
+"""JoinGroup (API key 11): adds a member to a classic group, and returns the generation with its leader.
 
-The answer waits for the other members. A protocol name that is not there is null from version 7 on and empty before.
+The response waits for the other members. If there is no protocol, its name is null from version 7 on, and empty before.
 Source: ``KafkaApis.handleJoinGroupRequest``, ``GroupCoordinatorService.joinGroup``.
 """
 

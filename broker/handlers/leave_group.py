@@ -1,4 +1,4 @@
-"""LeaveGroup (API key 13): members of a classic group go, one before version 3, then any number, each with its code.
+"""LeaveGroup (API key 13): removes members from a classic group: one before version 3, any number since.
 
 Source: ``KafkaApis.handleLeaveGroupRequest``, ``GroupCoordinatorService.leaveGroup``, ``LeaveGroupResponse``.
 """
@@ -26,22 +26,22 @@ def handle(
     from oncelog.coordinator.groups.classic.leave import SEVERAL_MEMBERS_VERSION, leave
 
     client = client_of(context)
-    several = context.api_version >= SEVERAL_MEMBERS_VERSION
+    has_member_rows = context.api_version >= SEVERAL_MEMBERS_VERSION
 
     def step(shard: GroupShard) -> LeaveGroupResponse:
-        answer = leave(shard, request, client)
-        if several or answer.error_code:
-            return answer
-        return LeaveGroupResponse(error_code=answer.members[0].error_code)
+        response = leave(shard, request, client)
+        if has_member_rows or response.error_code:
+            return response
+        return LeaveGroupResponse(error_code=response.members[0].error_code)
 
-    def refused(error: KafkaError) -> LeaveGroupResponse:
-        if error.code is ErrorCode.UNKNOWN_MEMBER_ID and several:
+    def error_response(error: KafkaError) -> LeaveGroupResponse:
+        if error.code is ErrorCode.UNKNOWN_MEMBER_ID and has_member_rows:
             return LeaveGroupResponse(
                 members=[
-                    MemberResponse(row.member_id, row.group_instance_id, error.code)
-                    for row in request.members
+                    MemberResponse(member.member_id, member.group_instance_id, error.code)
+                    for member in request.members
                 ]
             )
         return LeaveGroupResponse(error_code=error.code)
 
-    return services.groups.ask(request.group_id, step, refused)
+    return services.groups.ask(request.group_id, step, error_response)

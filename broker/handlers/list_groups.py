@@ -1,4 +1,4 @@
-"""ListGroups (API key 16): the groups that this node coordinates, of some states and types where asked.
+"""ListGroups (API key 16): lists the groups that this node coordinates, filtered by state and type.
 
 Source: ``GroupCoordinatorService.listGroups``.
 """
@@ -27,10 +27,10 @@ def handle(
     try:
         shards = services.groups.shards()
     except KafkaError as error:
-        return _refused(to_client_error(error))
-    rows = [row for shard in shards for row in list_groups(shard, request)]
-    return services.groups.answer_of(shards, ListGroupsResponse(groups=rows), _refused)
+        return _error_response(to_client_error(error))
+    groups = [group for shard in shards for group in list_groups(shard, request)]
+    return services.groups.answer_of(shards, ListGroupsResponse(groups=groups), _error_response)
 
 
-def _refused(error: KafkaError) -> ListGroupsResponse:
+def _error_response(error: KafkaError) -> ListGroupsResponse:
     return ListGroupsResponse(error_code=error.code)

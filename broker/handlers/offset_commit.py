@@ -1,7 +1,7 @@
-"""OffsetCommit (API key 8): stores a group's offsets.
+"""OffsetCommit (API key 8): commits a group's offsets.
 
-Topics and partitions that are not there are refused one by one; what the group has to say is said of all the others.
-Version 10 names topics by id. Source: ``KafkaApis.handleOffsetCommitRequest``.
+Topics and partitions that do not exist are refused one by one; the group's error applies to all others. Version 10
+names topics by id. Source: ``KafkaApis.handleOffsetCommitRequest``.
 """
 
 from __future__ import annotations
@@ -39,79 +39,88 @@ def handle(
     topics = request.topics
     unknown: list[OffsetCommitResponseTopic] = []
     if len(topics) <= ROWS_AT_ONCE:
-        there = [found for topic in topics if (found := _existing(services, topic, unknown, by_id=by_id))]
-        return _commit(services, request, context, there, unknown)
-    there = []
-    began = services.metadata.image.offset
+        existing = [
+            found
+            for topic in topics
+            if (found := _existing_partitions(services, topic, unknown, by_id=by_id))
+        ]
+        return _commit(services, request, context, existing, unknown)
+    existing = []
+    image_offset = services.metadata.image.offset
 
-    def sort_out() -> Iterator[None]:
+    def find_existing() -> Iterator[None]:
         for topic in topics:
-            found = _existing(services, topic, unknown, by_id=by_id)
+            found = _existing_partitions(services, topic, unknown, by_id=by_id)
             if found is not None:
-                there.append(found)
+                existing.append(found)
             yield
 
     def commit() -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-        if services.metadata.image.offset != began:  # one that is gone must leave no offsets
-            there.clear()
+        if services.metadata.image.offset != image_offset:  # a topic deleted meanwhile must get no offsets
+            existing.clear()
             unknown.clear()
-            for _ in sort_out():
+            for _ in find_existing():
                 pass
-        return _commit(services, request, context, there, unknown)
+        return _commit(services, request, context, existing, unknown)
 
-    return chunked_then(sort_out(), len(topics), commit)
+    return chunked_then(find_existing(), len(topics), commit)
 
 
 def _commit(
     services: Services,
     request: OffsetCommitRequest,
     context: RequestContext,
-    there: list[OffsetCommitRequestTopic],
+    existing: list[OffsetCommitRequestTopic],
     unknown: list[OffsetCommitResponseTopic],
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     from oncelog.coordinator.groups.offsets import commit_offsets
 
     topic_of = attrgetter("topic_id" if context.api_version >= OFFSET_COMMIT_TOPIC_ID_VERSION else "name")
-    if not there:
+    if not existing:
         return OffsetCommitResponse(0, merged(unknown, topic_of))
-    request.topics = there
+    request.topics = existing
 
     def step(shard: GroupShard) -> OffsetCommitResponse:
-        answer = commit_offsets(shard, request, client_of(context))
+        response = commit_offsets(shard, request, client_of(context))
         if unknown:
-            answer.topics = merged(unknown + answer.topics, topic_of)
-        return answer
+            response.topics = merged(unknown + response.topics, topic_of)
+        return response
 
-    def refused(error: KafkaError) -> OffsetCommitResponse:
-        rows = [_refused_topic(topic, topic.partitions, error.code) for topic in there]
+    def error_response(error: KafkaError) -> OffsetCommitResponse:
+        rows = [_error_result(topic, topic.partitions, error.code) for topic in existing]
         return OffsetCommitResponse(0, merged(unknown + rows, topic_of))
 
-    return services.groups.ask(request.group_id, step, refused, empty_allowed=True)
+    return services.groups.ask(request.group_id, step, error_response, empty_allowed=True)
 
 
-def _existing(
+def _existing_partitions(
     services: Services,
     topic: OffsetCommitRequestTopic,
     unknown: list[OffsetCommitResponseTopic],
     *,
     by_id: bool,
 ) -> OffsetCommitRequestTopic | None:
-    """The topic, with name, id and those of its partitions that are there; ``unknown`` gets rows for the others."""
-    known = services.cluster.topic_by_id(topic.topic_id) if by_id else services.cluster.topic(topic.name)
-    if known is None:
+    """Return the topic with its name, its id and its existing partitions; None if there are none.
+
+    Append the result for the others to ``unknown``.
+    """
+    topic_image = (
+        services.cluster.topic_by_id(topic.topic_id) if by_id else services.cluster.topic(topic.name)
+    )
+    if topic_image is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        unknown.append(_refused_topic(topic, topic.partitions, code))
+        unknown.append(_error_result(topic, topic.partitions, code))
         return None
-    topic.name, topic.topic_id = known.name, known.topic_id
-    count = len(known.partitions)
-    there = [row for row in topic.partitions if 0 <= row.partition_index < count]
-    if len(there) < len(topic.partitions):
+    topic.name, topic.topic_id = topic_image.name, topic_image.topic_id
+    count = len(topic_image.partitions)
+    existing = [row for row in topic.partitions if 0 <= row.partition_index < count]
+    if len(existing) < len(topic.partitions):
         missing = [row for row in topic.partitions if not 0 <= row.partition_index < count]
-        unknown.append(_refused_topic(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    return OffsetCommitRequestTopic(known.name, known.topic_id, there) if there else None
+        unknown.append(_error_result(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return OffsetCommitRequestTopic(topic_image.name, topic_image.topic_id, existing) if existing else None
 
 
-def _refused_topic(
+def _error_result(
     topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: ErrorCode
 ) -> OffsetCommitResponseTopic:
     rows = [OffsetCommitResponsePartition(row.partition_index, code) for row in partitions]

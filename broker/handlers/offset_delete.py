@@ -1,4 +1,4 @@
-"""OffsetDelete (API key 47): forgets offsets of topics that no member of the group reads (KIP-496).
+"""OffsetDelete (API key 47): deletes a group's offsets of topics that no member subscribes to (KIP-496).
 
 Source: ``KafkaApis.handleOffsetDeleteRequest``.
 """
@@ -33,29 +33,29 @@ def handle(
     from oncelog.coordinator.groups.offsets import delete_offsets
 
     unknown: list[OffsetDeleteResponseTopic] = []
-    there: list[OffsetDeleteRequestTopic] = []
+    existing_topics: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
-        known = services.cluster.topic(topic.name)
-        count = 0 if known is None else len(known.partitions)
-        found = [row for row in topic.partitions if 0 <= row.partition_index < count]
+        topic_image = services.cluster.topic(topic.name)
+        count = 0 if topic_image is None else len(topic_image.partitions)
+        existing = [row for row in topic.partitions if 0 <= row.partition_index < count]
         missing = [
             OffsetDeleteResponsePartition(row.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for row in topic.partitions
             if not 0 <= row.partition_index < count
         ]
-        if missing or known is None:
+        if missing or topic_image is None:
             unknown.append(OffsetDeleteResponseTopic(topic.name, missing))
-        if found:
-            there.append(OffsetDeleteRequestTopic(topic.name, found))
-    request.topics = there
+        if existing:
+            existing_topics.append(OffsetDeleteRequestTopic(topic.name, existing))
+    request.topics = existing_topics
 
     def step(shard: GroupShard) -> OffsetDeleteResponse:
-        answer = delete_offsets(shard, request)
-        answer.topics = merged(unknown + answer.topics, attrgetter("name"))
-        return answer
+        response = delete_offsets(shard, request)
+        response.topics = merged(unknown + response.topics, attrgetter("name"))
+        return response
 
-    return services.groups.ask(request.group_id, step, _refused)
+    return services.groups.ask(request.group_id, step, _error_response)
 
 
-def _refused(error: KafkaError) -> OffsetDeleteResponse:
+def _error_response(error: KafkaError) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(error.code)

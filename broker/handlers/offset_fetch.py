@@ -1,7 +1,7 @@
-"""OffsetFetch (API key 9): what groups have committed; of all their topics where a request names none (null).
+"""OffsetFetch (API key 9): returns committed offsets of groups; those of all topics where ``topics`` is null.
 
-Since version 8 a request asks for several groups, and each has its own error. From 2 to 7 there is one for the whole
-answer, in version 1 it stands in every row. Version 10 names topics by id.
+From version 8 on a request names several groups, and each has its own error. Versions 2 to 7 have one error for the
+whole response; in version 1 it stands in every row. Version 10 names topics by id.
 
 Source: ``KafkaApis.handleOffsetFetchRequest``, ``OffsetFetchResponse``.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
-ERROR_OF_ALL_VERSION = 2
+WHOLE_ERROR_VERSION = 2
 SEVERAL_GROUPS_VERSION = 8
 NO_OFFSET = -1
 
@@ -53,8 +53,9 @@ def handle(
 
 
 def _request_key(asked: OffsetFetchRequestGroup) -> Hashable:
-    """What two rows have in common that get the same result. Rows that name topics are told apart: their results are
-    not much longer than they are."""
+    """Return equal keys for rows that get the same result. Every row that names topics has its own key: its result is
+    not much longer than the row.
+    """
     if asked.topics is not None:
         return id(asked)
     return asked.group_id, asked.member_id, asked.member_epoch
@@ -66,18 +67,18 @@ def _fetch(
     lookups = [_Lookup(asked, version) for asked in groups]
     shards: list[GroupShard] = []
 
-    def refused(error: KafkaError) -> OffsetFetchResponse:
-        return _response([_refused(asked, error, version) for asked in groups], version)
+    def error_response(error: KafkaError) -> OffsetFetchResponse:
+        return _response([_error_result(asked, error, version) for asked in groups], version)
 
-    def answer() -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    def respond() -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
         rows = [
-            _row(services, lookup, shards, require_stable=request.require_stable, version=version)
+            _group_result(services, lookup, shards, require_stable=request.require_stable, version=version)
             for lookup in lookups
         ]
-        return services.groups.answer_of(shards, _response(rows, version), refused)
+        return services.groups.answer_of(shards, _response(rows, version), error_response)
 
-    steps = (step for lookup in lookups for step in lookup.steps(services))
-    return chunked_then(steps, sum([len(lookup.by_id) for lookup in lookups]), answer)
+    steps = (step for lookup in lookups for step in lookup.resolve(services))
+    return chunked_then(steps, sum([len(lookup.by_id) for lookup in lookups]), respond)
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -91,7 +92,7 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 class _Lookup:
-    """What is asked of one group: by topic id, as names and rows for those topics whose id nobody knows."""
+    """A row for one group; `resolve` replaces topic ids with names, and makes the results for unknown ids."""
 
     __slots__ = ("asked", "by_id", "unknown", "wanted")
 
@@ -100,14 +101,16 @@ class _Lookup:
         self.by_id = asked.topics or () if version >= OFFSET_FETCH_TOPIC_ID_VERSION else ()
         self.unknown: list[OffsetFetchResponseTopics] = []
 
-    def steps(self, services: Services) -> Iterator[None]:
+    def resolve(self, services: Services) -> Iterator[None]:
         if not self.by_id:
             return
-        known: list[OffsetFetchRequestTopics] = []
+        known_topics: list[OffsetFetchRequestTopics] = []
         for topic in self.by_id:
             found = services.cluster.topic_by_id(topic.topic_id)
             if found is not None:
-                known.append(OffsetFetchRequestTopics(found.name, topic.topic_id, topic.partition_indexes))
+                known_topics.append(
+                    OffsetFetchRequestTopics(found.name, topic.topic_id, topic.partition_indexes)
+                )
             else:
                 code = ErrorCode.UNKNOWN_TOPIC_ID
                 rows = [
@@ -117,13 +120,15 @@ class _Lookup:
                 self.unknown.append(OffsetFetchResponseTopics("", topic.topic_id, rows))
             yield
         asked = self.asked
-        self.wanted = OffsetFetchRequestGroup(asked.group_id, asked.member_id, asked.member_epoch, known)
+        self.wanted = OffsetFetchRequestGroup(
+            asked.group_id, asked.member_id, asked.member_epoch, known_topics
+        )
 
 
-def _row(
+def _group_result(
     services: Services, lookup: _Lookup, shards: list[GroupShard], *, require_stable: bool, version: int
 ) -> OffsetFetchResponseGroup:
-    """One group's answer; the shard that it rests on is added to ``shards``."""
+    """Return one group's result; append the shard that was read to ``shards``."""
     from oncelog.coordinator.groups.offsets import fetch_offsets
 
     asked = lookup.asked
@@ -131,7 +136,7 @@ def _row(
         shard = services.groups.shard(asked.group_id, empty_allowed=True)
         found = fetch_offsets(shard, lookup.wanted, require_stable=require_stable)
     except KafkaError as error:
-        return _refused(asked, error, version)
+        return _error_result(asked, error, version)
     shards.append(shard)
     if version >= OFFSET_FETCH_TOPIC_ID_VERSION and asked.topics is None:
         found.topics = _with_ids(services, found.topics)
@@ -140,18 +145,20 @@ def _row(
 
 
 def _with_ids(services: Services, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
-    """Those topics that are still there, with the ids that they have now."""
+    """Return the topics that still exist, with their present ids."""
     rows: list[OffsetFetchResponseTopics] = []
     for topic in topics:
-        known = services.cluster.topic(topic.name)
-        if known is not None:
-            topic.topic_id = known.topic_id
+        existing = services.cluster.topic(topic.name)
+        if existing is not None:
+            topic.topic_id = existing.topic_id
             rows.append(topic)
     return rows
 
 
-def _refused(asked: OffsetFetchRequestGroup, error: KafkaError, version: int) -> OffsetFetchResponseGroup:
-    if version >= ERROR_OF_ALL_VERSION:
+def _error_result(
+    asked: OffsetFetchRequestGroup, error: KafkaError, version: int
+) -> OffsetFetchResponseGroup:
+    if version >= WHOLE_ERROR_VERSION:
         return OffsetFetchResponseGroup(asked.group_id, error_code=error.code)
     rows = [
         OffsetFetchResponseTopics(

@@ -1,6 +1,6 @@
-"""SyncGroup (API key 14): the leader gives the assignments, and every member of a classic group gets its own.
+"""SyncGroup (API key 14): takes the leader's assignments, and returns its own to each member of a classic group.
 
-The answer waits for the leader. From version 5 on a member says which protocol it goes by. Source:
+The response waits for the leader. From version 5 on the request must name the protocol. Source:
 ``KafkaApis.handleSyncGroupRequest``.
 """
 
@@ -32,8 +32,8 @@ def handle(
     ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     client = client_of(context)
-    return services.groups.ask(request.group_id, lambda shard: sync(shard, request, client), _refused)
+    return services.groups.ask(request.group_id, lambda shard: sync(shard, request, client), _error_response)
 
 
-def _refused(error: KafkaError) -> SyncGroupResponse:
+def _error_response(error: KafkaError) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error.code)

@@ -1,4 +1,4 @@
-"""Answers about partitions, topic by topic, that come from several places: what is not there, and what is."""
+"""Results about partitions, grouped by topic, merged from several lists."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ T = TypeVar("T", bound=TopicRows)
 
 
 def merged(topics: Iterable[T], topic_of: Callable[[T], Hashable]) -> list[T]:
-    """One entry per topic, in the order of their first ones, to which the partitions of later ones are added.
+    """Return one row for each topic, in the order of first rows, with the partitions of all its rows.
 
-    So Kafka puts an answer together (``OffsetCommitResponse.Builder.merge`` and its like).
+    ``topic_of`` returns a row's topic. A topic's first row is changed. Source: ``OffsetCommitResponse.Builder.merge``
+    and its like.
     """
     rows: dict[Hashable, T] = {}
     for topic in topics:

@@ -208,7 +208,7 @@ def test_every_chunked_response_is_encoded_in_steps() -> None:
 
 def test_a_large_group_that_is_named_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
-    read = offset_fetch._row
+    read = offset_fetch._group_result
 
     def counted(services: Any, lookup: Any, *args: Any, **kwargs: Any) -> Any:
         asked.append((lookup.asked.group_id, lookup.asked.member_epoch))
@@ -218,7 +218,7 @@ def test_a_large_group_that_is_named_again_is_read_once(monkeypatch: pytest.Monk
     rows = [OffsetFetchRequestGroup(name, None, -1, None) for name in ("a", "b", "a", "a")]
     rows[2:2] = [OffsetFetchRequestGroup("a", None, 5, None), OffsetFetchRequestGroup("a", None, -1, topics)]
     with monkeypatch.context() as patched:
-        patched.setattr(offset_fetch, "_row", counted)
+        patched.setattr(offset_fetch, "_group_result", counted)
         answer = check(OffsetFetchRequest(groups=rows), OffsetFetchResponse, 9, monkeypatch)
     assert [group.group_id for group in answer.groups] == ["a", "b", "a", "a", "a", "a"]
     assert [len(group.topics) for group in answer.groups] == [0, 0, 0, 1, 0, 0]
