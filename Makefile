@@ -76,12 +76,13 @@ test-oldest: $(VENV)/.synced  ## test-fast with the oldest dependencies that are
 	@VIRTUAL_ENV=$(abspath $(OLDEST)) $(BIN)/uv pip install -q --upgrade --resolution lowest-direct -e .
 	$(OLDEST)/bin/pytest tests -m "not slow" -n auto $(ARGS)
 
-lint: $(VENV)/.synced  ## style, types, and the one-way imports
+lint: $(VENV)/.synced  ## style, types, the one-way imports, dead code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@! git grep -nE '^ *(from|import) (wire|coordinator|broker|spark_it\.sink)\b' -- '*.py' || (echo "import it from oncelog" >&2; false)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/dead_code.py
 
 # And the archive of Spark's classes, which the first test would make otherwise while the others wait.
 lint-spark: $(SPARK)/.synced $(NEXT)/.synced

@@ -111,10 +111,6 @@ class Logger:
 
             _emit(ERROR, self.name, text, fields, traceback.format_exc()[-TRACEBACK_MAX_CHARS:])
 
-    def is_debug(self) -> bool:
-        """Whether `debug` writes; for callers whose fields are costly."""
-        return _output.level <= DEBUG
-
 
 def get_logger(name: str) -> Logger:
     """The logger for a module, such as ``broker.connection``."""

@@ -152,10 +152,6 @@ class BatchHeader:
         return self.attributes & CONTROL_BIT != 0
 
     @property
-    def has_delete_horizon(self) -> bool:
-        return self.attributes & DELETE_HORIZON_BIT != 0
-
-    @property
     def delete_horizon_ms(self) -> int | None:
         """When the cleaner may remove this batch's tombstones (wall time, ms); None where it set no time."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None

@@ -25,9 +25,8 @@ CODECS = {"uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zst
 """The values of the topic's ``compression.type`` that name a codec (the other one is "producer")."""
 
 GZIP_LEVEL_DEFAULT = -1
-LZ4_LEVEL_DEFAULT = 9
 ZSTD_LEVEL_DEFAULT = 3
-"""Kafka's defaults of ``compression.gzip.level``, ``compression.lz4.level`` and ``compression.zstd.level``."""
+"""Kafka's defaults of ``compression.gzip.level`` and ``compression.zstd.level``."""
 
 _CHUNK = 1024 * 1024  # bytes asked of a decompressor at a time, where it cannot be told where to stop
 _MEMORY_LEVEL = 8  # zlib's own default

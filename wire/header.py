@@ -20,7 +20,6 @@ API_VERSIONS_KEY = 18
 REQUEST_PREFIX_SIZE = 8
 """Bytes of a request that hold its key, version and correlation id: enough to refuse it."""
 
-_unpack_prefix = struct.Struct(">hhi").unpack_from
 _unpack_fixed = struct.Struct(">hhih").unpack_from
 _pack_fixed = struct.Struct(">hhih").pack
 _unpack_correlation_id = struct.Struct(">i").unpack_from
@@ -51,18 +50,6 @@ class RequestHeader:
             f"correlation_id={self.correlation_id}, client_id={self.client_id!r}, "
             f"header_size={self.header_size})"
         )
-
-
-def read_request_prefix(buffer: Buffer, offset: int = 0) -> tuple[int, int, int]:
-    """Api key, api version and correlation id: they decide whether, and how, the rest is read.
-
-    Raises DecodeError for fewer than ``REQUEST_PREFIX_SIZE`` bytes.
-    """
-    try:
-        prefix: tuple[int, int, int] = _unpack_prefix(buffer, offset)
-    except struct.error:
-        raise DecodeError(f"request of {len(buffer) - offset} bytes: shorter than its header") from None
-    return prefix
 
 
 def read_request_header(buffer: Buffer, flexible: bool, offset: int = 0) -> RequestHeader:

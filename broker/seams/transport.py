@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 from collections.abc import Awaitable
 from typing import Protocol
 
@@ -97,12 +96,6 @@ class SocketTransport:
         if self._sock.fileno() != -1:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
-
-    def reset(self) -> None:
-        """Close so that the peer sees a reset at once, without waiting for unsent bytes."""
-        if self._sock.fileno() != -1:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.close()
 
 
 class SocketListener:

@@ -12,7 +12,6 @@ from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorReco
 from oncelog.coordinator.transactions import expiry
 from oncelog.coordinator.transactions.errors import to_client_error
 from oncelog.coordinator.transactions.state import (
-    ENDED,
     PREPARED,
     TRANSACTIONS_V1,
     VALID_PREVIOUS_STATES,
@@ -177,7 +176,3 @@ class TransactionShard:
         for transactional_id in self.transactions:
             self.context.deadlines.cancel(("transaction", self.partition, transactional_id))
         self.context.deadlines.cancel(("transactional-ids", self.partition))
-
-    def has_ended(self, transactional_id: str) -> bool:
-        found = self.transactions.get(transactional_id)
-        return found is None or found.metadata.state in ENDED

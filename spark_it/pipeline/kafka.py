@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from oncelog.spark.clients import client
 from spark_it.pipeline.errors import PipelineError
@@ -86,11 +86,6 @@ class Cluster:
                 for place, (low, high) in known.items()
             }
         )
-
-    def is_compacted(self, topic: str) -> bool:
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        (future,) = self._admin.describe_configs([resource]).values()
-        return "compact" in str(self._result(future, f"topic {topic}")["cleanup.policy"].value)
 
     def _bounds(
         self, topics: Sequence[Topic], known: Mapping[Place, Range], bound: Bound

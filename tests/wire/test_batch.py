@@ -69,7 +69,7 @@ def test_reads_the_headers_that_others_write(encode: Callable[..., bytearray]) -
     assert (header.size, header.last_offset, header.next_offset) == (len(batch), 2, 3)
     assert (header.codec, header.last_sequence, header.has_producer_id) == (LZ4, 13, True)
     assert (header.is_transactional, header.is_control, header.is_log_append_time) == (True, False, False)
-    assert (header.has_delete_horizon, header.delete_horizon_ms) == (False, None)
+    assert header.delete_horizon_ms is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -228,7 +228,7 @@ def test_an_empty_batch_keeps_offsets_and_producer() -> None:
 def test_a_delete_horizon_stands_where_the_base_timestamp_does() -> None:
     batch = built(ROWS, delete_horizon_ms=1_600_000_000_000)
     header = read_header(batch)
-    assert header.has_delete_horizon
+    assert header.delete_horizon_ms is not None
     assert header.delete_horizon_ms == header.base_timestamp == 1_600_000_000_000
     for decode in DECODERS:
         assert decode(batch) == expected(ROWS)

@@ -15,12 +15,10 @@ from kio.serial import entity_reader, entity_writer
 
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.header import (
-    REQUEST_PREFIX_SIZE,
     encode_request_header,
     encode_response_header,
     has_tagged_response_header,
     read_request_header,
-    read_request_prefix,
     read_response_header,
 )
 
@@ -49,7 +47,6 @@ def test_as_kafka_python_writes_it(
     assert encode_request_header(key, version, correlation_id, client_id, flexible) == header
     for kind in (bytes, bytearray, memoryview):
         frame = kind(bytes(offset) + header + b"body")
-        assert read_request_prefix(frame, offset) == (key, version, correlation_id)
         read = read_request_header(frame, flexible, offset)
         assert (read.api_key, read.api_version, read.correlation_id) == (key, version, correlation_id)
         assert read.client_id == (client_id or "")
@@ -62,9 +59,6 @@ def test_every_truncation_is_refused(flexible: bool) -> None:
     for size in range(len(header)):
         with pytest.raises(DecodeError):
             read_request_header(header[:size], flexible)
-        if size < REQUEST_PREFIX_SIZE:
-            with pytest.raises(DecodeError):
-                read_request_prefix(header[:size])
 
 
 @pytest.mark.parametrize("length", [b"\xff\xfe", b"\x80\x00", b"\x7f\xff", b"\x00\x05"])

@@ -44,8 +44,6 @@ class Origin(IntEnum):
     """A group or transaction coordinator of this broker."""
     CLIENT = 2
     """A Produce request."""
-    RAFT_LEADER = 3
-    """The metadata log."""
 
 
 class BatchMetadata(NamedTuple):

@@ -1,0 +1,83 @@
+"""Code that nothing uses: what vulture finds, without what is declared rather than used.
+
+Tests do not count as users, so what only they use is found too. A name that must stay is in KEPT, with the reason.
+
+    python .ci/dead_code.py     one line for each finding; exit code 1 where there is any
+"""
+
+import pathlib
+import sys
+from fnmatch import fnmatch
+
+import vulture
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+USERS = ("wire", "coordinator", "broker", "client", "spark_it", "bench", "oncelog/*.py")
+NO_USERS = ["*/tests/*"]
+
+# Where variables and classes are facts of Kafka's (fields, records, error codes, keys), used or not.
+DECLARED = (
+    "wire/messages/*",
+    "wire/stored/*",
+    "wire/errors.py",
+    "broker/config/*definitions*",
+    "broker/config/*_config.py",
+)
+
+KEPT = {
+    "advance": "for the test kit: moves the clock",
+    "MovableClock": "for the test kit",
+    "FrameReader": "for clients of wire, as are the three that follow",
+    "next_frame": "",
+    "encode_request": "",
+    "decode_response": "",
+    "MEMBER_TRANSITIONS": "what Kafka allows: tests hold every step against it",
+    "GROUP_TRANSITIONS": "the same",
+    "LATEST_VERSION_UNSTABLE": "what a declaration says; a test compares it with Kafka's",
+    "uint32": "one of the types that a declaration may have",
+    "run_due": "what `take_due` is for, without the runtime's slices; the pure tests step with it",
+    "latest_epoch": "what a log shows; tests look at it",
+    "open_descriptors": "what the limit of open files bounds; tests look at it",
+    "silence": "the inverse of `configure`, for tests",
+    "log_errors": "an option of re2",
+    "never_capture": "an option of re2",
+    "key_len": "a field of a C structure",
+    "java_missing": "the Makefile calls it",
+    "batchId": "Spark passes it by this name",
+    "streamWriter": "Spark calls it, as the four that follow",
+    "onQueryStarted": "",
+    "onQueryProgress": "",
+    "onQueryIdle": "",
+    "onQueryTerminated": "",
+}
+
+
+def main() -> int:
+    """The exit code, after a line for each finding."""
+    tool = vulture.Vulture()
+    tool.scavenge([str(path) for pattern in USERS for path in ROOT.glob(pattern)], exclude=NO_USERS)
+
+    def is_declared(item: vulture.core.Item) -> bool:
+        if item.typ not in ("variable", "class"):
+            return False
+        return any(fnmatch(str(item.filename), f"{ROOT}/{pattern}") for pattern in DECLARED)
+
+    fields = {item.name for item in tool.defined_vars if is_declared(item)}
+    unused = [item for item in tool.get_unused_code() if not is_declared(item)]
+    # Handlers set fields of responses, which a compiled encoder reads.
+    unused = [item for item in unused if item.typ != "attribute" or item.name not in fields]
+    findings = [
+        f"{pathlib.Path(item.filename).relative_to(ROOT)}:{item.first_lineno}: {item.message}"
+        for item in unused
+        if item.name not in KEPT
+    ]
+    findings += [
+        f".ci/dead_code.py: {name} is in KEPT, and is used or gone"
+        for name in sorted(KEPT.keys() - {item.name for item in unused})
+    ]
+    print("\n".join(findings) or "no dead code")
+    return bool(findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
