@@ -1,8 +1,8 @@
-"""`Deadlines`: everything a coordinator does at a time, in one queue, for the one task that sleeps until the next.
+"""`Deadlines`: all timers of a coordinator in one queue, for the one task that sleeps until the next is due.
 
-A heartbeat moves its member's deadline on and nothing else: it costs no queue operation. A deadline that was moved on
-or taken back leaves its old entry in the queue, which is dropped or queued again when its time comes; where most of
-the queue is such entries, they are dropped at once: members may come and go by the thousand, with long sessions.
+A heartbeat only postpones its member's deadline, which costs no queue operation. A postponed or cancelled deadline
+leaves a stale entry in the queue, which is queued again or dropped when its time comes. Where most entries are stale
+they are all dropped at once: thousands of members with long sessions may come and go. Kafka: ``CoordinatorTimer``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NEVER = float("inf")
 
 OLD_ENTRIES_MAX = 1_000
-"""Entries of deadlines that are no more, beyond as many as there are deadlines, that may wait for their time."""
+"""Stale entries that may stay in the queue, beyond as many as there are deadlines."""
 
 
 class _Deadline:
@@ -30,8 +30,8 @@ class _Deadline:
 
 
 class Deadlines:
-    """``now`` gives seconds of a clock that never goes back; ``on_earlier`` is called when the next deadline comes
-    sooner than it was, since whoever sleeps until then must wake.
+    """``now`` returns the seconds of a monotonic clock. ``on_earlier`` is called when a new deadline is due before all
+    others: the sleeping task must wake earlier.
     """
 
     __slots__ = ("_by_key", "_counter", "_now", "_queue", "on_earlier")
@@ -44,7 +44,7 @@ class Deadlines:
         self._counter = count()
 
     def set(self, key: Hashable, delay_ms: float, action: Callable[[], None]) -> None:
-        """Call ``action`` in ``delay_ms`` milliseconds, instead of what ``key`` stood for before."""
+        """Call ``action`` in ``delay_ms`` milliseconds, and replace an earlier deadline of ``key``."""
         at = self._now() + delay_ms / 1000
         known = self._by_key.get(key)
         if known is not None and known.queued_at <= at:
@@ -58,7 +58,7 @@ class Deadlines:
             self.on_earlier()
 
     def cancel(self, key: Hashable) -> None:
-        """Forget ``key``, if it is there."""
+        """Remove the deadline of ``key``, if there is one."""
         self._by_key.pop(key, None)
 
     def __contains__(self, key: Hashable) -> bool:
@@ -72,7 +72,9 @@ class Deadlines:
         return self._queue[0][0] if self._queue else NEVER
 
     def take_due(self) -> tuple[Hashable, Callable[[], None]] | None:
-        """The deadline that has come due first, with its action, which is the caller's to do; None where none has."""
+        """Remove the earliest deadline that is due. Returns its key and its action, which the caller must call; or
+        None.
+        """
         now = self._now()
         while self._queue and self._queue[0][0] <= now:
             _, _, key, deadline = heappop(self._queue)
@@ -86,7 +88,7 @@ class Deadlines:
         return None
 
     def run_due(self) -> None:
-        """Call the actions whose time has come, in the order of their times."""
+        """Call the actions of all deadlines that are due, earliest first."""
         while (due := self.take_due()) is not None:
             due[1]()
 

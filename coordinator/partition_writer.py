@@ -1,8 +1,9 @@
-"""What a coordinator's state is made of: records, appended to one partition of an internal topic and replayed.
+"""`CoordinatorRecord`, of which a coordinator's durable state is made, and `PartitionWriter`, which appends them to a
+log.
 
-A step computes records from the state, `PartitionWriter.append` writes them as one atomic batch, and only then are they
-replayed: a step whose append fails has changed nothing. Loading replays the same records from the log, so a restart and
-live running cannot differ (docs/invariants.md).
+A step computes records from the state, appends them as one atomic batch, and then replays them: a step whose append
+fails changes nothing. Loading replays the same records from the log, so a restart yields the same state
+(docs/invariants.md).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NO_PRODUCER_ID = -1
 
 
 class CoordinatorRecord(NamedTuple):
-    """A stored record: its key, its value (None: a tombstone) and the version the value is written in."""
+    """A record to store: key, value (None: a tombstone) and the version in which the value is written."""
 
     key: Message
     value: Message | None
@@ -27,7 +28,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 class PartitionWriter(Protocol):
-    """The log of one shard."""
+    """Appends to the partition of an internal topic that stores a shard (Kafka: ``PartitionWriter``)."""
 
     def append(
         self,
@@ -35,12 +36,12 @@ class PartitionWriter(Protocol):
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = -1,
     ) -> int:
-        """Write ``records`` as one batch, all or none; the offset of the first. With a producer id they are part of
-        that producer's open transaction. Raises KafkaError where nothing was written, with the code that the log
-        gave; what a client is told of it, the step decides (Kafka: ``CoordinatorOperationExceptionHelper``).
+        """Append ``records`` as one atomic batch and return the offset of the first. With a producer id the records
+        belong to that producer's open transaction. Raises KafkaError with the log's own code where nothing was written;
+        the step translates it for its client with ``to_client_error``.
         """
 
     def check_batch_size(self, size: int) -> None:
-        """Raise KafkaError (MESSAGE_TOO_LARGE) where no batch holds records of so many bytes. `append` says so too, but
-        they have to be made for it.
+        """Raise KafkaError (MESSAGE_TOO_LARGE) where records of ``size`` bytes do not fit into a batch. `append` raises
+        the same, but only after the records have been made.
         """

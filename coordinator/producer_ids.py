@@ -1,7 +1,7 @@
-"""Producer ids: each given out once, ever.
+"""Producer ids, each of which is used only once.
 
-Ids come from blocks of 1000. A block is taken durably before its first id is used, and what is left of it at a stop or
-a crash is never used: that makes ids unique without a write for each. Source: Kafka's ``ProducerIdManager`` and
+Ids come from blocks of 1000. A block is allocated durably before its first id is used, and the rest of a block is lost
+at a stop or crash: ids are unique without a write for each. Source: Kafka's ``ProducerIdManager`` and
 ``ProducerIdControlManager``; KIP-730.
 """
 
@@ -20,8 +20,8 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 
 def next_block(next_producer_id: int) -> tuple[int, int]:
-    """The first id of the block to take where ``next_producer_id`` is the first that no block holds, and the first id
-    after that block, which is to be stored.
+    """The next block as its first id and the first id after it, which the caller stores. ``next_producer_id`` is the
+    first id that no block contains.
 
     Raises KafkaError (UNKNOWN_SERVER_ERROR) where no whole block is left.
     """
@@ -34,7 +34,9 @@ def next_block(next_producer_id: int) -> tuple[int, int]:
 
 
 class ProducerIds:
-    """Gives out ids. ``take_block`` takes a block durably and answers its first id; what it raises, `next` raises."""
+    """Generates ids. ``take_block`` allocates a block durably and returns its first id; `next` raises what it
+    raises.
+    """
 
     __slots__ = ("_end", "_next", "_take_block")
 
@@ -43,7 +45,7 @@ class ProducerIds:
         self._next = self._end = 0
 
     def next(self) -> int:
-        """An id that nobody has."""
+        """An id that was never returned before."""
         if self._next == self._end:
             first = self._take_block()
             self._next, self._end = first, first + BLOCK_SIZE

@@ -150,7 +150,7 @@ class Groups(Shards["GroupShard"]):
         return GroupShard(partition, journal, self.context)
 
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
-        from oncelog.coordinator.groups.replay import REPLAYS
+        from oncelog.coordinator.groups.shard import REPLAYS
         from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
 
         return {kind: key for kind, key in KEY_TYPES.items() if key in REPLAYS}, VALUE_TYPES

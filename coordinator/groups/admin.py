@@ -1,4 +1,4 @@
-"""Listing, describing and deleting groups: what administrators ask of them (Kafka: ``GroupCoordinatorShard``)."""
+"""The steps of ListGroups, DescribeGroups and DeleteGroups (Kafka: ``GroupCoordinatorShard``)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.list_groups import ListGroupsRequest
 
 NOT_FOUND_VERSION = 6
-"""From this version on DescribeGroups says that a group is not there; before, that it is dead (KIP-1043)."""
+"""The first version of DescribeGroups with GROUP_ID_NOT_FOUND; older ones return a dead group (KIP-1043)."""
 
 
 def list_groups(shard: GroupShard, request: ListGroupsRequest) -> list[ListedGroup]:
-    """The shard's groups in one of the states and of one of the types; no filter means all."""
+    """The shard's groups that have one of the states and one of the types in the request; an empty filter
+    passes all.
+    """
     states = {state.lower().strip() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     return [
@@ -37,14 +39,14 @@ def list_groups(shard: GroupShard, request: ListGroupsRequest) -> list[ListedGro
 
 
 def describe_groups(shard: GroupShard, group_ids: Sequence[str], client: Client) -> list[DescribedGroup]:
-    """Classic groups with their members. Of another kind of group this API knows nothing."""
+    """Classic groups with their members; GROUP_ID_NOT_FOUND for any other group."""
     return [_described(shard, group_id, client.api_version) for group_id in group_ids]
 
 
 def _described(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if isinstance(group, ClassicGroup):
-        # What members said, and for which protocol, is settled only where the group is stable.
+        # Only a stable group has a protocol, and so the metadata that its members sent for that protocol.
         protocol = group.protocol_name if group.state is ClassicGroupState.STABLE else None
         members = [_described_member(member, protocol) for member in group.members.values()]
         return DescribedGroup(
@@ -68,9 +70,9 @@ def _described_member(member: ClassicGroupMember, protocol: str | None) -> Descr
 
 
 def delete_groups(shard: GroupShard, group_ids: Collection[str]) -> list[DeletableGroupResult]:
-    """Delete those that are empty, with their offsets, as one batch of tombstones.
+    """Delete empty groups with their offsets, as one batch of tombstones; the others get an error each.
 
-    Raises what the log raises; then none is deleted.
+    Raises KafkaError if the append fails; then no group is deleted.
     """
     tombstones: list[CoordinatorRecord] = []
     results = []

@@ -1,4 +1,4 @@
-"""What group machines are given of the world outside: time, chance, settings, topics. All of it is passed in."""
+"""`GroupContext`: clock, randomness, settings and topics, which groups get from outside."""
 
 from __future__ import annotations
 
@@ -27,27 +27,25 @@ class Topic(Protocol):
 
 
 class Topics(Protocol):
-    """The topics of the cluster as they are now (Kafka: ``CoordinatorMetadataImage``)."""
+    """The current topics of the cluster (Kafka: ``CoordinatorMetadataImage``)."""
 
     @property
     def version(self) -> int:
-        """The offset of the last metadata record: later is newer."""
+        """The offset of the last metadata record; it only grows."""
 
     def by_name(self, name: str) -> Topic | None: ...
 
     def by_id(self, topic_id: Uuid) -> Topic | None: ...
 
     def names(self) -> Sequence[str]:
-        """Of all topics, the internal ones too."""
+        """The names of all topics, internal ones included."""
 
     def racks(self, topic: Topic, partition: int) -> Sequence[str]:
-        """The racks of the partition's replicas that have one."""
+        """The racks of the partition's replicas; replicas without a rack are left out."""
 
 
 class GroupSettings(Protocol):
-    """The broker's keys that groups read, by the names that `broker.config` has for them; see there for meaning,
-    units and defaults.
-    """
+    """The broker configuration that groups read. Names, meaning, units and defaults are those of `broker.config`."""
 
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int
@@ -71,7 +69,7 @@ class GroupSettings(Protocol):
 
 
 class Client(NamedTuple):
-    """Who asks: what a request's header and connection say (Kafka: ``AuthorizableRequestContext``)."""
+    """The client of a request, from its header and connection (Kafka: ``AuthorizableRequestContext``)."""
 
     client_id: str
     client_host: str
@@ -80,7 +78,7 @@ class Client(NamedTuple):
 
 
 class LogInfo(Protocol):
-    """Tells a broker's owner, in the log, what became of a group."""
+    """Writes a message to the broker's own log (not to a partition)."""
 
     def __call__(self, text: str, **fields: object) -> None: ...
 
@@ -92,8 +90,8 @@ def _discard(text: str, **fields: object) -> None:
 class GroupContext:
     """Shared by all shards of a node.
 
-    ``now_ms`` gives wall time in milliseconds, ``settings`` the settings as they are now, ``overrides`` a group's own
-    dynamic configuration (ConfigResource type GROUP), by key; ``log_info`` writes to the broker's own log.
+    ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``overrides`` a group's dynamic
+    configuration (ConfigResource type GROUP) by key; ``log_info`` writes to the broker's own log.
     """
 
     __slots__ = ("deadlines", "log_info", "now_ms", "overrides", "random", "settings", "topics")

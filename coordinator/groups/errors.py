@@ -1,4 +1,4 @@
-"""What a client is told of an error that a shard's log gave (Kafka: ``CoordinatorOperationExceptionHelper``)."""
+"""Translates errors of a shard's log for clients of groups (Kafka: ``CoordinatorOperationExceptionHelper``)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ _CLIENT_ERRORS = {
 
 
 def to_client_error(error: KafkaError) -> KafkaError:
-    """The error as the client of a step gets it: what concerns the log says nothing to a member of a group."""
+    """The error that a group's client gets: codes about the log's partition would mean another partition to it."""
     told = _CLIENT_ERRORS.get(error.code)
     return error if told is None else KafkaError(told)

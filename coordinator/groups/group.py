@@ -1,4 +1,4 @@
-"""What every kind of group can be asked, whatever its protocol (Kafka: ``Group``)."""
+"""`Group`: the interface of classic and consumer groups (Kafka: ``Group``)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CLASSIC, CONSUMER = "classic", "consumer"
 
 
 def allow_any_partition(topic: str, topic_id: Uuid, partition: int) -> None:
-    """The check that refuses nothing."""
+    """A check for one partition of an OffsetCommit that never refuses."""
 
 
 class Group(Protocol):
-    """A group. The checks raise KafkaError with what a client is to be told."""
+    """A group of any protocol. The ``check_…`` methods raise KafkaError with the error for the client."""
 
     group_id: str
     kind: str
-    """`CLASSIC` or `CONSUMER`, as ListGroups says it in capitalised form."""
+    """`CLASSIC` or `CONSUMER`; ListGroups has it capitalised."""
 
     @property
     def state_name(self) -> str:
@@ -46,7 +46,9 @@ class Group(Protocol):
         transactional: bool,
         api_version: int,
     ) -> Callable[[str, Uuid, int], None]:
-        """Whether that member may commit; what is left to check per partition (`allow_any_partition`: nothing)."""
+        """Check that the member may commit. Returns the check to make for each partition
+        (`allow_any_partition`: none).
+        """
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
 
@@ -55,24 +57,24 @@ class Group(Protocol):
     def check_delete(self) -> None: ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic, so that its offsets may not be deleted nor expire."""
+        """Whether a member is subscribed to the topic; its offsets are then neither deleted nor expired."""
 
     def offset_expires_at(self, commit_timestamp_ms: int, retention_ms: int) -> int | None:
-        """When an offset without an expiry of its own expires by wall time in milliseconds; None: not while the
-        group is as it is (Kafka: ``OffsetExpirationCondition``).
+        """When an offset without its own expire timestamp expires, in wall time milliseconds; None: not while the group
+        is in its current state (Kafka: ``OffsetExpirationCondition``).
         """
 
     def tombstones(self) -> Sequence[CoordinatorRecord]:
-        """The records that make the group, but not its offsets, forgotten."""
+        """The records that delete the group, but not its offsets."""
 
     def on_loaded(self, shard: GroupShard) -> None:
-        """The log is replayed to its end: deadlines of members begin."""
+        """The whole log is replayed: start the members' timers."""
 
     def on_unloaded(self, shard: GroupShard) -> None:
-        """The shard is given up: deadlines go, parked answers get NOT_COORDINATOR."""
+        """The shard is given up: cancel the timers and complete waiting requests with NOT_COORDINATOR."""
 
     def on_removed(self, shard: GroupShard) -> None:
-        """The group is gone, or another kind takes its place: nothing of it may come due any more."""
+        """The group is deleted or converted: cancel its timers."""
 
     def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
-        """Topics of those names were made, changed or deleted."""
+        """Topics of those names were created, changed or deleted."""

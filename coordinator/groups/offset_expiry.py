@@ -1,7 +1,7 @@
-"""Offsets that are forgotten without being asked: expired ones, and those of topics that are gone.
+"""Offsets that are removed without a request: expired offsets, and offsets of deleted topics.
 
-Some steps per group. Source: ``OffsetMetadataManager.cleanupExpiredOffsets``, ``onTopicsDeleted``,
-``GroupCoordinatorShard.cleanupGroupMetadata``; KIP-211.
+Each function is an iterator of short steps. Source: ``OffsetMetadataManager.cleanupExpiredOffsets``,
+``onTopicsDeleted``, ``GroupCoordinatorShard.cleanupGroupMetadata``; KIP-211.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Uuid
 
 TOMBSTONES_PER_BATCH_MAX = 1_000
-"""Records of one batch, and offsets that are looked at in one step: what belongs to a group of many offsets needs no
-batch larger than a topic allows, and holds nobody up."""
+"""Records of one batch, and offsets examined in one step. However many offsets a group has, its tombstones fit into
+batches that the topic accepts, and a step stays short."""
 
 MINUTE_MS = 60_000
 
 
 def expire_group(shard: GroupShard, group_id: str) -> Iterator[None]:
-    """Forget offsets of the group that have expired, and the group if it has no members and nothing else is left.
+    """Remove the group's expired offsets; remove the group too if it then has neither members nor offsets.
 
-    A step for every part of its offsets: others may come in between, and what they commit stays. Raises what the
-    writer raises; the next time does the rest.
+    Each step examines some offsets; commits between two steps are kept. Raises KafkaError if an append fails; the next
+    run removes the rest.
     """
     store = shard.offsets
     places = [(topic, at) for topic, offsets in store.topics(group_id).items() for at in offsets]
@@ -70,9 +70,9 @@ def _is_expired(group: Group, committed: CommittedOffset, now_ms: int, retention
 
 
 def forget_topics(shard: GroupShard, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> Iterator[None]:
-    """Forget the group's offsets of topics, by name and id, that were deleted; not those of a newer topic of the name.
+    """Remove the group's offsets of deleted topics (name and id), but not those of a newer topic of the same name.
 
-    A step for every part of them. Raises what the log raises.
+    Each step examines some offsets. Raises KafkaError if an append fails.
     """
     ids: dict[str, set[Uuid]] = {}
     for name, topic_id in deleted:

@@ -1,4 +1,4 @@
-"""`OffsetStore`: the committed offsets of a shard's groups, and those that wait for the end of a transaction.
+"""`OffsetStore`: the committed offsets of a shard's groups, and the pending offsets of open transactions.
 
 It changes only in `replay_offset` and `OffsetStore.end_transaction`. Source: the stores in ``OffsetMetadataManager``.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CommittedOffset(NamedTuple):
-    """What was committed (named as in an OffsetCommitValue), and the offset of its record in the shard's log."""
+    """A committed offset (fields as in OffsetCommitValue), and the offset of its record in the shard's log."""
 
     offset: int
     leader_epoch: int
@@ -32,12 +32,12 @@ class CommittedOffset(NamedTuple):
 
 
 OffsetTuple = tuple[int, int, str, int, int, bytes, int]
-"""The same as it is kept: the collector of garbage leaves plain tuples of numbers and texts alone, of which there may
-be millions (a walk through 300,000 objects takes the loop's time for 50 ms and more)."""
+"""A `CommittedOffset` as it is stored. The garbage collector does not traverse plain tuples of numbers and strings, of
+which there may be millions (to traverse 300,000 objects blocks the loop for 50 ms and more)."""
 
 
 class Offsets:
-    """Offsets by group, topic and partition. There are no empty entries."""
+    """Offsets by group, topic and partition. No inner dict is empty."""
 
     __slots__ = ("by_group",)
 
@@ -55,7 +55,7 @@ class Offsets:
         self.by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = stored
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Forget an offset, if it is there."""
+        """Remove an offset, if it is there."""
         topics = self.by_group.get(group_id, _NO_TOPICS)
         partitions = topics.get(topic, _NO_PARTITIONS)
         if partition not in partitions:
@@ -78,7 +78,7 @@ _NO_TOPICS: dict[str, dict[int, OffsetTuple]] = {}
 
 
 class OffsetStore:
-    """``committed`` counts; ``pending`` holds what open transactions committed, by producer id."""
+    """``committed``: valid offsets. ``pending``: offsets committed in open transactions, by producer id."""
 
     __slots__ = ("_producers", "committed", "pending")
 
@@ -86,33 +86,33 @@ class OffsetStore:
         self.committed = Offsets()
         self.pending: dict[int, Offsets] = {}
         self._producers: dict[str, dict[tuple[str, int], dict[int, None]]] = {}
-        """By group, topic and partition: the producers that have pending offsets there. No entry is empty."""
+        """Producers with a pending offset, by group, topic and partition. No inner dict is empty."""
 
     def topics(self, group_id: str) -> Mapping[str, Mapping[int, OffsetTuple]]:
-        """The group's committed offsets by topic and partition; not to be changed."""
+        """The group's committed offsets by topic and partition; callers must not change them."""
         return self.committed.by_group.get(group_id, _NO_TOPICS)
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a transaction may still change the offset."""
+        """Whether an open transaction has a pending offset for the partition."""
         return (topic, partition) in self._producers.get(group_id, ())
 
     def pending_partitions(self, group_id: str) -> list[tuple[str, int]]:
-        """Topic and partition of all offsets of the group that a transaction may still change."""
+        """Topic and partition of all pending offsets of the group."""
         return list(self._producers.get(group_id, ()))
 
     def apply(self, group_id: str, topic: str, partition: int, stored: OffsetTuple) -> None:
-        """An offset that counts at once."""
+        """Store an offset that was committed outside of a transaction."""
         self.committed.put(group_id, topic, partition, stored)
 
     def apply_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, stored: OffsetTuple
     ) -> None:
-        """An offset that counts if the producer's transaction commits."""
+        """Store a pending offset, which becomes valid if the producer's transaction commits."""
         self.pending.setdefault(producer_id, Offsets()).put(group_id, topic, partition, stored)
         self._producers.setdefault(group_id, {}).setdefault((topic, partition), {})[producer_id] = None
 
     def forget(self, group_id: str, topic: str, partition: int) -> None:
-        """A tombstone: what is committed goes, and what is pending too."""
+        """Apply a tombstone: remove the committed offset and all pending ones."""
         self.committed.remove(group_id, topic, partition)
         for producer_id in self._producers.get(group_id, {}).get((topic, partition), ()):
             pending = self.pending[producer_id]
@@ -122,8 +122,8 @@ class OffsetStore:
         self._close(group_id, topic, partition)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply a marker. Of a pending and a committed offset that one counts whose record is later: compaction keeps
-        the records apart from their markers, so that the order of the markers says nothing.
+        """Apply a marker. Of a pending and a committed offset, the one later in the log wins. The order of markers
+        cannot decide: compaction separates records from their markers.
         """
         pending = self.pending.pop(producer_id, None)
         if pending is None:
@@ -151,8 +151,8 @@ def replay_offset(
     offset: int,
     producer_id: int,
 ) -> None:
-    """Apply a committed offset or its tombstone. The first of a group that nobody joined makes the group: an empty
-    classic one without a protocol type ("simple").
+    """Apply a committed offset or its tombstone. The first offset of an unknown group creates the group: an empty
+    classic group without a protocol type ("simple").
     """
     group_id, topic, partition = key.group, key.topic, key.partition
     if value is None:

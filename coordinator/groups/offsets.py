@@ -1,6 +1,6 @@
 """The steps of OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete. Source: ``OffsetMetadataManager``.
 
-Which topics and partitions there are is the handlers' to know: a request comes here without those that are not.
+The handlers have already removed unknown topics and partitions from a request.
 """
 
 from __future__ import annotations
@@ -55,21 +55,22 @@ NO_LEADER_EPOCH = -1
 NO_RETENTION_TIME = -1
 NO_EXPIRY = -1
 GROUP_ID_NOT_FOUND_VERSION = 9
-"""Before it a commit with a generation of a group that is not there gets ILLEGAL_GENERATION."""
+"""The first version in which a commit to an unknown group gets GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
 
 SIZE_CHECK_MIN = 1_000
-"""Topics and partitions of a request whose offsets are made into records without a look at whether a batch can hold so
-many."""
+"""Topics and partitions of a request up to which its records are made without checking first whether they fit into a
+batch."""
 RECORD_BYTES_MIN = 41
-"""Of an offset's record beside the names of group and topic: 7 around key and value, 10 of the key, 24 of the value."""
+"""Bytes of an offset's record without the names of group and topic: 7 around key and value, 10 in the key, 24 in the
+value."""
 
 VALUE_VERSION = 4
 VALUE_VERSION_WITH_EXPIRY = 1
-"""The only version of a value that has an expiry of its own, which commits of versions 2 to 4 may ask for."""
+"""The only version with an expire timestamp, which OffsetCommit versions 2 to 4 may ask for."""
 
 
 def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Client) -> OffsetCommitResponse:
-    """Store offsets. All or none, but for those whose metadata is too long. Raises KafkaError for the whole request."""
+    """Store all offsets or none; only those with too long metadata are refused alone. Raises KafkaError otherwise."""
     check = _check_commit(shard, request, client)
     now_ms = shard.context.now_ms()
     retention_ms = request.retention_time_ms
@@ -100,7 +101,7 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Clie
 def _check_fits_batch(
     shard: GroupShard, request: OffsetCommitRequest | TxnOffsetCommitRequest, metadata_max: int
 ) -> None:
-    """Raise KafkaError where no batch can hold all those offsets: an absurd request shall not take long."""
+    """Raise KafkaError, in a short time, where the offsets of a huge request do not fit into a batch."""
     topics: Sequence[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic] = request.topics
     if len(topics) + sum([len(topic.partitions) for topic in topics]) <= SIZE_CHECK_MIN:
         return
@@ -112,7 +113,7 @@ def _check_fits_batch(
 
 
 def _wrap_to_int64(value: int) -> int:
-    """As Java's arithmetic has it: "for ever" may be so long that it is over before it begins."""
+    """``value`` as Java's ``long`` overflows: a huge retention time may give an expire timestamp in the past."""
     return (value + 2**63) % 2**64 - 2**63
 
 
@@ -122,12 +123,12 @@ def _record(group_id: str, topic: str, partition: int, value: OffsetCommitValue)
 
 
 def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """The record that makes an offset forgotten, a pending one too."""
+    """The record that deletes an offset, committed and pending."""
     return CoordinatorRecord(OffsetCommitKey(group_id, topic, partition), None)
 
 
 def tombstones_of(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
-    """The records that make all offsets of a group forgotten, pending ones too (DeleteGroups)."""
+    """The records that delete all offsets of a group, committed and pending (DeleteGroups)."""
     store = shard.offsets
     places = {
         (topic, partition): None for topic, offsets in store.topics(group_id).items() for partition in offsets
@@ -137,7 +138,7 @@ def tombstones_of(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
 
 
 def _is_too_long(metadata: str, limit: int) -> bool:
-    """Kafka compares the key, which is in bytes, with Java's length of a string, in UTF-16 code units."""
+    """Kafka compares ``offset.metadata.max.bytes`` with Java's length of a string, in UTF-16 code units."""
     if len(metadata) * 2 <= limit:
         return False
     return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit
@@ -148,7 +149,7 @@ def _check_commit(shard: GroupShard, request: OffsetCommitRequest, client: Clien
     generation = request.generation_id_or_member_epoch
     if group is None:
         if generation < 0:
-            return allow_any_partition  # an admin's commit, or one of a consumer that is no member: it makes the group
+            return allow_any_partition  # a commit of a non-member creates the group
         if client.api_version >= GROUP_ID_NOT_FOUND_VERSION:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -167,9 +168,9 @@ def _check_commit(shard: GroupShard, request: OffsetCommitRequest, client: Clien
 def commit_transactional_offsets(
     shard: GroupShard, request: TxnOffsetCommitRequest, client: Client
 ) -> TxnOffsetCommitResponse:
-    """Store offsets that count once the producer's transaction commits. Raises KafkaError for the whole request.
+    """Store offsets that become valid when the producer's transaction commits. Raises KafkaError for the whole request.
 
-    That the producer may write to the transaction is the caller's to know.
+    The caller has verified that the offsets partition is part of the transaction.
     """
     check = _check_transactional_commit(shard, request, client)
     now_ms = shard.context.now_ms()
@@ -219,7 +220,7 @@ def _check_transactional_commit(
 
 @contextmanager
 def _stale_is_illegal() -> Iterator[None]:
-    """A transactional commit knows no STALE_MEMBER_EPOCH."""
+    """Replace STALE_MEMBER_EPOCH, which TxnOffsetCommit does not have."""
     try:
         yield
     except KafkaError as error:
@@ -231,10 +232,10 @@ def _stale_is_illegal() -> Iterator[None]:
 def fetch_offsets(
     shard: GroupShard, asked: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """A group's offsets, -1 for those it has not; all it has where ``asked`` names no topics (null).
+    """A group's offsets, -1 where it has none; all of them if the topics of ``asked`` are null.
 
-    Topics carry their names; with an id too, an offset that was committed for an earlier topic of the name is none.
-    ``require_stable``: UNSTABLE_OFFSET_COMMIT for those that a transaction may still change. Raises KafkaError.
+    Topics have names. Where one also has an id, an offset that was committed for an earlier topic of that name counts
+    as none. ``require_stable``: UNSTABLE_OFFSET_COMMIT for offsets with a pending one. Raises KafkaError.
     """
     group_id = asked.group_id
     known = _check_fetch(shard, asked)
@@ -263,7 +264,7 @@ def fetch_offsets(
 
 
 def _check_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> bool:
-    """Whether the group is there."""
+    """Check the member. Returns whether the group exists."""
     group = shard.groups.get(asked.group_id)
     if group is None:
         return False
@@ -301,7 +302,7 @@ def _fetched(
 
 
 def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Forget offsets of topics that no member reads. Raises KafkaError for the whole request."""
+    """Delete offsets of topics to which no member is subscribed. Raises KafkaError for the whole request."""
     group = shard.group(request.group_id)
     group.check_offset_delete()
     store = shard.offsets

@@ -1,31 +1,42 @@
 """`GroupShard`: the groups and offsets that one partition of ``__consumer_offsets`` stores.
 
-Everything durable in it changes only in `replay`. A step (a function that takes the shard and a request) reads the
-state, computes records and an answer, and calls `commit`. Kafka: ``GroupCoordinatorShard``.
+Durable state changes only in `replay`. A step (a function that takes the shard and a request) reads the state, computes
+records and a response, and calls `commit`. Kafka: ``GroupCoordinatorShard``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from oncelog.coordinator.groups.offset_store import OffsetStore
-from oncelog.coordinator.groups.replay import REPLAYS
+from oncelog.coordinator.groups.classic.replay import replay_group_metadata
+from oncelog.coordinator.groups.consumer.replay import REPLAYS as CONSUMER_GROUP_REPLAYS
+from oncelog.coordinator.groups.offset_store import OffsetStore, replay_offset
 from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.stored.groups import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from oncelog.coordinator.groups.context import GroupContext
     from oncelog.coordinator.groups.group import Group
     from oncelog.coordinator.partition_writer import CoordinatorRecord, PartitionWriter
     from oncelog.wire.schema import Message
 
+REPLAYS: dict[type[Message], Callable[[Any, Any, Any, int, int], None]] = {
+    LegacyOffsetCommitKey: replay_offset,
+    OffsetCommitKey: replay_offset,
+    GroupMetadataKey: replay_group_metadata,
+    **CONSUMER_GROUP_REPLAYS,
+}
+"""Key type -> the function that replays such a record of ``__consumer_offsets``. Its parameters: shard, key, value
+(None: a tombstone), offset of the record, producer id (-1: none)."""
+
 
 class GroupShard:
-    """``partition`` of the offsets topic; ``writer`` appends to it.
+    """The shard of one ``partition``, to which ``writer`` appends.
 
-    ``deadlines`` of `context` are shared with other shards: keys begin with the partition.
+    All shards share the ``deadlines`` of `context`: their keys begin with the partition.
     """
 
     __slots__ = ("context", "groups", "loaded", "offsets", "partition", "writer")
@@ -37,10 +48,10 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.loaded = False
-        """Whether the whole log has been replayed: only then do deadlines run and requests get responses."""
+        """Whether the whole log has been replayed; before, no timers run and no requests are served."""
 
     def group(self, group_id: str) -> Group:
-        """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+        """The group. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
         found = self.groups.get(group_id)
         if found is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -52,7 +63,9 @@ class GroupShard:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = -1,
     ) -> None:
-        """Append ``records`` as one batch, then replay them. Raises what the log raises; nothing changed then."""
+        """Append ``records`` as one batch, then replay them. Raises KafkaError if the append fails; then nothing has
+        changed.
+        """
         if not records:
             return
         offset = self.writer.append(records, producer_id, producer_epoch)
@@ -62,21 +75,21 @@ class GroupShard:
     def replay(
         self, key: Message, value: Message | None, offset: int, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """Apply one record of the log, at ``offset``; the only place where durable state changes."""
+        """Apply the log's record at ``offset``. Durable state changes only here and in `replay_end_transaction`."""
         REPLAYS[type(key)](self, key, value, offset, producer_id)
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply a COMMIT or ABORT marker: what was pending in the producer's transaction counts, or never did."""
+        """Apply a COMMIT or ABORT marker: make the producer's pending offsets valid, or drop them."""
         self.offsets.end_transaction(producer_id, committed=committed)
 
     def on_loaded(self) -> None:
-        """The log is replayed to its end: members get their deadlines (Kafka: ``onLoaded``)."""
+        """The whole log is replayed: start the members' timers (Kafka: ``onLoaded``)."""
         self.loaded = True
         for group in list(self.groups.values()):
             group.on_loaded(self)
 
     def on_unloaded(self) -> None:
-        """The shard is given up: its deadlines go, and whoever waits is told NOT_COORDINATOR."""
+        """The shard is given up: cancel its timers and complete waiting requests with NOT_COORDINATOR."""
         self.loaded = False
         for group in self.groups.values():
             group.on_unloaded(self)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def list_transactions(
     shards: Iterable[TransactionShard], request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """All that pass every filter. Raises KafkaError: INVALID_REGULAR_EXPRESSION."""
+    """The transactions that pass every filter. Raises KafkaError: INVALID_REGULAR_EXPRESSION."""
     states = {STATES_BY_LABEL[name] for name in request.state_filters if name in STATES_BY_LABEL}
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATES_BY_LABEL]
     producer_ids = set(request.producer_id_filters)
@@ -47,7 +47,7 @@ def list_transactions(
 
 
 def _pattern(text: str | None) -> Callable[[str], object] | None:
-    """What tells whether an id matches; None where there is no expression. RE2 takes linear time for any."""
+    """The match function for transactional ids; None without an expression. RE2 always takes linear time."""
     if not text:
         return None
     import re2  # type: ignore[import-untyped]
@@ -66,7 +66,7 @@ def _pattern(text: str | None) -> Callable[[str], object] | None:
 
 
 def describe_transaction(shard: TransactionShard, transactional_id: str) -> DescribedTransaction:
-    """Raises KafkaError: TRANSACTIONAL_ID_NOT_FOUND."""
+    """The described transaction. Raises KafkaError: TRANSACTIONAL_ID_NOT_FOUND."""
     known = shard.transactions.get(transactional_id)
     if known is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
@@ -74,7 +74,7 @@ def describe_transaction(shard: TransactionShard, transactional_id: str) -> Desc
     partitions = metadata.partitions
     pending = known.volatile.pending_end
     if pending is not None:
-        # Those that have their marker are done with.
+        # Partitions that have their marker are left out.
         partitions = {}
         for topic, partition in pending.partitions:
             partitions[topic] = (*partitions.get(topic, ()), partition)

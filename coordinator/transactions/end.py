@@ -1,10 +1,10 @@
-"""EndTxn: the decision to commit or abort, and who may take it.
+"""EndTxn: decides to commit or abort a transaction, if the producer may.
 
-A decision is one record. What follows from it, a marker in every partition and the record that says so, is
-`coordinator.transactions.markers`. With transactions v2 every end raises the producer's epoch, so a repeated request
-is told from the next transaction's by its epoch:
+A decision is one record. `coordinator.transactions.markers` then writes a marker to every partition, and the record of
+the completed transaction. With transactions v2 every end bumps the producer epoch, so the epoch tells a repeated
+request from the next transaction's:
 
-    repeated: epoch + 1 is the stored one      current: epoch is the stored one
+    repeated: its epoch + 1 is the stored epoch      current: its epoch is the stored epoch
 
                      abort                     commit
                      repeated    current       repeated    current
@@ -12,7 +12,7 @@ is told from the next transaction's by its epoch:
     CompleteAbort    as before   new epoch     INVALID..   INVALID_TXN_STATE
     CompleteCommit   INVALID..   new epoch     as before   INVALID_TXN_STATE
 
-Without it the epoch stays, only the end that was decided may be repeated, and an empty transaction cannot be ended.
+Without v2 the epoch stays, only the same decision may be repeated, and an empty transaction cannot be ended.
 Source: Kafka's ``TransactionCoordinator.endTransaction``; KIP-98, KIP-890.
 """
 
@@ -50,11 +50,11 @@ def end_transaction(
     commit: bool,
     client_version: int,
 ) -> ProducerIdAndEpoch:
-    """Decide the open transaction, or find that this has been done. Return the id and epoch that the producer uses from
-    now on; without transactions v2 there is nothing new to use: -1 and -1.
+    """Decide the open transaction, or recognise a repeated request.
 
-    Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS while
-    one is being ended, UNSUPPORTED_VERSION for v2 where ``transaction.version`` is 0; what the log gives.
+    Returns the producer id and epoch to use from now on (v2), or -1 and -1. Raises KafkaError:
+    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS while a transaction is
+    being ended, UNSUPPORTED_VERSION for v2 while ``transaction.version`` is 0, errors of the log.
     """
     known = shard.transaction(transactional_id)
     if client_version >= TRANSACTIONS_V2:
@@ -94,7 +94,7 @@ def _end_v2(
     shard: TransactionShard, transactional_id: str, known: Transaction, sent: tuple[int, int], commit: bool
 ) -> ProducerIdAndEpoch:
     if known.volatile.pending_end is not None:
-        # Before anything else: the end may bring the producer id that this one has been told already.
+        # Checked first: the producer may already use the producer id that the completed transaction will have.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     metadata = known.metadata
     producer_id, producer_epoch = sent
@@ -124,16 +124,16 @@ def _end_v2(
         return ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch)
     if commit or repeated or state in PREPARED:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
-    # A producer that does not know whether anything of its transaction arrived: it did not.
+    # The producer aborts a transaction whose writes may or may not have arrived: none has.
     return prepare_v2(shard, transactional_id, known, commit=False, empty=True)
 
 
 def prepare_v2(
     shard: TransactionShard, transactional_id: str, known: Transaction, *, commit: bool, empty: bool
 ) -> ProducerIdAndEpoch:
-    """Decide with a new epoch; where that is the last, the producer goes on with a new id.
+    """Decide with a new producer epoch; after the last epoch the producer gets a new producer id.
 
-    ``empty``: no partition was added, so that there is no start yet.
+    ``empty``: the transaction has no partition, and so no start time yet.
     """
     if shard.context.transaction_version() < TRANSACTIONS_V1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -145,7 +145,7 @@ def prepare_v2(
         old._replace(
             previous_producer_id=old.producer_id,
             next_producer_id=next_producer_id,
-            # The highest epoch is nobody's; a producer that got it by a fault must still be able to abort.
+            # No producer gets the highest epoch; one that has it by an error must still be able to abort.
             producer_epoch=min(old.producer_epoch + 1, PRODUCER_EPOCH_MAX),
             state=_PREPARE[commit],
             start_ms=now if empty else old.start_ms,
@@ -160,9 +160,9 @@ def prepare_v2(
 
 
 def fence(shard: TransactionShard, transactional_id: str, known: Transaction) -> None:
-    """Abort the open transaction with a new epoch, so that its producer can write no more.
+    """Abort the open transaction with a new epoch, which fences its producer.
 
-    Raises KafkaError: what the log gives; nothing has changed then.
+    Raises KafkaError: errors of the log; then nothing has changed.
     """
     old = known.metadata
     assert old.state is TransactionState.ONGOING
@@ -185,7 +185,7 @@ def fence(shard: TransactionShard, transactional_id: str, known: Transaction) ->
 
 
 def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """What a decided transaction becomes when every partition has its marker."""
+    """The metadata of a decided transaction once every partition has its marker."""
     rotates = prepared.client_version >= TRANSACTIONS_V2 and prepared.next_producer_id != NO_PRODUCER_ID
     return prepared._replace(
         producer_id=prepared.next_producer_id if rotates else prepared.producer_id,
@@ -199,7 +199,7 @@ def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata
 
 
 def complete(shard: TransactionShard, pending: PendingEnd) -> None:
-    """Every partition has its marker: store that. Raises KafkaError where the log did not take it; try again then."""
+    """Store that every partition has its marker. Raises KafkaError if the append fails; the caller then retries."""
     assert not pending.partitions
     known = shard.transactions[pending.transactional_id]
     assert known.volatile.pending_end is pending

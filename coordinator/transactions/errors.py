@@ -1,4 +1,4 @@
-"""What a producer is told of an error that the log of a shard gave (Kafka: ``appendTransactionToLog``)."""
+"""Translates errors of a shard's log for producers (Kafka: ``appendTransactionToLog``)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CLIENT_ERRORS = {
 
 
 def to_client_error(error: KafkaError) -> KafkaError:
-    """The error as the client of a step gets it."""
+    """The error that a producer gets."""
     told = _CLIENT_ERRORS.get(error.code)
     return error if told is None else KafkaError(told)
 
 
-def producer_fenced_or_older(code: ErrorCode, version: int, known_since: int) -> ErrorCode:
-    """``code`` for a request of ``version``: before ``known_since`` clients know no PRODUCER_FENCED (KIP-588)."""
-    if code is ErrorCode.PRODUCER_FENCED and version < known_since:
+def producer_fenced_or_older(code: ErrorCode, version: int, fenced_version: int) -> ErrorCode:
+    """``code``, but INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED before ``fenced_version`` (KIP-588)."""
+    if code is ErrorCode.PRODUCER_FENCED and version < fenced_version:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

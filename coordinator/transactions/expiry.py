@@ -1,9 +1,8 @@
-"""What time does to transactions: an open one is aborted past its timeout, an unused id is forgotten.
+"""Aborts transactions after their timeout, and removes transactional ids that are no longer used.
 
-Kafka looks at all transactions every
-``transaction.abort.timed.out.transaction.cleanup.interval.ms``. Here each has a deadline, at the first of those looks
-that would find it; so nothing is looked at in vain, and the key means what it means in Kafka. Source: Kafka's
-``abortTimedOutTransactions``, ``removeExpiredTransactionalIds``.
+Kafka checks all transactions every ``transaction.abort.timed.out.transaction.cleanup.interval.ms``. Here each
+transaction has a timer, set to the first such check that would find it timed out; so the key means the same as in
+Kafka, and nothing is checked in vain. Source: Kafka's ``abortTimedOutTransactions``, ``removeExpiredTransactionalIds``.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 EXPIRED_BATCH = 100
-"""Tombstones written in one batch."""
+"""Tombstones in one batch."""
 
 
 def schedule_timeout(shard: TransactionShard, transactional_id: str) -> None:
-    """Set the deadline of a transaction that has just begun.
+    """Start the timer of a transaction that has just begun.
 
-    Its end leaves the deadline where it is: the next transaction of the id moves it on, which costs nothing, and where
-    there is none it finds nothing to do.
+    The end of the transaction does not cancel the timer: the next one of the id postpones it, which is cheap, and
+    without a next one it does nothing.
     """
     metadata = shard.transactions[transactional_id].metadata
     if metadata.state is not TransactionState.ONGOING or metadata.timeout_ms == TIMEOUT_NEVER_MS:
@@ -46,7 +45,7 @@ def _key(shard: TransactionShard, transactional_id: str) -> Hashable:
 
 
 def _delay_to_next_check(shard: TransactionShard, due_ms: int, interval_ms: int) -> int:
-    """Milliseconds until the first multiple of ``interval_ms`` from ``due_ms`` on, and from now on."""
+    """Milliseconds until the first multiple of ``interval_ms`` that is neither before ``due_ms`` nor before now."""
     now = shard.context.now_ms()
     due_ms = max(due_ms, now)
     return due_ms + -due_ms % interval_ms - now
@@ -61,10 +60,10 @@ def _time_out(shard: TransactionShard, transactional_id: str) -> None:
         try:
             fence(shard, transactional_id, known)
         except KafkaError:
-            # The log takes nothing now: look again at the next interval, as Kafka does.
+            # The append failed: try again at the next check, as Kafka does.
             _retry(shard, transactional_id)
     else:
-        # It began after this was set, or wall time was set back.
+        # A newer transaction, or wall time was set back.
         schedule_timeout(shard, transactional_id)
 
 
@@ -77,7 +76,7 @@ def _retry(shard: TransactionShard, transactional_id: str) -> None:
 
 
 def schedule_id_expiration(shard: TransactionShard) -> None:
-    """While a shard has ids, it looks now and then for those to forget."""
+    """Start the shard's timer for the next removal of expired ids, if it has ids."""
     deadlines = shard.context.deadlines
     key = ("transactional-ids", shard.partition)
     if key in deadlines or not shard.transactions:
@@ -88,16 +87,16 @@ def schedule_id_expiration(shard: TransactionShard) -> None:
 
 
 def _expire_ids(shard: TransactionShard) -> None:
-    # Where the log takes nothing now, the next look finds them again.
+    # If an append fails, the next run finds the ids again.
     with suppress(KafkaError):
         forget_expired(shard)
     schedule_id_expiration(shard)
 
 
 def forget_expired(shard: TransactionShard) -> list[str]:
-    """Forget the ids without a transaction that were not used for ``transactional.id.expiration.ms``.
+    """Remove the ids without an open transaction that were unused for ``transactional.id.expiration.ms``; returns them.
 
-    Raises KafkaError: what the log gives; those of the batches before it are forgotten.
+    Raises KafkaError: errors of the log; ids of earlier batches are then removed.
     """
     before = shard.context.now_ms() - shard.context.settings().transactional_id_expiration_ms
     expired = [

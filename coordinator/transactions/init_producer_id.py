@@ -1,4 +1,4 @@
-"""InitProducerId with a transactional id: the id's next producer epoch, and the end of whoever had the last one.
+"""InitProducerId with a transactional id: bumps the producer epoch, which fences the former producer.
 
 Source: Kafka's ``TransactionCoordinator.handleInitProducerId``, ``TransactionMetadata``; KIP-98, KIP-360.
 """
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 def init_producer_id(
     shard: TransactionShard, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
 ) -> ProducerIdAndEpoch:
-    """``expected``: what the producer has been using, where it goes on after an error (KIP-360).
+    """Return the producer id and epoch to use. ``expected``: those of a producer that recovers from an error (KIP-360).
 
-    Raises KafkaError: INVALID_TRANSACTION_TIMEOUT; PRODUCER_FENCED where somebody else has taken the id over;
-    CONCURRENT_TRANSACTIONS while a transaction of the id is being ended, which this may have begun itself; what the
-    log or the producer ids give.
+    Raises KafkaError: INVALID_TRANSACTION_TIMEOUT; PRODUCER_FENCED if another producer has taken over the id;
+    CONCURRENT_TRANSACTIONS while a transaction of the id is being ended, which this call may have aborted; errors of
+    the log or of ``next_producer_id``.
     """
     if not 0 < timeout_ms <= shard.context.settings().transaction_max_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -59,7 +59,7 @@ def init_producer_id(
 
 
 def _begin(shard: TransactionShard, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
-    """An id that nobody has used: whatever epoch its producer believes in, it begins anew."""
+    """Store a new transactional id, whatever epoch its producer expects."""
     found = ProducerIdAndEpoch(shard.context.next_producer_id(), 0)
     now = shard.context.now_ms()
     empty = TransactionMetadata(
@@ -79,7 +79,9 @@ def _begin(shard: TransactionShard, transactional_id: str, timeout_ms: int) -> P
 
 
 def _is_owner(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Whether that producer may go on; its epoch is looked at later. The former id is one that used up its epochs."""
+    """Whether the producer id is the present one, or the former one whose epochs are used up. Does not check
+    the epoch.
+    """
     metadata = known.metadata
     if expected.producer_id == metadata.producer_id:
         return True

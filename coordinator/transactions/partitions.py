@@ -1,7 +1,7 @@
-"""Which partitions a transaction writes to: adding them, and asking whether they were added.
+"""Adds partitions to a transaction, and verifies that they were added.
 
-AddPartitionsToTxn and AddOffsetsToTxn add them for older producers; with transactions v2 the first Produce to a
-partition and the first TxnOffsetCommit do (KIP-890). Source: Kafka's ``TransactionCoordinator``.
+Older producers add partitions with AddPartitionsToTxn and AddOffsetsToTxn; with transactions v2 the first Produce to a
+partition or the first TxnOffsetCommit adds it (KIP-890). Source: Kafka's ``TransactionCoordinator``.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def add_partitions(
     partitions: Collection[tuple[str, int]],
     client_version: int,
 ) -> None:
-    """Make them part of the transaction, which this may begin; nothing to do where they are.
+    """Add the partitions to the open transaction, or begin one with them.
 
-    Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the last
-    transaction is being ended, UNSUPPORTED_VERSION for v2 where ``transaction.version`` is 0; what the log gives.
+    Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the last transaction
+    is being ended, UNSUPPORTED_VERSION for v2 while ``transaction.version`` is 0, errors of the log.
     """
     known = shard.transaction(transactional_id)
     if known.volatile.pending_end is not None:
-        # Before anything else: the end may bring the producer id that this one has been told already.
+        # Checked first: the producer may already use the producer id that the completed transaction will have.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     _check_owner(known, producer_id, producer_epoch)
     old = known.metadata
@@ -69,7 +69,7 @@ def verify_partitions(
     producer_epoch: int,
     partitions: Collection[tuple[str, int]],
 ) -> list[tuple[str, int]]:
-    """Those that are not part of the producer's open transaction.
+    """The partitions that are not part of the producer's open transaction.
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """

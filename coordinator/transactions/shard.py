@@ -1,6 +1,6 @@
 """`TransactionShard`: the transactional ids that one partition of ``__transaction_state`` stores.
 
-Everything durable changes only in `replay`; a step computes the next `TransactionMetadata` and calls `transition`.
+Durable state changes only in `replay`: a step computes the next `TransactionMetadata` and calls `transition`.
 Kafka: ``TransactionStateManager``.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class TransactionSettings(Protocol):
-    """The broker's keys that transactions read, by the names that `broker.config` has for them."""
+    """The broker configuration that transactions read, with the names of `broker.config`."""
 
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
@@ -42,11 +42,11 @@ class TransactionSettings(Protocol):
 
 
 class TransactionContext:
-    """What all shards of a node are given of the world outside.
+    """What all shards of a node get from outside.
 
-    ``now_ms`` gives wall time in milliseconds, ``settings`` the settings as they are now, ``transaction_version`` the
-    finalized level of that feature, ``next_producer_id`` an id that nobody has (it may raise KafkaError).
-    ``on_prepared`` is called in the step that decides a transaction: its markers are to be written, `markers` says how.
+    ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``transaction_version`` the
+    finalized level of that feature, ``next_producer_id`` a new producer id (it may raise KafkaError). ``on_prepared``
+    is called in the step that decides a transaction and has its markers written, as described in `markers`.
     """
 
     __slots__ = ("deadlines", "next_producer_id", "now_ms", "on_prepared", "settings", "transaction_version")
@@ -70,7 +70,7 @@ class TransactionContext:
 
 
 class TransactionShard:
-    """``partition`` of the topic; ``coordinator_epoch`` is the epoch with which this node leads it."""
+    """The shard of one ``partition``; ``coordinator_epoch`` is the leader epoch of this node in it."""
 
     __slots__ = ("context", "coordinator_epoch", "loaded", "partition", "transactions", "writer")
 
@@ -83,10 +83,12 @@ class TransactionShard:
         self.context = context
         self.transactions: dict[str, Transaction] = {}
         self.loaded = False
-        """Whether the whole log has been replayed: only then do deadlines run and requests get answers."""
+        """Whether the whole log has been replayed; before, no timers run and no requests are served."""
 
     def transaction(self, transactional_id: str) -> Transaction:
-        """Raises KafkaError: INVALID_REQUEST for an empty id, INVALID_PRODUCER_ID_MAPPING for one not known."""
+        """The transaction. Raises KafkaError: INVALID_REQUEST for an empty id, INVALID_PRODUCER_ID_MAPPING for
+        an unknown one.
+        """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         found = self.transactions.get(transactional_id)
@@ -94,10 +96,10 @@ class TransactionShard:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return found
 
-    # What is durable.
+    # --- durable state
 
     def transition(self, transactional_id: str, new: TransactionMetadata) -> None:
-        """Store and apply the next state. Raises KafkaError where the log did not take it; nothing changed then."""
+        """Append and apply the next metadata. Raises KafkaError if the append fails; then nothing has changed."""
         known = self.transactions.get(transactional_id)
         old = new if known is None else known.metadata
         assert old.state in VALID_PREVIOUS_STATES[new.state], f"{old.state.name} -> {new.state.name}"
@@ -112,7 +114,7 @@ class TransactionShard:
             expiry.schedule_id_expiration(self)
 
     def forget(self, transactional_ids: Sequence[str]) -> None:
-        """Store and apply that these have expired. Raises like `transition`."""
+        """Delete expired ids. Raises like `transition`."""
         for transactional_id in transactional_ids:
             assert (
                 self.transactions[transactional_id].metadata.state
@@ -131,7 +133,7 @@ class TransactionShard:
     def replay(
         self, key: Message, value: Message | None, offset: int, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """Apply one record of the log; the only place where durable state changes."""
+        """Apply one record of the log. Durable state changes only here."""
         assert isinstance(key, TransactionLogKey)
         name = key.transactional_id
         if value is None:
@@ -147,12 +149,12 @@ class TransactionShard:
             known.offset = offset
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """No transaction has records of this topic."""
+        """Do nothing: no record of this topic belongs to a transaction."""
 
-    # What follows from it, and is not stored.
+    # --- volatile state and timers
 
     def begin_markers(self, transactional_id: str) -> PendingEnd:
-        """The transaction is decided: from here on its markers are due."""
+        """Begin to write the markers of a decided transaction."""
         transaction = self.transactions[transactional_id]
         assert transaction.metadata.state in PREPARED
         assert transaction.volatile.pending_end is None
@@ -161,7 +163,7 @@ class TransactionShard:
         return pending
 
     def on_loaded(self) -> None:
-        """The log is replayed to its end: what was decided goes on, what is open may time out."""
+        """The whole log is replayed: complete decided transactions and start the timers of open ones."""
         self.loaded = True
         if self.transactions:
             expiry.schedule_id_expiration(self)
@@ -171,7 +173,7 @@ class TransactionShard:
                 self.begin_markers(transactional_id)
 
     def on_unloaded(self) -> None:
-        """The shard is given up: nothing of it comes due any more."""
+        """The shard is given up: cancel its timers."""
         self.loaded = False
         for transactional_id in self.transactions:
             self.context.deadlines.cancel(("transaction", self.partition, transactional_id))

@@ -1,4 +1,4 @@
-"""What is durable of a transactional id: its last record, and the states that one can go through.
+"""The state of a transactional id: durable metadata, volatile state, and the valid transitions.
 
 `TransactionMetadata` never changes: a replayed record puts a new one in its place. `VolatileTransactionState` is what
 Kafka does not store either; it is lost with the process. Source: Kafka's ``TransactionState``, ``TransactionMetadata``,
@@ -19,9 +19,9 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1
 PRODUCER_EPOCH_MAX = 0x7FFF
-"""Never a client's: a coordinator must always be able to fence."""
+"""No client gets it, so that a coordinator can always fence with a higher epoch."""
 TIMEOUT_NEVER_MS = 0x7FFFFFFF
-"""The timeout of a two-phase commit, which only its producer ends (KIP-939)."""
+"""The timeout of a two-phase commit, which only its producer may end (KIP-939)."""
 TRANSACTIONS_V0 = 0
 """Levels of the feature ``transaction.version``, also as a client speaks them: here it adds partitions itself."""
 TRANSACTIONS_V1 = 1
@@ -31,13 +31,13 @@ TRANSACTIONS_V2 = 2
 
 
 class TransactionState(IntEnum):
-    """The numbers are those of the stored records."""
+    """The values are those in stored records."""
 
     EMPTY = 0
     """No transaction since the producer was initialised."""
     ONGOING = 1
     PREPARE_COMMIT = 2
-    """Decided: from this record on the outcome is finished, whatever crashes."""
+    """Decided: after this record the transaction is completed with this outcome, even after a crash."""
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     """Every partition has its marker."""
@@ -45,11 +45,11 @@ class TransactionState(IntEnum):
     DEAD = 6
     """Expired; stored as a tombstone."""
     PREPARE_EPOCH_FENCE = 7
-    """Never stored: fencing a producer and aborting its transaction are one step."""
+    """Never stored: one step both fences a producer and aborts its transaction."""
 
     @property
     def label(self) -> str:
-        """As tools show it: ``PrepareCommit``."""
+        """The name that tools show: ``PrepareCommit``."""
         return LABELS[self]
 
 
@@ -62,21 +62,21 @@ VALID_PREVIOUS_STATES: Mapping[TransactionState, tuple[TransactionState, ...]] =
     TransactionState.EMPTY: _ENDED,
     TransactionState.ONGOING: (TransactionState.ONGOING, *_ENDED),
     TransactionState.PREPARE_COMMIT: (TransactionState.ONGOING,),
-    # From an ended one too: with transactions v2 a producer aborts what the coordinator may never have heard of.
+    # From an ended state too: with transactions v2 a producer may abort a transaction unknown to the coordinator.
     TransactionState.PREPARE_ABORT: (TransactionState.ONGOING, *_ENDED),
     TransactionState.COMPLETE_COMMIT: (TransactionState.PREPARE_COMMIT,),
     TransactionState.COMPLETE_ABORT: (TransactionState.PREPARE_ABORT,),
     TransactionState.DEAD: _ENDED,
     TransactionState.PREPARE_EPOCH_FENCE: (),
 }
-"""The one table of moves: into a state, from these."""
+"""State -> the states from which it may follow."""
 
 PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 ENDED = _ENDED
-"""No transaction is open: the id may begin one, be initialised again, or expire."""
+"""States without an open transaction: the id may begin one, be initialised again, or expire."""
 
 Partitions = dict[str, tuple[int, ...]]
-"""Topic -> partitions of it; never changed once made."""
+"""Topic -> partitions; immutable by convention."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -85,22 +85,22 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class TransactionMetadata(NamedTuple):
-    """The last record of a transactional id. Times in ms; ids and epochs of -1 are none."""
+    """The durable state of a transactional id: its last record. Times in ms; -1 for no id or epoch."""
 
     producer_id: int
     previous_producer_id: int
-    """Before the last move; only a change of the id tells something."""
+    """The producer id before the last transition; mostly the same."""
     next_producer_id: int
-    """What the id becomes when the transaction is complete, since its epochs are used up."""
+    """The producer id after completion, where the epochs of the present one are used up."""
     producer_epoch: int
     timeout_ms: int
     state: TransactionState
     partitions: Partitions
-    """With data or offsets of the transaction."""
+    """Partitions with data or offsets of the transaction."""
     start_ms: int
     last_update_ms: int
     client_version: int
-    """The transaction version that the producer speaks."""
+    """The producer's transaction version (`TRANSACTIONS_V0` and so on)."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -110,7 +110,7 @@ class TransactionMetadata(NamedTuple):
         return partition in self.partitions.get(topic, ())
 
     def to_value(self, version: int) -> TransactionLogValue:
-        """The stored form; version 0 has no room for the former and next producer id, nor the client's version."""
+        """The record's value; version 0 lacks the previous and next producer id and the client's version."""
         flexible = version > 0
         return TransactionLogValue(
             self.producer_id,
@@ -132,7 +132,7 @@ class TransactionMetadata(NamedTuple):
 def from_value(value: TransactionLogValue) -> TransactionMetadata:
     partitions: Partitions = {}
     for row in value.transaction_partitions or ():
-        # Mostly a topic has one row.
+        # A topic may have several rows.
         partitions[row.topic] = (*partitions.get(row.topic, ()), *row.partition_ids)
     return TransactionMetadata(
         value.producer_id,
@@ -153,7 +153,7 @@ def is_epoch_exhausted(epoch: int) -> bool:
 
 
 def with_added(partitions: Partitions, added: Iterable[tuple[str, int]]) -> Partitions:
-    """Both, in the order in which they came."""
+    """``partitions`` with ``added``, in the order of their addition."""
     found = {topic: dict.fromkeys(ids) for topic, ids in partitions.items()}
     for topic, partition in added:
         found.setdefault(topic, {})[partition] = None
@@ -167,21 +167,21 @@ def topic_partitions(partitions: Partitions) -> Iterator[tuple[str, int]]:
 
 
 class VolatileTransactionState:
-    """What a coordinator remembers of a transactional id beside its record; a restart begins without it."""
+    """State of a transactional id that is lost at a restart."""
 
     __slots__ = ("last_producer_epoch", "pending_end", "previous_producer_id")
 
     def __init__(self) -> None:
         self.last_producer_epoch = NO_PRODUCER_EPOCH
-        """The epoch before the last, where its owner raised it: that one may repeat the request (KIP-360)."""
+        """The previous epoch, if its own producer bumped it: that producer may repeat the request (KIP-360)."""
         self.previous_producer_id = NO_PRODUCER_ID
-        """The id before the last move (`Transaction.previous_producer_id`)."""
+        """The producer id before the last transition (`Transaction.previous_producer_id`)."""
         self.pending_end: PendingEnd | None = None
-        """Markers that are still to be written: meanwhile everybody is told CONCURRENT_TRANSACTIONS."""
+        """Set while markers are being written; requests meanwhile get CONCURRENT_TRANSACTIONS."""
 
 
 class PendingEnd:
-    """A transaction between prepare and complete, and the partitions that wait for their marker."""
+    """A transaction between prepare and complete, with the ``partitions`` that have no marker yet."""
 
     __slots__ = ("given_up", "metadata", "partitions", "retries", "transactional_id")
 
@@ -189,11 +189,11 @@ class PendingEnd:
         assert metadata.state in PREPARED
         self.transactional_id = transactional_id
         self.metadata = metadata
-        """As it was prepared."""
+        """The prepared metadata."""
         self.partitions = dict.fromkeys(topic_partitions(metadata.partitions))
         self.retries = 0
         self.given_up = False
-        """Another coordinator has written markers since: nothing more is done here."""
+        """Another coordinator has taken over; this one stops."""
 
     @property
     def committed(self) -> bool:
@@ -201,18 +201,18 @@ class PendingEnd:
 
 
 class Transaction:
-    """A transactional id: what is durable of it, and what is not."""
+    """A transactional id: its durable metadata and its volatile state."""
 
     __slots__ = ("metadata", "offset", "volatile")
 
     def __init__(self, metadata: TransactionMetadata, offset: int) -> None:
         self.metadata = metadata
         self.offset = offset
-        """Of its last record: what is done because of it must wait until that is durable."""
+        """The offset of its last record; markers must wait until that is durable."""
         self.volatile = VolatileTransactionState()
 
     @property
     def previous_producer_id(self) -> int:
-        """The id before the last move. Records of version 0 do not hold it."""
+        """The producer id before the last transition. Records of version 0 lack it."""
         known = self.volatile.previous_producer_id
         return self.metadata.previous_producer_id if known == NO_PRODUCER_ID else known

@@ -1,6 +1,6 @@
 """Server-side assignors: pure functions from members and partitions to target assignments (KIP-848).
 
-`ASSIGNORS` has those that ``group.consumer.assignors`` and a member's ``server_assignor`` can name.
+`ASSIGNORS`: by the names for ``group.consumer.assignors`` and a member's ``server_assignor``.
 """
 
 from __future__ import annotations
@@ -15,4 +15,4 @@ ASSIGNORS: dict[str, Assign] = {"uniform": uniform.assign, "range": _range.assig
 CLASS_NAMES = {
     f"org.apache.kafka.coordinator.group.assignor.{name.capitalize()}Assignor": name for name in ASSIGNORS
 }
-"""Kafka's names for their classes, by which a configuration may name them, too."""
+"""Kafka's class names, which the configuration may also use -> names in `ASSIGNORS`."""

@@ -1,7 +1,8 @@
-"""The range assignor: of every topic each reader gets a run of partitions, in the same order for all topics.
+"""The range assignor: each subscriber gets consecutive partitions of a topic, in the same order of members for all
+topics.
 
-So partitions of the same number meet at one member, which joins of topics need. Static members come first, by instance
-id, the others by member id. Source: Kafka's ``RangeAssignor``.
+So one member gets the same partition number of all topics, as joins of topics need. Static members come first, by
+instance id, the others by member id. Source: Kafka's ``RangeAssignor``.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 class _Topic:
-    """The runs of one topic: so many partitions each, one more for the first ``extra`` readers."""
+    """Divides one topic: ``each`` partitions for every subscriber, one more for the first ``extra``."""
 
     __slots__ = ("count", "each", "extra", "next")
 
-    def __init__(self, count: int, readers: int) -> None:
+    def __init__(self, count: int, subscribers: int) -> None:
         self.count = count
-        self.each, self.extra = divmod(count, readers)
+        self.each, self.extra = divmod(count, subscribers)
         self.next = 0
 
     def take(self) -> frozenset[int]:
@@ -40,11 +41,11 @@ class _Topic:
 
 def assign(group: GroupSpec) -> dict[str, Assignment]:
     order = sorted(group.members, key=lambda member_id: _place(group, member_id))
-    readers: dict[Uuid, int] = {}
+    subscribers: dict[Uuid, int] = {}
     for spec in group.members.values():
         for topic_id in spec.topics:
-            readers[topic_id] = readers.get(topic_id, 0) + 1
-    topics = {topic_id: _Topic(group.partitions[topic_id], count) for topic_id, count in readers.items()}
+            subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
+    topics = {topic_id: _Topic(group.partitions[topic_id], count) for topic_id, count in subscribers.items()}
     made: dict[str, Assignment] = {}
     for member_id in order:
         runs = {topic_id: topics[topic_id].take() for topic_id in group.members[member_id].topics}

@@ -13,8 +13,8 @@ Assignment = Mapping["Uuid", frozenset[int]]
 
 
 class MemberSpec(NamedTuple):
-    """A member as assignors see it: the topics that it reads (keys, in order; all of them exist), and its target
-    assignment so far.
+    """A member as assignors see it: its subscribed topics (the keys, in order; all exist), and its present target
+    assignment.
     """
 
     topics: Mapping[Uuid, object]
@@ -25,8 +25,8 @@ class MemberSpec(NamedTuple):
 class GroupSpec(NamedTuple):
     """A group as assignors see it.
 
-    ``partitions``: topic id -> number of partitions, of every topic that a member reads. ``owners``: topic id ->
-    partition -> whose target assignment it is in so far. ``homogeneous``: all members read the same topics.
+    ``partitions``: topic id -> number of partitions, of all subscribed topics. ``owners``: topic id -> partition -> the
+    member that has it in its present target assignment. ``homogeneous``: all members subscribe to the same topics.
     """
 
     members: Mapping[str, MemberSpec]
@@ -36,4 +36,4 @@ class GroupSpec(NamedTuple):
 
 
 Assign = Callable[[GroupSpec], dict[str, Assignment]]
-"""Member id -> its new target assignment; members that get nothing may be left out."""
+"""An assignor: returns member id -> new target assignment; members without partitions may be left out."""

@@ -1,6 +1,6 @@
-"""The uniform assignor: everybody gets as many partitions as the others, give or take one, and keeps what it can.
+"""The uniform assignor: all members get the same number of partitions, give or take one, and keep what they can.
 
-Where all members read the same topics this is a matter of quotas, here; else see
+If all members subscribe to the same topics, each has a quota, as done here; otherwise see
 `coordinator.groups.assignors.uniform_heterogeneous`. Source: Kafka's ``UniformAssignor``,
 ``UniformHomogeneousAssignmentBuilder``.
 """
@@ -42,7 +42,7 @@ def _by_quota(group: GroupSpec) -> dict[str, Assignment]:
         kept, lost, room = _kept(spec.assigned, topics, room)
         free += lost
         takes_extra = extras > 0
-        # Leave the extra partition to another, unless only those are left that must have one.
+        # Leave the extra partition to a later member, if there are more of them than extra partitions.
         if room and takes_extra and still_to_come > extras:
             room -= 1
             takes_extra = False
@@ -62,7 +62,7 @@ def _unowned(count: int, owners: Container[int]) -> list[int]:
 def _kept(
     assigned: Assignment, topics: Container[Uuid], room: int
 ) -> tuple[Assignment, list[tuple[Uuid, int]], int]:
-    """What a member may keep within ``room`` partitions, what it loses of ``topics``, and the room that is left."""
+    """The partitions that a member keeps, at most ``room``; those of ``topics`` that it loses; the room left."""
     lost: list[tuple[Uuid, int]] = []
     kept: dict[Uuid, frozenset[int]] = {}
     changed = False
@@ -83,7 +83,7 @@ def _kept(
 
 
 def _fill(made: dict[str, Assignment], unfilled: list[tuple[str, int]], free: list[tuple[Uuid, int]]) -> None:
-    """Give what is free to the members with room, in order."""
+    """Assign the free partitions to the members with room, in order."""
     start = 0
     for member_id, room in unfilled:
         more: dict[Uuid, list[int]] = {}

@@ -1,9 +1,9 @@
-"""The uniform assignor where members read different topics: assign what is free, then move what unbalances a topic.
+"""The uniform assignor for members with different topics: assigns free partitions, then balances topic by topic.
 
-Topics are looked at one by one, those with most partitions per reader first. What nobody has goes to the topic's least
-loaded reader; then partitions move from its most loaded reader to its least loaded one until these differ by one at
-most. A move in one topic may unbalance another, so this goes round until nothing moves. Loads are counted over all
-topics. Source: Kafka's ``UniformHeterogeneousAssignmentBuilder``.
+It processes topics one by one, those with most partitions per subscriber first. A free partition goes to the topic's
+least loaded subscriber; then partitions move from the most loaded subscriber to the least loaded one until their loads
+differ by at most one. A move in one topic may unbalance another, so it repeats until nothing moves. A member's load is
+the number of its partitions of all topics. Source: Kafka's ``UniformHeterogeneousAssignmentBuilder``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def assign(group: GroupSpec) -> dict[str, Assignment]:
 
 
 class _Balancer:
-    """Which reader of a topic is to give next, and which to get.
+    """Chooses which subscriber of a topic gives the next partition, and which one gets it.
 
-    Readers stand in a line by load. Who gets are those in front, as far as their loads are equal: when each of them
-    got one, the next joins them where its load is the same. Who gives are those at the end in the same way. Members
-    that have nothing to give step out at the end.
+    Subscribers are sorted by load. The getters are those in front with equal loads; when each has got one, the next
+    subscribers with the new load join them. The givers are those at the end, likewise. Members without partitions to
+    give are removed from the givers.
     """
 
     __slots__ = (
@@ -44,9 +44,9 @@ class _Balancer:
         "_loads",
     )
 
-    def __init__(self, loads: list[int], readers: list[int]) -> None:
+    def __init__(self, loads: list[int], subscribers: list[int]) -> None:
         self._loads = loads
-        self._line = line = sorted(readers, key=lambda member: (loads[member], member))
+        self._line = line = sorted(subscribers, key=lambda member: (loads[member], member))
         self._get_end = 0
         self._get_next = 0
         self._get_load = loads[line[0]] - 1
@@ -56,7 +56,7 @@ class _Balancer:
 
     @property
     def imbalance(self) -> int:
-        """Before anything moved: the most loaded reader's partitions less the least loaded one's."""
+        """The difference between the highest and the lowest load before the first move."""
         return self._loads[self._line[-1]] - self._loads[self._line[0]]
 
     def next_to_get(self) -> int:
@@ -75,7 +75,7 @@ class _Balancer:
         if self._give_next < self._give_start:
             line, loads = self._line, self._loads
             if self._give_end <= self._give_start and self._give_start > 0:
-                # All that gave so far have stepped out.
+                # All givers so far have been removed.
                 self._give_load = loads[line[self._give_start - 1]]
             else:
                 self._give_load -= 1
@@ -88,8 +88,8 @@ class _Balancer:
         self._give_next -= 1
         return member
 
-    def step_out(self) -> None:
-        """The member that `next_to_give` named last has nothing to give."""
+    def remove_giver(self) -> None:
+        """Remove the last member that `next_to_give` returned from the givers."""
         line, at, end = self._line, self._give_next + 1, self._give_end - 1
         line[at], line[end] = line[end], line[at]
         self._give_end = end
@@ -104,30 +104,32 @@ class _Assigner:
         self._group = group
         self._member_ids = list(group.members)
         self._loads = [0] * len(self._member_ids)
-        self._readers: dict[Uuid, list[int]] = {}
+        self._subscribers: dict[Uuid, list[int]] = {}
         for index, spec in enumerate(group.members.values()):
             for topic_id in spec.topics:
-                self._readers.setdefault(topic_id, []).append(index)
-        self._owners = {topic_id: [NOBODY] * group.partitions[topic_id] for topic_id in self._readers}
+                self._subscribers.setdefault(topic_id, []).append(index)
+        self._owners = {topic_id: [NOBODY] * group.partitions[topic_id] for topic_id in self._subscribers}
 
     def assign(self) -> dict[str, Assignment]:
-        if not self._readers:
+        if not self._subscribers:
             return {}
         self._keep()
         for topic_id in self._in_order(t for t, owners in self._owners.items() if NOBODY in owners):
             self._assign_free(topic_id)
-        self._balance(self._in_order(t for t, readers in self._readers.items() if len(readers) > 1))
+        self._balance(
+            self._in_order(t for t, subscribers in self._subscribers.items() if len(subscribers) > 1)
+        )
         return self._result()
 
     def _in_order(self, topic_ids: Iterable[Uuid]) -> list[Uuid]:
         def place(topic_id: Uuid) -> tuple[float, int, Uuid]:
-            count, readers = len(self._owners[topic_id]), len(self._readers[topic_id])
-            return (-(count / readers), readers, _signed(topic_id))
+            count, subscribers = len(self._owners[topic_id]), len(self._subscribers[topic_id])
+            return (-(count / subscribers), subscribers, _signed(topic_id))
 
         return sorted(topic_ids, key=place)
 
     def _keep(self) -> None:
-        """Everybody keeps what it has of the topics that it still reads."""
+        """Keep all partitions of topics to which their members are still subscribed."""
         for index, spec in enumerate(self._group.members.values()):
             for topic_id, partitions in spec.assigned.items():
                 if topic_id in spec.topics:
@@ -138,7 +140,7 @@ class _Assigner:
 
     def _assign_free(self, topic_id: Uuid) -> None:
         owners = self._owners[topic_id]
-        balancer = _Balancer(self._loads, self._readers[topic_id])
+        balancer = _Balancer(self._loads, self._subscribers[topic_id])
         for partition, owner in enumerate(owners):
             if owner == NOBODY:
                 member = owners[partition] = balancer.next_to_get()
@@ -149,13 +151,13 @@ class _Assigner:
         for _ in range(ROUNDS_MAX):
             for at, topic_id in enumerate(topic_ids):
                 if at == last_moved:
-                    return  # once around without a move
+                    return  # a full round without a move
                 if self._balance_topic(topic_id) or last_moved == NOBODY:
                     last_moved = at
 
     def _balance_topic(self, topic_id: Uuid) -> bool:
-        """Move partitions between the topic's readers; whether one moved."""
-        balancer = _Balancer(self._loads, self._readers[topic_id])
+        """Move partitions between the topic's subscribers. Returns whether one moved."""
+        balancer = _Balancer(self._loads, self._subscribers[topic_id])
         if balancer.imbalance <= 1:
             return False
         owners = self._owners[topic_id]
@@ -166,7 +168,7 @@ class _Assigner:
         while not balancer.is_balanced:
             giver = balancer.next_to_give()
             while giver != NOBODY and not stocks.get(giver):
-                balancer.step_out()
+                balancer.remove_giver()
                 giver = balancer.next_to_give()
             if giver == NOBODY:
                 break
@@ -195,5 +197,5 @@ _SIGN_BITS = bytes((0x80, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0))
 
 
 def _signed(topic_id: Uuid) -> bytes:
-    """What sorts as Kafka's ``Uuid.compareTo`` does: as two signed halves."""
+    """A sort key with the order of Kafka's ``Uuid.compareTo``: two signed halves."""
     return bytes(byte ^ sign for byte, sign in zip(topic_id, _SIGN_BITS, strict=True))

@@ -1,1 +1,2 @@
-"""The classic group protocol: members join, a leader among them assigns, the coordinator passes it on."""
+"""The classic group protocol: members join, their leader assigns partitions, and the coordinator hands out the
+assignments."""

@@ -1,8 +1,8 @@
 """`ClassicGroup`: a classic group's state (Kafka: ``ClassicGroup``).
 
-What the log stores of it is ``stored``, the newest GroupMetadataValue, and changes only by replay. Everything else is
-how the group lives now: Kafka stores a rebalance only when it is through, so members that come, go and wait are soft
-and are lost at a restart. Where the group is Stable, the living part is what a restart would make of ``stored``.
+``stored``, the newest GroupMetadataValue, is durable and changes only by replay. Everything else is volatile: Kafka
+stores a rebalance only when it is complete, so members that join, leave and wait are lost at a restart. While the group
+is Stable, the volatile state equals what a restart would restore from ``stored``.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class ClassicGroup:
-    """A group without members, which may be all it ever is: a group that only has offsets ("simple").
+    """A new group has no members; a group that only has offsets ("simple") stays so.
 
-    ``leader_id`` is a member's, None without members. ``pending_joins`` were given a member id and have not come back
-    with it; ``pending_syncs`` joined the generation and have not asked for their assignment. ``supporters`` counts,
-    per protocol name, the members that support it.
+    ``leader_id``: the leader's member id, None without members. ``pending_joins``: members that have got a member id
+    and not yet joined with it. ``pending_syncs``: members of the generation that have not yet sent SyncGroup.
+    ``supporters``: the number of members that support each protocol, by its name.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class ClassicGroup:
         self.subscriptions: ClassicSubscriptions | None = None
         self.new_member_added = False
 
-    # What every kind of group can be asked.
+    # The interface `Group`.
 
     @property
     def state_name(self) -> str:
@@ -112,8 +112,7 @@ class ClassicGroup:
             if generation_or_epoch != self.generation_id:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         elif not transactional and self.state is not ClassicGroupState.EMPTY:
-            # Who commits without being a member may do so only where there are no members; of old transactional
-            # commits nothing is known.
+            # Non-members may commit only to an empty group. Old transactional commits do not name their member.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if not transactional and self.state is ClassicGroupState.COMPLETING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -133,7 +132,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Where it cannot be known, a group of consumers is taken to be subscribed, any other not."""
+        """Where subscriptions are unknown: True for a group of consumers, False for any other."""
         topics = self.subscribed_topics()
         return self.uses_consumer_protocol() if topics is None else topic in topics
 
@@ -170,15 +169,15 @@ class ClassicGroup:
         self.fail_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
-        """Nothing: here it is the members that watch their topics."""
+        """Do nothing: the members themselves watch their topics."""
 
-    # What only classic groups can be asked.
+    # Only for classic groups.
 
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type_or_none == CONSUMER_PROTOCOL_TYPE
 
     def is_simple(self) -> bool:
-        """Whether it is there only for its offsets."""
+        """Whether the group exists only because of its offsets."""
         return self.protocol_type_or_none is None and self.is_empty() and not self.pending_joins
 
     def is_leader(self, member_id: str) -> bool:
@@ -188,15 +187,15 @@ class ClassicGroup:
         return self.awaited_joins == len(self.members) and not self.pending_joins
 
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance may take: what the most patient member allows."""
+        """How long a rebalance may take: the longest rebalance timeout of a member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that its consumers read; None where that is not known."""
+        """The topics to which a member is subscribed; None where that is unknown."""
         return None if self.subscriptions is None else self.subscriptions.topics()
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> None:
-        """Raises KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID where the instance is another member's."""
+        """Raises KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID where the instance id belongs to another member."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is not None and holder != member_id:
@@ -207,7 +206,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether a member with those protocols can be in the group: one of them is known to all members."""
+        """Whether a member with these protocols may join: all members must support one of them."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         count = len(self.members)
@@ -216,7 +215,7 @@ class ClassicGroup:
         )
 
     def selected_protocol(self) -> str:
-        """The protocol that most members like best among those that all support; the group has members."""
+        """Of the protocols that all members support, the one that most members prefer. The group must have members."""
         count = len(self.members)
         candidates = {name for name, supporters in self.supporters.items() if supporters == count}
         votes: dict[str, int] = {}
@@ -225,7 +224,7 @@ class ClassicGroup:
             votes[name] = votes.get(name, 0) + 1
         return max(votes, key=votes.__getitem__)
 
-    # The named changes of how it lives.
+    # The steps that change volatile state.
 
     def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
         assert state in VALID_TRANSITIONS[self.state], f"{self.group_id}: {self.state} -> {state}"
@@ -234,7 +233,7 @@ class ClassicGroup:
         self.state_timestamp_ms = now_ms
 
     def add(self, member: ClassicGroupMember) -> None:
-        """Take in a member whose protocols the group `supports` and whose instance id nobody holds."""
+        """Add a member. The group must support its protocols, and no member may have its instance id."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id
@@ -253,7 +252,7 @@ class ClassicGroup:
         rebalance_ms: int,
         session_ms: int,
     ) -> None:
-        """What a member says of itself when it joins again."""
+        """Replace the member's protocols and timeouts when it joins again."""
         self._count_supporters(member.protocols, -1)
         member.protocols = protocols
         self._count_supporters(protocols, 1)
@@ -261,7 +260,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_ms
 
     def remove(self, member_id: str) -> None:
-        """Forget a member, or one that was to become one. If it led, another one leads."""
+        """Remove a member, or a member id that has not joined yet. Another member takes over as leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_supporters(member.protocols, -1)
@@ -275,7 +274,7 @@ class ClassicGroup:
         self.pending_syncs.discard(member_id)
 
     def replace(self, old: ClassicGroupMember, new: ClassicGroupMember) -> None:
-        """Put a member into the place of another with the same instance id, as its leader too where it was."""
+        """Replace a static member, also as the leader, by another one with the same instance id."""
         assert old.group_instance_id is not None
         assert old.join_promise is None
         del self.members[old.member_id]
@@ -287,7 +286,7 @@ class ClassicGroup:
             self.leader_id = new.member_id
 
     def assignments(self) -> dict[str, bytes]:
-        """What each member was assigned, by member id."""
+        """The assignments by member id."""
         return {member.member_id: member.assignment for member in self.members.values()}
 
     def await_join(self, member: ClassicGroupMember, promise: Promise[JoinGroupResponse]) -> None:
@@ -313,7 +312,7 @@ class ClassicGroup:
             responses.complete_sync(member, responses.sync_error(code))
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that a member leads that has joined; False where there is none."""
+        """Make a member that has joined the leader. Returns False if none has joined."""
         if self.leader_id is not None and self.members[self.leader_id].join_promise is None:
             joined = next((m for m in self.members.values() if m.join_promise is not None), None)
             if joined is None:
@@ -322,7 +321,7 @@ class ClassicGroup:
         return self.leader_id is not None
 
     def begin_generation(self, now_ms: int) -> None:
-        """The members that there are make the next generation; without any the group is empty."""
+        """Begin the next generation with the present members; without members the group becomes empty."""
         self.generation_id += 1
         self.protocol_name = self.selected_protocol() if self.members else None
         self.remember_subscriptions()
@@ -332,7 +331,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def remember_subscriptions(self) -> None:
-        """What its consumers read from now on is what its members say now for the group's protocol."""
+        """Set the subscriptions to those in the members' metadata for the group's protocol."""
         self.subscriptions = None
         if self.uses_consumer_protocol() and (self.protocol_name is not None or not self.members):
             self.subscriptions = ClassicSubscriptions(
@@ -340,7 +339,7 @@ class ClassicGroup:
             )
 
     def _count_supporters(self, protocols: Iterable[SupportedProtocol], by: int) -> None:
-        for name in {name for name, _ in protocols}:  # whoever names one twice supports it once
+        for name in {name for name, _ in protocols}:  # a member may name a protocol twice
             count = self.supporters.get(name, 0) + by
             if count:
                 self.supporters[name] = count

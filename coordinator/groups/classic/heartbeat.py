@@ -1,4 +1,4 @@
-"""Heartbeat: a member lives, and learns whether it must join again (``GroupMetadataManager.classicGroupHeartbeat``)."""
+"""Heartbeat: renews a member's session and tells it to rejoin (``GroupMetadataManager.classicGroupHeartbeat``)."""
 
 from __future__ import annotations
 

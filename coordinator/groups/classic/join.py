@@ -1,4 +1,4 @@
-"""JoinGroup: a member comes, or comes again (Kafka: ``GroupMetadataManager.classicGroupJoin``)."""
+"""JoinGroup: a new member joins, or a member joins again (Kafka: ``GroupMetadataManager.classicGroupJoin``)."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 UNKNOWN_MEMBER_ID = ""
 MEMBER_ID_REQUIRED_VERSION = 4
-"""From this version on a new member comes twice: the first time only for its id (KIP-394)."""
+"""From this version on a new member sends JoinGroup twice: first only to get its member id (KIP-394)."""
 MEMBER_ID_BYTES_MAX = 32_767
-"""Bytes of a member id, which is the client's name and 37 characters: as many as a string in an answer may have."""
+"""Bytes of a member id (the client's name and 37 characters): the longest string that a response can have."""
 
 PENDING_MEMBERS_MAX = 10_000
-"""Members of one group that were given an id and have not come back with it: each is remembered for its session
-timeout, which it chooses itself. Kafka has no limit.
+"""Member ids of one group that were given out and have not joined yet: each is kept for its session timeout, which the
+client chooses. Kafka has no limit.
 """
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""Milliseconds that a new member's first JoinGroup may wait: whether its client still lives cannot be known. Kafka
-has no key for it (``CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS``).
+"""Milliseconds that a new member's first JoinGroup may wait: its client may have died without notice. A constant in
+Kafka too (``CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS``).
 """
 
 
 def check(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
-    """What is wrong with the request whatever the group is; NONE: nothing."""
+    """Check the request without looking at the group; NONE if it is valid."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     least, most = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
@@ -53,7 +53,7 @@ def check(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
 
 
 def join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> JoinResult:
-    """Let a member in, back in, or say why not; later where the answer waits for other members."""
+    """Add a member or let it rejoin. Returns the response, or a promise where it must wait for other members."""
     result = _join(shard, request, client)
     return result if isinstance(result, Promise) else responses.as_versioned(result, client.api_version)
 
@@ -68,7 +68,8 @@ def _join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> JoinR
     if not isinstance(group, ClassicGroup):
         if request.member_id != UNKNOWN_MEMBER_ID:
             return responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        # A group begins with a record, whether or not its first member is let in; of another kind, it ends with one.
+        # A new group is stored first, even if its first member is then refused; an empty group of another type is
+        # deleted.
         ended = () if group is None else group.tombstones()
         try:
             shard.commit([*ended, records.new_group_record(request.group_id, shard.context.now_ms())])
@@ -105,7 +106,7 @@ def _join_classic(
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Whether the group takes the member in. Where a group is larger than it may be, those that join last go."""
+    """Whether the group has room for the member. In a group that is too large, the last to join are refused."""
     member = group.members.get(member_id)
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return (member is not None and member.join_promise is not None) or group.awaited_joins < max_size
@@ -121,7 +122,7 @@ def _join_new(
     stem = client.client_id if instance_id is None else instance_id
     member_id = f"{stem}-{shard.context.new_uuid_text()}"
     if len(member_id) > MEMBER_ID_BYTES_MAX // 4 and len(member_id.encode()) > MEMBER_ID_BYTES_MAX:
-        # No answer could carry it, and those to the group's leader would have to.
+        # No response could carry such a member id, neither this one nor those to the group's leader.
         return responses.join_error(ErrorCode.UNKNOWN_SERVER_ERROR)
     if instance_id is not None and instance_id in group.static_members:
         return static.replace(shard, group, request, client, member_id)
@@ -141,13 +142,13 @@ def _join_again(
     client: Client,
     member: ClassicGroupMember,
 ) -> JoinResult:
-    """A member joins again: because it was asked to, because it has something new to say, or to be sure."""
+    """A member joins again: it was told to, its subscription changed, or it got no response."""
     if group.state is ClassicGroupState.EMPTY:
         return responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
     protocols = protocols_of(request)
     leads = group.is_leader(member.member_id)
-    # It may not have got the answer to its JoinGroup: it is told again. The leader of a stable group comes because of
-    # something that others do not see, such as new partitions.
+    # Nothing changed: the member may have lost the response, so it gets it again. But the leader of a stable group
+    # rejoins for a reason that only it knows, such as new partitions.
     if member.protocols == protocols and (
         group.state is ClassicGroupState.COMPLETING_REBALANCE
         or (group.state is ClassicGroupState.STABLE and not leads)
@@ -164,7 +165,7 @@ def _join_again(
 def add_member(
     shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client, member_id: str
 ) -> JoinResult:
-    """A new member, and with it a rebalance."""
+    """Add a new member and begin a rebalance."""
     member = ClassicGroupMember(
         member_id,
         request.group_instance_id,
@@ -190,7 +191,7 @@ def add_member(
 
 
 def reason_of(request: JoinGroupRequest) -> str:
-    """Why the client joins, as it says itself (KIP-800)."""
+    """The client's own reason to join (KIP-800)."""
     return request.reason or "no reason given"
 
 
@@ -199,5 +200,5 @@ def protocols_of(request: JoinGroupRequest) -> list[SupportedProtocol]:
 
 
 def rebalance_timeout_ms(request: JoinGroupRequest, client: Client) -> int:
-    """Version 0 has none: there the session timeout is both."""
+    """The rebalance timeout; version 0 has none and uses the session timeout."""
     return request.session_timeout_ms if client.api_version == 0 else request.rebalance_timeout_ms

@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, or are taken out (KIP-345, KIP-800; ``GroupMetadataManager.classicGroupLeave``)."""
+"""LeaveGroup: members leave or are removed (KIP-345, KIP-800; ``GroupMetadataManager.classicGroupLeave``)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NO_REASON = "not given"
 
 
 def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> LeaveGroupResponse:
-    """Take members out, each by its member id, its instance id, or both; an answer per member.
+    """Remove members, each by its member id, its instance id, or both; the response has a row for each.
 
-    Raises KafkaError: UNKNOWN_MEMBER_ID where there is no such group; what the log raises where the group is empty
-    now and that could not be stored.
+    Raises KafkaError: UNKNOWN_MEMBER_ID if the group does not exist; the log's error, translated, if the group is now
+    empty and that could not be stored.
     """
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -49,7 +49,7 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> Leav
 
 
 def identities(request: LeaveGroupRequest, client: Client) -> Sequence[MemberIdentity]:
-    """The members that shall go: before version 3 it is always one."""
+    """The members to remove: before version 3 always one."""
     return (
         [MemberIdentity(request.member_id)]
         if client.api_version < SEVERAL_MEMBERS_VERSION

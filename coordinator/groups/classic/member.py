@@ -1,4 +1,4 @@
-"""`ClassicGroupMember`: one member of a classic group, as it lives (Kafka: ``ClassicGroupMember``)."""
+"""`ClassicGroupMember`: volatile state of one member of a classic group (Kafka: ``ClassicGroupMember``)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ if TYPE_CHECKING:
 
 
 class SupportedProtocol(NamedTuple):
-    """A way to assign that a member knows, and what it tells the leader for it."""
+    """A protocol (in consumers: an assignor) that a member supports, and its metadata for the leader."""
 
     name: str
     metadata: bytes
 
 
 class ClassicGroupMember:
-    """``protocols`` in the order of the member's preference; timeouts in milliseconds.
-
-    ``join_promise`` and ``sync_promise`` are owed while they are there; ``is_new`` until the first rebalance that it
-    takes part in is through.
+    """``protocols``: in the order of the member's preference. ``join_promise``, ``sync_promise``: for the JoinGroup or
+    SyncGroup that waits. ``is_new``: until its first rebalance is complete. Timeouts in milliseconds.
     """
 
     __slots__ = (
@@ -67,14 +65,14 @@ class ClassicGroupMember:
         self.sync_promise: Promise[SyncGroupResponse] | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it tells the leader for that protocol, which it supports."""
+        """The member's metadata for a protocol that it supports."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         raise AssertionError(f"member {self.member_id} does not support protocol {protocol}")
 
     def vote(self, candidates: Container[str]) -> str:
-        """Of ``candidates``, the one that it likes best; it supports at least one of them."""
+        """Its preferred protocol among ``candidates``, of which it must support one."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name
@@ -82,8 +80,8 @@ class ClassicGroupMember:
 
     @property
     def is_kept_alive(self) -> bool:
-        """Whether it waits for an answer, so that its silence is no sign of death. A new member may have gone
-        while its first JoinGroup waits: that one is not held.
+        """Whether it stays in the group without heartbeats, since it waits for a response. A new member whose first
+        JoinGroup waits does not: its client may have died.
         """
         return not self.is_new and (self.join_promise is not None or self.sync_promise is not None)
 
@@ -94,7 +92,7 @@ class ClassicGroupMember:
         session_timeout_ms: int,
         protocols: list[SupportedProtocol],
     ) -> ClassicGroupMember:
-        """A member with another id that has what this one has been assigned."""
+        """A member with another member id and this one's assignment."""
         return ClassicGroupMember(
             member_id,
             self.group_instance_id,

@@ -1,7 +1,8 @@
-"""A rebalance, from the first reason for it until everybody is told the new generation.
+"""A rebalance, from its first reason until every member has the response with the new generation.
 
-Members are asked to join again by their heartbeats; when all have, or the rebalance timeout is over, the generation
-begins. A group that was empty waits a while for more members first (KIP-134). Kafka: ``GroupMetadataManager``.
+Heartbeat responses tell members to rejoin. When all have, or after the rebalance timeout, the generation begins. A
+group that was empty first waits ``group.initial.rebalance.delay.ms`` for more members (KIP-134). Kafka:
+``GroupMetadataManager``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def prepare_or_complete(shard: GroupShard, group: ClassicGroup, reason: str) -> None:
-    """The membership has changed: begin a rebalance, or end the one under way if now all have joined."""
+    """The membership has changed: begin a rebalance, or complete the running one if all members have joined."""
     if ClassicGroupState.PREPARING_REBALANCE in VALID_TRANSITIONS[group.state]:
         prepare(shard, group, reason)
     else:
@@ -30,7 +31,7 @@ def prepare_or_complete(shard: GroupShard, group: ClassicGroup, reason: str) -> 
 def prepare(
     shard: GroupShard, group: ClassicGroup, reason: str = "another kind of group has become it"
 ) -> None:
-    """Begin a rebalance: members that wait for an assignment are sent back to join. ``reason`` is for the log."""
+    """Begin a rebalance: members that wait for an assignment must rejoin. ``reason`` is for the broker's own log."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         drop_assignments(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
@@ -50,7 +51,7 @@ def prepare(
 
 
 def wait_for_more(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-    """Let the first rebalance wait ``delay_ms``, and again while members come, for ``remaining_ms`` more at most."""
+    """Delay the first rebalance by ``delay_ms``, and again while members join, by at most ``remaining_ms`` more."""
 
     def when_over() -> None:
         if group.new_member_added and remaining_ms != 0:
@@ -64,7 +65,7 @@ def wait_for_more(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaini
 
 
 def complete_if_all_joined(shard: GroupShard, group: ClassicGroup) -> None:
-    """End the join phase where nobody is missing, unless it is a group's first, which waits for its delay."""
+    """Complete the join phase if all members have joined, unless it is the delayed first one of an empty group."""
     if (
         group.state is ClassicGroupState.PREPARING_REBALANCE
         and group.previous_state is not ClassicGroupState.EMPTY
@@ -74,10 +75,10 @@ def complete_if_all_joined(shard: GroupShard, group: ClassicGroup) -> None:
 
 
 def complete(shard: GroupShard, group: ClassicGroup) -> None:
-    """The join phase is over: dynamic members that did not join are dropped, the others get their generation.
+    """Complete the join phase: remove dynamic members that did not join and begin the next generation.
 
-    Raises what the log raises where nobody is left and that could not be stored. The group is empty all the same:
-    the generation before stays stored, and after a restart its members would time out.
+    Raises KafkaError if no member is left and that could not be stored. The group is empty all the same; after a
+    restart the members of the generation that is still stored would time out.
     """
     timers.cancel_join(shard, group)
     if group.state is not ClassicGroupState.PREPARING_REBALANCE:
@@ -93,7 +94,7 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
         "it did not join again in time",
     )
     if group.members and not group.elect_joined_leader():
-        # Only static members are left and none of them is here: they may come back until their sessions end.
+        # Only static members are left, and none has joined: they may return until their sessions expire.
         timers.set_join(shard, group, group.rebalance_timeout_ms(), lambda: complete(shard, group))
         return
     group.begin_generation(shard.context.now_ms())
@@ -105,7 +106,7 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
 
 
 def _complete_joins(shard: GroupShard, group: ClassicGroup) -> None:
-    """Tell all members their generation, and the leader all members."""
+    """Complete all JoinGroups: every member gets the generation, the leader also all members."""
     shard.context.log_info(
         "a generation begins",
         group=group.group_id,
@@ -124,7 +125,7 @@ def _complete_joins(shard: GroupShard, group: ClassicGroup) -> None:
 
 
 def expire_syncs(shard: GroupShard, group: ClassicGroup) -> None:
-    """Members that joined but never asked for their assignment are dropped, and the others join again."""
+    """Remove members that joined but did not send SyncGroup in time; the others must rejoin."""
     if not group.pending_syncs:
         return
     late = [member_id for member_id in group.members if member_id in group.pending_syncs]
@@ -140,7 +141,7 @@ def _drop(shard: GroupShard, group: ClassicGroup, member_ids: Iterable[str], rea
 
 
 def drop_assignments(shard: GroupShard, group: ClassicGroup, code: ErrorCode) -> None:
-    """The generation gets no assignment: who waits for one is told ``code``."""
+    """Clear all assignments and complete waiting SyncGroups with ``code``."""
     for member in group.members.values():
         member.assignment = b""
         if responses.complete_sync(member, responses.sync_error(code)):

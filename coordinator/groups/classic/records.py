@@ -18,7 +18,7 @@ VALUE_VERSION = 3
 
 
 def metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """The group as it is now, its members with ``assignments`` by member id (missing: empty)."""
+    """The record of the group's current state, with ``assignments`` by member id (missing: empty)."""
     return record_of(
         group.group_id,
         GroupMetadataValue(
@@ -36,7 +36,7 @@ def metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Co
 
 
 def new_group_record(group_id: str, now_ms: int) -> CoordinatorRecord:
-    """A group that somebody has just begun to join."""
+    """The record of a new group without members."""
     return record_of(group_id, GroupMetadataValue("", 0, None, None, now_ms))
 
 

@@ -1,4 +1,4 @@
-"""Members that are dropped: they left, or were silent for too long."""
+"""Removes members that left or whose session expired."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def expire(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
-    """A session is over without a sign of life of its member, or a member id was given out and not used."""
+    """The session of a member expired, or a member id that was given out has not joined in time."""
     if member_id in group.pending_joins:
         group.remove(member_id)
     else:
@@ -24,17 +24,17 @@ def expire(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
             return
         remove(group, member)
         shard.context.log_info(
-            "a member is dropped", group=group.group_id, member=member_id, reason="its session is over"
+            "a member is dropped", group=group.group_id, member=member_id, reason="its session expired"
         )
         if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
-            rebalance.prepare_or_complete(shard, group, f"the session of {member_id} is over")
+            rebalance.prepare_or_complete(shard, group, f"the session of {member_id} expired")
             return
     if group.state is ClassicGroupState.PREPARING_REBALANCE and group.all_joined():
         rebalance.complete(shard, group)
 
 
 def remove(group: ClassicGroup, member: ClassicGroupMember) -> None:
-    """Drop a member. If it is alive after all and waits for an answer, it shall come again as a new one."""
+    """Remove a member. A request of it that waits gets UNKNOWN_MEMBER_ID: if it is alive, it joins as a new member."""
     group.complete_join(member, responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID))
     responses.complete_sync(member, responses.sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
     group.remove(member.member_id)

@@ -1,4 +1,4 @@
-"""Classic groups replayed: the only place where what is stored of them changes."""
+"""Replays the records of classic groups: their durable state changes only here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def replay_group_metadata(
     offset: int,
     producer_id: int,
 ) -> None:
-    """Apply a classic group's record. A living group goes on living: the record says what it has just become."""
+    """Apply a classic group's record. The volatile state of a loaded group stays: a step has brought it up to date."""
     known = shard.groups.get(key.group)
     if isinstance(known, ClassicGroup) and value is not None:
         known.stored = value
@@ -35,7 +35,7 @@ def replay_group_metadata(
 
 
 def restored(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that a restart makes of its newest record."""
+    """The group as restored from its newest record."""
     group = ClassicGroup(group_id)
     group.stored = value
     group.state = ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY
@@ -52,7 +52,7 @@ def restored(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 
 
 def _restored_member(stored: MemberMetadata, value: GroupMetadataValue) -> ClassicGroupMember:
-    """A member as its record knows it: only with the protocol that was selected."""
+    """A member as restored from its record, which has only the selected protocol."""
     timeout = stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout
     return ClassicGroupMember(
         stored.member_id,

@@ -32,7 +32,7 @@ class JoinPromise(Promise[JoinGroupResponse]):
 
 
 def as_versioned(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """The response as that version of JoinGroup has it: no protocol name is null or, before that was allowed, empty."""
+    """The response with a missing protocol name as null or, in versions that forbid null, as empty."""
     response.protocol_name = response.protocol_name or (None if version >= NULL_PROTOCOL_VERSION else "")
     return response
 
@@ -44,7 +44,7 @@ def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
 def joined(
     group: ClassicGroup, member_id: str, members: Sequence[JoinGroupResponseMember] = ()
 ) -> JoinGroupResponse:
-    """The member is part of the group's generation. ``members`` is for the leader."""
+    """The response to a member of the group's generation; only the leader gets ``members``."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type_or_none,
@@ -56,7 +56,7 @@ def joined(
 
 
 def members_for_leader(group: ClassicGroup) -> list[JoinGroupResponseMember]:
-    """All members with what they say for the group's protocol: what the leader needs to assign."""
+    """All members with their metadata for the group's protocol, from which the leader assigns."""
     return [
         JoinGroupResponseMember(
             member.member_id, member.group_instance_id, member.metadata(group.protocol_name)
@@ -70,7 +70,7 @@ def sync_error(code: ErrorCode) -> SyncGroupResponse:
 
 
 def synced(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResponse:
-    """What the leader assigned to the member."""
+    """The response with the member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type_or_none,
         protocol_name=group.protocol_name,

@@ -1,12 +1,12 @@
-"""The states of a classic group, and which moves between them are legal (Kafka: ``ClassicGroupState``).
+"""The states of a classic group and the valid transitions (Kafka: ``ClassicGroupState``).
 
     EMPTY ──────────────▶ PREPARING_REBALANCE ◀──────────── STABLE
       ▲                     │      ▲      │                    ▲
-      └── nobody is left ───┘      │      └─ all have joined   │ the leader has
+      └── no members left ──┘      │      └─ all have joined   │ the leader has
                                    │             ▼             │ assigned
                                    └──── COMPLETING_REBALANCE ─┘
 
-From every state a group becomes DEAD when its shard is given up.
+A group of any state becomes DEAD when its shard is given up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum
 
 
 class ClassicGroupState(Enum):
-    """The value is what clients and tools are shown."""
+    """The values are the names that clients and tools show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

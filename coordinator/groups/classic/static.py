@@ -1,4 +1,4 @@
-"""Static members (KIP-345): who comes back with the instance id of a member takes that member's place."""
+"""Static members (KIP-345): a client that joins with the instance id of a member replaces that member."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 SKIP_ASSIGNMENT_VERSION = 9
-"""From this version on a leader that came back is told that it leads, and not to assign (KIP-814)."""
+"""From this version on the response tells a returning leader that it leads but must not assign (KIP-814)."""
 
 
 def replace(
     shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client, member_id: str
 ) -> JoinGroupResponse | Promise[JoinGroupResponse]:
-    """Let ``member_id`` take the place of the member with its instance id.
+    """Replace the member that has the request's instance id by ``member_id``.
 
-    A stable group goes on without a rebalance, unless it would now choose another protocol: the assignment stays, and
-    is stored under the new member id.
+    A stable group does not rebalance, unless it would now select another protocol: the new member gets the old one's
+    assignment, which is stored under the new member id.
     """
     assert request.group_instance_id is not None
     old = group.members[group.static_members[request.group_instance_id]]
@@ -63,7 +63,7 @@ def replace(
 
 
 def _fence(group: ClassicGroup, old: ClassicGroupMember) -> None:
-    """Whoever still waits as the old member has lost its place."""
+    """Complete requests of the old member that wait with FENCED_INSTANCE_ID."""
     group.complete_join(old, responses.join_error(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
     responses.complete_sync(old, responses.sync_error(ErrorCode.FENCED_INSTANCE_ID))
 
@@ -79,8 +79,8 @@ def _hand_over_session(
 def _resumed(
     group: ClassicGroup, member: ClassicGroupMember, old_leader: str | None, client: Client
 ) -> JoinGroupResponse:
-    """The generation goes on. An old client that led is given the old leader's id, lest it assigns: a stable group
-    would not pass that on.
+    """The response where the generation goes on. A leader with an old client gets the old leader's member id, so that
+    it does not assign: a stable group would ignore its assignments.
     """
     if client.api_version < SKIP_ASSIGNMENT_VERSION:
         response = responses.joined(group, member.member_id)

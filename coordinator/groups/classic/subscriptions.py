@@ -1,4 +1,4 @@
-"""What the consumers of a classic group read: parsed when somebody asks, since nearly nobody does."""
+"""The subscriptions of a classic group's consumers, parsed on first use: few requests need them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ VERSION_SIZE = 2
 
 
 class ClassicSubscriptions:
-    """The subscriptions of a generation's members, as they put them into their JoinGroup.
+    """The subscriptions of a generation's members, from the metadata of their JoinGroups.
 
-    Kafka parses them when the generation begins. That is 500,000 names for 500 members of 1,000 topics: far more than
-    the loop may be held for, and only asked for by OffsetDelete and by the expiry of offsets.
+    Kafka parses them when the generation begins: 500,000 names for 500 members with 1,000 topics each, which would
+    block the loop for too long. Only OffsetDelete and the expiry of offsets need them.
     """
 
     __slots__ = ("_metadata", "_topics")
@@ -28,7 +28,7 @@ class ClassicSubscriptions:
         self._topics: frozenset[str] | None = None
 
     def topics(self) -> frozenset[str] | None:
-        """The names of all topics that a member is subscribed to; None where a subscription cannot be read."""
+        """The names of all topics to which a member is subscribed; None if a subscription is malformed."""
         if self._metadata is not None:
             try:
                 self._topics = frozenset(topic for data in self._metadata for topic in _topics(data))

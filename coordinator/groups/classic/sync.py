@@ -1,4 +1,5 @@
-"""SyncGroup: the leader says who gets what, and everybody asks for it (``GroupMetadataManager.classicGroupSync``)."""
+"""SyncGroup: the leader sends all assignments, every member gets its own
+(``GroupMetadataManager.classicGroupSync``)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def sync(shard: GroupShard, request: SyncGroupRequest, client: Client) -> SyncResult:
-    """The member's assignment; later where the leader has not given it yet."""
+    """The response with the member's assignment, or a promise of it while the leader has not assigned."""
     group = shard.groups.get(request.group_id)
     if group is None or group.is_empty():
         return responses.sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -33,7 +34,7 @@ def sync(shard: GroupShard, request: SyncGroupRequest, client: Client) -> SyncRe
     if code:
         return responses.sync_error(code)
     member = group.members[request.member_id]
-    _has_come(shard, group, member)
+    _end_pending_sync(shard, group, member)
     if group.state is ClassicGroupState.STABLE:
         return responses.synced(group, member)
     promise: Promise[SyncGroupResponse] = Promise()
@@ -61,19 +62,19 @@ def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _differs(said: str | None, is_: str | None) -> bool:
-    """Whether what the member says is not what the group knows; where one of them says nothing, it is not."""
-    return said is not None and is_ is not None and said != is_
+def _differs(requested: str | None, known: str | None) -> bool:
+    """Whether the request and the group have different values; False if one has none."""
+    return requested is not None and known is not None and requested != known
 
 
-def _has_come(shard: GroupShard, group: ClassicGroup, member: ClassicGroupMember) -> None:
+def _end_pending_sync(shard: GroupShard, group: ClassicGroup, member: ClassicGroupMember) -> None:
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
         timers.cancel_sync(shard, group)
 
 
 def _assign(shard: GroupShard, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-    """Store what the leader assigned (nothing, for members that it left out), then tell who has asked already."""
+    """Store the leader's assignments (empty for members that it left out), then complete the SyncGroups that wait."""
     try:
         shard.commit([records.metadata_record(group, assignments)])
     except KafkaError as error:
@@ -83,6 +84,6 @@ def _assign(shard: GroupShard, group: ClassicGroup, assignments: Mapping[str, by
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
         if responses.complete_sync(member, responses.synced(group, member)):
-            # It could not be heard of while it waited.
+            # It could not send heartbeats while it waited.
             timers.renew_session(shard, group, member)
     group.move_to(ClassicGroupState.STABLE, shard.context.now_ms())

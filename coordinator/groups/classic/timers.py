@@ -1,7 +1,7 @@
-"""The deadlines of a classic group: sessions of its members, its joins, its syncs.
+"""The timers of a classic group: sessions of its members, join phase, sync phase.
 
-What comes due may raise what the log raises, where a group is empty now and that could not be stored. It may then
-be done again (Kafka's timers do), which changes nothing more.
+An action may raise KafkaError if the group is now empty and that could not be stored. It may then be called again, as
+Kafka's timers do; that changes nothing more.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def sync_key(shard: GroupShard, group_id: str) -> Hashable:
 
 
 def renew_session(shard: GroupShard, group: ClassicGroup, member: ClassicGroupMember) -> None:
-    """The member lives: it may be silent for its session timeout."""
+    """Restart the member's session timeout."""
     set_session(shard, group, member.member_id, member.session_timeout_ms)
 
 
@@ -67,7 +67,7 @@ def cancel_sync(shard: GroupShard, group: ClassicGroup) -> None:
 
 
 def on_offset_commit(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
-    """A commit of its member is a sign of life, too (Kafka: ``OffsetMetadataManager.commitOffset``)."""
+    """A commit renews the member's session too (Kafka: ``OffsetMetadataManager.commitOffset``)."""
     member = group.members.get(member_id)
     if member is not None and group.state in (
         ClassicGroupState.STABLE,
@@ -77,7 +77,7 @@ def on_offset_commit(shard: GroupShard, group: ClassicGroup, member_id: str) -> 
 
 
 def cancel_all(shard: GroupShard, group: ClassicGroup) -> None:
-    """Nothing of the group comes due any more."""
+    """Cancel all timers of the group."""
     cancel_join(shard, group)
     cancel_sync(shard, group)
     for member_id in (*group.members, *group.pending_joins):

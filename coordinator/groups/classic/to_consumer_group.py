@@ -1,6 +1,6 @@
-"""Requests of the classic protocol that meet a consumer group: what a member of the classic protocol asks of it.
+"""Passes requests of the classic protocol on to a consumer group, where a member of the classic protocol sends them.
 
-The modules of consumer groups are imported here when one is met: they know classic groups, to convert them.
+The modules of consumer groups are imported on first use: they import those of classic groups, to convert them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Groups of the consumer protocol: the broker assigns partitions, members reconcile step by step (KIP-848)."""
+"""Groups of the consumer protocol: the broker assigns partitions, and members reconcile step by step (KIP-848)."""

@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The broker assigns for them, too. A generation is their member epoch. They cannot be told what to give up between two
-joins, so whenever there is something to do they are asked to join again: the JoinGroup says what they own, and the
-SyncGroup after it gets them what they are to have. Nothing of this waits. Source: Kafka's ``GroupMetadataManager``,
+The broker assigns for them too. Their generation id is their member epoch. Between two joins they cannot be told to
+revoke partitions, so every change makes them rejoin: JoinGroup reports the partitions that they own, and SyncGroup
+returns the new assignment. No request waits. Source: Kafka's ``GroupMetadataManager``,
 ``classicGroup…ToConsumerGroup``; KIP-848.
 """
 
@@ -54,7 +54,7 @@ SEVERAL_MEMBERS_VERSION = 3
 def join(
     shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, client: Client
 ) -> JoinGroupResponse:
-    """A member of the classic protocol joins a consumer group that has members."""
+    """A member of the classic protocol joins a consumer group, which is not empty."""
     try:
         return _join(shard, group, request, client)
     except KafkaError as error:
@@ -117,7 +117,9 @@ def _downgraded(
     replaced: list[CoordinatorRecord],
     owned: list[TopicPartitions],
 ) -> ConsumerGroupMember:
-    """The last member of the consumer protocol came back as a classic one: the group is a classic group from now on."""
+    """The last member of the consumer protocol has returned with the classic protocol: convert the group to a
+    classic one.
+    """
     rebalances = group.target_epoch < update.epoch
     member, made = update.new, update.records
     if not rebalances:
@@ -133,7 +135,9 @@ def _downgraded(
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """Of its first protocol: they all say the same. Raises KafkaError (UNKNOWN_SERVER_ERROR), as Kafka answers it."""
+    """The subscription in the first protocol's metadata; all have the same one. Raises KafkaError
+    (UNKNOWN_SERVER_ERROR), as Kafka does.
+    """
     try:
         return embedded_protocol.subscription(request.protocols[0].metadata)
     except DecodeError:
@@ -175,7 +179,7 @@ def _rebalance_timeout_ms(request: JoinGroupRequest, client: Client) -> int:
 def sync(
     shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, client: Client
 ) -> SyncGroupResponse:
-    """The member's assignment, which is there since it joined."""
+    """The response with the member's assignment, which exists since its JoinGroup."""
     try:
         return _sync(shard, group, request)
     except KafkaError as error:
@@ -189,7 +193,7 @@ def _sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) ->
     first = classic.supported_protocols[0]
     if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, first.name):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    # One that has to give something up has joined already, and will be asked again when that is gone.
+    # A member that must revoke partitions has just joined, and must rejoin only after it has revoked them.
     if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         timeouts.await_join(shard, group.group_id, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -212,7 +216,8 @@ def heartbeat(
     )
     timeouts.renew_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
-    # Only a join or a consumer's heartbeat makes a new target assignment: where there are no consumers, somebody must.
+    # Only a join or a ConsumerGroupHeartbeat computes a new target assignment: without consumers, a classic member must
+    # join.
     unassigned = group.epoch > group.target_epoch and group.classic_count == len(group.members)
     behind = unassigned or member.epoch < group.target_epoch
     if behind or member.state is MemberState.UNREVOKED_PARTITIONS or released:
@@ -244,7 +249,9 @@ def _classic_member(
 def remove(
     shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, client: Client
 ) -> LeaveGroupResponse:
-    """Members of either protocol go, one by one answered, all in one step. A static one needs no member id."""
+    """Remove members of either protocol in one step; the response has a row for each. A static one needs no
+    member id.
+    """
     rows = []
     going: dict[str, ConsumerGroupMember] = {}
     several = client.api_version >= SEVERAL_MEMBERS_VERSION
@@ -265,6 +272,6 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMem
     if instance_id is None:
         return group.member(identity.member_id)
     holder = group.static_member(instance_id)
-    # An administrator may not know the member's id.
+    # An administrator may omit the member id.
     member_id = identity.member_id or (holder.member_id if holder is not None else "")
     return joining.member_of_instance(holder, member_id, instance_id)

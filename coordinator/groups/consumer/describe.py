@@ -22,7 +22,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
-    """The group; GROUP_ID_NOT_FOUND in it where there is none of the consumer protocol."""
+    """The described group, with GROUP_ID_NOT_FOUND if it does not exist or is of another type."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         missing = "not found" if group is None else "is not a consumer group"
@@ -39,7 +39,7 @@ def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
 
 
 def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: Topics) -> DescribedMember:
-    # What it is still to give up is still its own.
+    # Partitions that it must still revoke are still its own.
     has: dict[Uuid, list[int]] = {}
     for partitions in (member.assigned, member.pending_revocation):
         for topic_id, rows in partitions.items():
@@ -60,7 +60,7 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: Topics) -
 
 
 def _assignment(partitions: Mapping[Uuid, Collection[int]], topics: Topics) -> Assignment:
-    """By name; what belongs to topics that are gone is left out."""
+    """The partitions with topic names; partitions of deleted topics are left out."""
     rows = []
     for topic_id, numbers in partitions.items():
         topic = topics.by_id(topic_id)

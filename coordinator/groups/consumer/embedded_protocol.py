@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol and their leader tell each other, as far as a consumer group must know it.
+"""The consumer embedded protocol: subscriptions and assignments inside JoinGroup and SyncGroup of classic consumers.
 
 Source: Kafka's ``ConsumerProtocol``, ``Utils.toConsumerProtocolAssignment``.
 """
@@ -25,11 +25,11 @@ _VERSION = Struct(">h")
 
 
 class CustomAssignorError(Exception):
-    """An assignment has user data, which only its own assignor understands."""
+    """An assignment has user data, which only a custom assignor understands."""
 
 
 def _version(data: Buffer, newest: int) -> int:
-    """The version that comes first. A newer one is read as the newest that is known. Raises DecodeError."""
+    """The version in front of the data; a newer one counts as ``newest``. Raises DecodeError."""
     if len(data) < _VERSION.size:
         raise DecodeError("a consumer's data is too short for its version")
     version: int = _VERSION.unpack_from(data)[0]
@@ -39,16 +39,16 @@ def _version(data: Buffer, newest: int) -> int:
 
 
 def subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
-    """What a member reads and owned. Raises DecodeError."""
+    """The member's subscription. Raises DecodeError."""
     version = _version(metadata, ConsumerProtocolSubscription.MAX_VERSION)
-    # A newer version may have more behind what is known here.
+    # A newer version may have more fields after the known ones.
     made: ConsumerProtocolSubscription
     made, _ = ConsumerProtocolSubscription.decoder(version)(metadata, _VERSION.size)
     return made
 
 
 def assigned(data: Buffer, topics: Topics) -> dict[Uuid, frozenset[int]]:
-    """The partitions of an assignment whose topics exist. Raises DecodeError, CustomAssignorError."""
+    """The assigned partitions by topic id, without unknown topics. Raises DecodeError, CustomAssignorError."""
     version = _version(data, ConsumerProtocolAssignment.MAX_VERSION)
     made: ConsumerProtocolAssignment
     made, _ = ConsumerProtocolAssignment.decoder(version)(data, _VERSION.size)
@@ -63,7 +63,7 @@ def assigned(data: Buffer, topics: Topics) -> dict[Uuid, frozenset[int]]:
 
 
 def with_ids(rows: Iterable[tuple[str, list[int]]], topics: Topics) -> dict[Uuid, list[int]]:
-    """Partitions by topic name -> by topic id, as far as the topics exist."""
+    """The partitions by topic id, without unknown topics; ``rows`` have topic names."""
     made: dict[Uuid, list[int]] = {}
     for name, partitions in rows:
         topic = topics.by_name(name)
@@ -73,7 +73,7 @@ def with_ids(rows: Iterable[tuple[str, list[int]]], topics: Topics) -> dict[Uuid
 
 
 def assignment(partitions: Mapping[Uuid, Collection[int]], metadata: Buffer, topics: Topics) -> bytes:
-    """An assignment for a member, in the version of what it said itself; where that cannot be read, in the first."""
+    """An encoded assignment, in the version of the member's own ``metadata``, or in version 0 if that is malformed."""
     try:
         version = _version(metadata, ConsumerProtocolAssignment.MAX_VERSION)
     except DecodeError:

@@ -1,7 +1,6 @@
-"""Regular expressions that members subscribe by, in RE2's language: no match takes more than linear time (KIP-848).
+"""Compiles and matches the regular expressions of subscriptions with RE2, in linear time (KIP-848).
 
-Kafka uses RE2/J; this is RE2 itself. Where they differ: docs/differences.md. The library is imported with the first
-expression.
+Kafka uses RE2/J; docs/differences.md lists the differences. The library is imported on first use.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _RE2J_TEXTS = (
-    # What RE2 says of an expression -> what RE2/J says, where it is not the same.
+    # RE2's message -> RE2/J's message, where they differ.
     ("missing )", "missing closing )"),
     ("missing ]", "missing closing ]"),
     ("invalid perl operator", "invalid or unsupported Perl syntax"),
@@ -29,7 +28,7 @@ _ANY_BYTE = "invalid escape sequence"
 
 
 def check(expression: str) -> None:
-    """Raises KafkaError (INVALID_REGULAR_EXPRESSION)."""
+    """Raise KafkaError (INVALID_REGULAR_EXPRESSION) where RE2/J would refuse the expression."""
     reason = _ANY_BYTE if _has_any_byte(expression) else _refusal(expression)
     if reason is not None:
         raise KafkaError(
@@ -39,13 +38,13 @@ def check(expression: str) -> None:
 
 
 def matching(expression: str, names: Iterable[str]) -> set[str]:
-    """Those names that the expression matches from their beginning to their end: one or two microseconds each."""
+    """The names that the expression matches as a whole; takes one or two microseconds for each name."""
     matches = _compiled(expression).fullmatch
     return {name for name in names if matches(name.encode())}
 
 
 def _compiled(expression: str) -> Any:
-    """It matches bytes of UTF-8, which costs half of what text does."""
+    """The compiled expression, for names in UTF-8: matching bytes takes half as long as matching text."""
     import re2  # type: ignore[import-untyped]
 
     options = re2.Options()
@@ -62,15 +61,15 @@ def _refusal(expression: str) -> str | None:
     except (re2.error, UnicodeError) as error:
         said = error.args[0]
         text = said.decode() if isinstance(said, bytes) else str(said)
-        for begins, means in _RE2J_TEXTS:
-            if text.startswith(begins):
-                return means
+        for prefix, re2j_text in _RE2J_TEXTS:
+            if text.startswith(prefix):
+                return re2j_text
         return text.partition(":")[0]
     return None
 
 
 def _has_any_byte(expression: str) -> bool:
-    r"""Whether it uses ``\C``, one byte of UTF-8, which RE2/J does not know."""
+    r"""Whether it uses ``\C`` (one byte of UTF-8), which RE2/J refuses."""
     at = 0
     while (at := expression.find("\\", at)) != -1:
         if expression.startswith("\\Q", at):

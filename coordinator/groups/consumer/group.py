@@ -1,7 +1,7 @@
-"""`ConsumerGroup`: what the stored records say of a group of the consumer protocol, and what can be asked of it.
+"""`ConsumerGroup`: the state of a group of the consumer protocol.
 
-Its durable fields change only in `coordinator.groups.consumer.replay`, through the methods under "replay"; what is
-not stored is in `volatile`. Source: Kafka's ``ConsumerGroup``, ``ModernGroup``; KIP-848, KIP-1251.
+The durable fields change only in `coordinator.groups.consumer.replay`, through the methods under "replay"; `volatile`
+holds what is not stored. Source: Kafka's ``ConsumerGroup``, ``ModernGroup``; KIP-848, KIP-1251.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ INITIAL_EPOCH = 1
 NO_TARGET_EPOCH = -1
 NO_GENERATION = -1
 MEMBER_EPOCH_VERSION = 9
-"""OffsetCommit from this version on says that its generation may be a member epoch."""
+"""The first version of OffsetCommit in which the generation id may be a member epoch."""
 
 
 class VolatileGroupState:
-    """What is not stored: it is lost when the broker stops, and a heartbeat makes it anew.
+    """State that is lost at a restart; the next heartbeat restores it.
 
-    ``metadata_checked``: whether the group's hash of its topics is that of the topics as they are.
-    ``regexes_outdated``: whether a topic may have been made since the expressions were resolved.
+    ``metadata_checked``: whether the group's metadata hash is that of its current topics.
+    ``regexes_outdated``: whether topics may have been created since the expressions were resolved.
     """
 
     __slots__ = ("metadata_checked", "regexes_outdated", "topic_hashes")
@@ -49,9 +49,8 @@ class VolatileGroupState:
 
 
 class ConsumerGroup:
-    """``holders``: topic id -> partition -> the member that has it, or has not yet given it up.
-
-    ``targets`` are the members' target assignments and ``target_owners`` the same by partition.
+    """``holders``: topic id -> partition -> the member that has it assigned, or has yet to revoke it.
+    ``targets``: member id -> target assignment. ``target_owners``: the same by topic id and partition.
     """
 
     kind = CONSUMER
@@ -94,7 +93,7 @@ class ConsumerGroup:
         self.has_subscription_metadata = False
         self.volatile = VolatileGroupState()
 
-    # --- what can be asked
+    # --- queries
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -117,7 +116,7 @@ class ConsumerGroup:
         return member_id in self.members
 
     def member(self, member_id: str) -> ConsumerGroupMember:
-        """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
+        """The member. Raises KafkaError (UNKNOWN_MEMBER_ID)."""
         found = self.members.get(member_id)
         if found is None:
             raise KafkaError(
@@ -130,7 +129,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def target(self, member: ConsumerGroupMember) -> Assignment:
-        """The target assignment; a static member has that of whoever holds its instance id."""
+        """The member's target assignment; for a static member, that of the present holder of its instance id."""
         if member.instance_id is None:
             return self.targets.get(member.member_id, {})
         holder = self.static_members.get(member.instance_id)
@@ -141,7 +140,7 @@ class ConsumerGroup:
         return held is not None and partition in held
 
     def waits_for_others(self, member: ConsumerGroupMember) -> bool:
-        """Whether something of the member's target is still held by another."""
+        """Whether other members still hold partitions of the member's target assignment."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         for topic_id, partitions in self.targets.get(member.member_id, {}).items():
@@ -153,7 +152,7 @@ class ConsumerGroup:
     def preferred_assignor(
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
     ) -> str | None:
-        """The server-side assignor that most members ask for, once ``old`` has become ``new``."""
+        """The server-side assignor that most members prefer, with ``old`` replaced by ``new``."""
         counts = self.assignors
         if old is not None or new is not None:
             counts = dict(counts)
@@ -162,13 +161,13 @@ class ConsumerGroup:
         return max(counts, key=counts.__getitem__, default=None)
 
     def all_classic_without(self, leaving: Iterable[ConsumerGroupMember]) -> bool:
-        """Whether all others speak the classic protocol."""
+        """Whether all members but ``leaving`` use the classic protocol."""
         gone = list(leaving)
         classic = self.classic_count - sum(member.is_classic for member in gone)
         return classic == len(self.members) - len(gone)
 
     def supports_classic_protocols(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Whether a classic member may join with those protocols: one of them all classic members know."""
+        """Whether a classic member may join with these protocols: all classic members must support one of them."""
         if protocol_type != PROTOCOL_TYPE:
             return False
         if self.is_empty():
@@ -186,7 +185,7 @@ class ConsumerGroup:
         transactional: bool,
         api_version: int,
     ) -> Callable[[str, Uuid, int], None]:
-        """An older epoch may still commit what was assigned at that epoch or before."""
+        """As in `Group`. A member with an older epoch may commit offsets of partitions that it had at that epoch."""
         if generation_or_epoch < 0 and not self.members:
             return allow_any_partition
         anonymous = generation_or_epoch == NO_GENERATION and not member_id and group_instance_id is None
@@ -248,7 +247,7 @@ class ConsumerGroup:
         timeouts.cancel_group(shard, self)
 
     def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
-        """The next heartbeat looks what this means for the group."""
+        """Let the next heartbeat check whether the group must rebalance."""
         read = self.subscriptions.topics
         if any(name in read for name in topics):
             self.volatile.metadata_checked = False
@@ -288,7 +287,7 @@ class ConsumerGroup:
                 )
 
     def _hold(self, member: ConsumerGroupMember, holder: str | None) -> None:
-        """All that the member has is held by ``holder``; None: by nobody, if it was the member's."""
+        """Make ``holder`` the holder of the member's partitions; None: release those that the member holds."""
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, rows in partitions.items():
                 held = self.holders.setdefault(topic_id, {})
@@ -302,7 +301,7 @@ class ConsumerGroup:
                     del self.holders[topic_id]
 
     def put_target(self, member_id: str, assignment: Assignment | None) -> None:
-        """A partition that a target lost is free only where no other target has taken it in the meantime."""
+        """Set or remove a target assignment. Its former partitions keep an owner if another target already has them."""
         before: Mapping[Uuid, Collection[int]] = self.targets.get(member_id, {})
         after: Mapping[Uuid, Collection[int]] = assignment or {}
         for topic_id in {**before, **after}:

@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: a member joins, lives, acknowledges, or leaves.
+"""ConsumerGroupHeartbeat: a member joins, stays, acknowledges an assignment, or leaves.
 
-One step: the member becomes what it says; the group's epoch rises if that changes what the group reads; the target
-assignment follows the epoch; the member moves one step towards its target. Source: Kafka's
+One step updates the member; bumps the group epoch if the group's subscriptions changed; computes a new target
+assignment for a new epoch; and moves the member one step towards its target. Source: Kafka's
 ``GroupCoordinatorService.consumerGroupHeartbeat``, ``GroupMetadataManager.consumerGroupHeartbeat``.
 """
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 OWN_MEMBER_ID_VERSION = 1
-"""From this version on the client makes its member id (KIP-1082)."""
+"""From this version on the client generates its member id (KIP-1082)."""
 
 NOT_GIVEN = -1
 
 
 def check(context: GroupContext, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
-    """What can be refused without looking at the group. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Check the request without looking at the group. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if api_version >= OWN_MEMBER_ID_VERSION or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
         _refuse_blank(request.member_id, "MemberId")
@@ -76,10 +76,10 @@ def _invalid(text: str) -> KafkaError:
 def heartbeat(
     shard: GroupShard, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerGroupHeartbeatResponse:
-    """A request that `check` let pass.
+    """Handle a request that passed `check`.
 
     Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
-    UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, and what the log gives.
+    UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, and errors of the log.
     """
     if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
         return leave.leave(shard, request)
@@ -121,7 +121,7 @@ def _heartbeat(
 
 
 def _check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """The member's epoch must be its own; the one before will do where the answer that raised it may be lost."""
+    """Check the request's epoch. The previous epoch is valid too: the response with the new one may have been lost."""
     epoch = request.member_epoch
     if epoch == JOINING_EPOCH or epoch == member.epoch:
         return
@@ -150,14 +150,14 @@ def _response(
     old: ConsumerGroupMember,
     new: ConsumerGroupMember,
 ) -> ConsumerGroupHeartbeatResponse:
-    """The assignment is in it where it has changed, and where the request says everything of the member."""
-    names_all = (
+    """The response. It has the assignment where that changed, and where the request has all fields of the member."""
+    is_full_request = (
         request.rebalance_timeout_ms != NOT_GIVEN
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and request.topic_partitions is not None
     )
     assignment = None
-    if request.member_epoch == JOINING_EPOCH or names_all or old.assigned != new.assigned:
+    if request.member_epoch == JOINING_EPOCH or is_full_request or old.assigned != new.assigned:
         assignment = Assignment(
             [
                 TopicPartitions(topic_id, sorted(partitions))

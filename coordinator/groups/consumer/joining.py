@@ -1,4 +1,4 @@
-"""Which group a request is for, and which member: found, made, or taken over from another of the same instance.
+"""Finds or creates the group and the member of a request; a static member may replace another one.
 
 Source: Kafka's ``GroupMetadataManager``, ``getOrMaybeCreateConsumerGroup``, ``getOrMaybeSubscribe…Member``.
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.FoundGroup:
-    """The consumer group, or one that is yet to be stored by the entry's records.
+    """The consumer group, or a new one together with the records that create it.
 
-    With ``create`` a group is made where there is none; an empty classic group gives way, and one of consumers is
-    converted. Raises KafkaError (GROUP_ID_NOT_FOUND).
+    With ``create``, an unknown group is created, an empty classic group is replaced, and a classic group of consumers
+    is converted. Raises KafkaError (GROUP_ID_NOT_FOUND).
     """
     found = shard.groups.get(group_id)
     if isinstance(found, ConsumerGroup):
@@ -41,7 +41,7 @@ def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.Fo
 
 
 def check_size(context: GroupContext, group: ConsumerGroup, member_id: str) -> None:
-    """Raises KafkaError (GROUP_MAX_SIZE_REACHED) for one who is not in a full group yet."""
+    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) for a new member of a full group."""
     limit = context.settings().group_consumer_max_size
     if len(group.members) >= limit and member_id not in group.members:
         raise KafkaError(
@@ -51,7 +51,7 @@ def check_size(context: GroupContext, group: ConsumerGroup, member_id: str) -> N
 
 
 def new_member_id(context: GroupContext) -> str:
-    """A random UUID as Kafka writes its own, which must not look like a command-line option."""
+    """A random UUID in Kafka's text form that does not begin with a dash, as a command-line option would."""
     while True:
         made = context.random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
         text = uuid_to_text(made.to_bytes(16))
@@ -60,7 +60,7 @@ def new_member_id(context: GroupContext) -> str:
 
 
 def dynamic_member(group: ConsumerGroup, member_id: str, *, create: bool) -> ConsumerGroupMember:
-    """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
+    """The member, or with ``create`` a new one. Raises KafkaError (UNKNOWN_MEMBER_ID)."""
     if create and member_id not in group.members:
         return ConsumerGroupMember(member_id)
     return group.member(member_id)
@@ -69,10 +69,10 @@ def dynamic_member(group: ConsumerGroup, member_id: str, *, create: bool) -> Con
 def static_member(
     group: ConsumerGroup, member_id: str, instance_id: str, *, create: bool, classic: bool
 ) -> tuple[ConsumerGroupMember, list[CoordinatorRecord]]:
-    """The member of that instance, and the records by which it takes the place of another one.
+    """The static member, and the records that let it replace the former member of the instance.
 
-    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID; UNRELEASED_INSTANCE_ID where the other one, like this one
-    of the consumer protocol, has not left.
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID; UNRELEASED_INSTANCE_ID where both use the consumer
+    protocol and the former member has not left.
     """
     holder = group.static_member(instance_id)
     if not create:
@@ -98,7 +98,7 @@ def static_member(
 def member_of_instance(
     holder: ConsumerGroupMember | None, member_id: str, instance_id: str
 ) -> ConsumerGroupMember:
-    """The member of an instance, if it is ``member_id``. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """``holder``, if it is the member ``member_id``. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if holder is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if holder.member_id != member_id:

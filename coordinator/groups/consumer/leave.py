@@ -1,7 +1,7 @@
-"""Members that go: by themselves, or fenced because a deadline passed.
+"""Removes members that leave or that missed a deadline.
 
-A static member may leave for a while (epoch -2): it keeps what it has until it returns or its session is over. When
-the last member of the consumer protocol goes and the others speak the classic one, the group becomes a classic group.
+A static member may leave temporarily (epoch -2): it keeps its assignment until it returns or its session expires. When
+the last member of the consumer protocol leaves and the others use the classic one, the group becomes a classic group.
 Source: Kafka's ``GroupMetadataManager``, ``consumerGroupLeave``, ``consumerGroupFenceMembers``.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-    """Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Handle a heartbeat that leaves. Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     group = shard.group(request.group_id)
     if not isinstance(group, ConsumerGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
@@ -57,7 +57,7 @@ def _leave_temporarily(shard: GroupShard, group: ConsumerGroup, member: Consumer
 def fence(
     shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], reason: str | None
 ) -> None:
-    """Those members, each of them once, are gone, and their deadlines with them. ``reason``: None where they left."""
+    """Remove the members, which must be distinct, and cancel their timers. ``reason``: None if they left themselves."""
     if not members:
         return
     _fence(shard, group, members)
@@ -91,7 +91,9 @@ def _fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerGr
 def fence_expired(
     shard: GroupShard, group_id: str, member_id: str, reason: str, *, only_at_epoch: int | None = None
 ) -> None:
-    """What a deadline does. ``only_at_epoch``: the member was late to leave that epoch, and may have left it."""
+    """Remove a member whose timer expired, if it is still in the group and, with ``only_at_epoch``, still at
+    that epoch.
+    """
     group = shard.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         return

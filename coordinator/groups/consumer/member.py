@@ -1,4 +1,4 @@
-"""`ConsumerGroupMember`: one member of a consumer group as the stored records have it; a value, never changed in place.
+"""`ConsumerGroupMember`: the durable state of one member of a consumer group; immutable.
 
 Source: Kafka's ``ConsumerGroupMember``.
 """
@@ -13,10 +13,10 @@ from oncelog.wire.schema import Uuid
 from oncelog.wire.stored.groups import ClassicMemberMetadata
 
 PartitionEpochs = Mapping[Uuid, Mapping[int, int]]
-"""Topic id -> partition -> the member epoch that it was assigned at (KIP-1251)."""
+"""Topic id -> partition -> the member epoch at which it was assigned (KIP-1251)."""
 
 Assignment = Mapping[Uuid, frozenset[int]]
-"""Topic id -> partitions. A topic without partitions is not in it."""
+"""Topic id -> partitions. Topics without partitions are left out."""
 
 NO_PARTITIONS: PartitionEpochs = {}
 
@@ -26,9 +26,9 @@ STATIC_LEAVING_EPOCH = -2
 
 
 class ConsumerGroupMember(NamedTuple):
-    """``topic_regex`` is empty (or None, in old records) where the member subscribes by names only.
+    """``topic_regex`` is empty (None in old records) if the member subscribes by names only.
 
-    ``classic`` is what a member of the classic protocol joined with; None for one that speaks the consumer protocol.
+    ``classic``: the metadata of a member of the classic protocol; None for the consumer protocol.
     """
 
     member_id: str
@@ -61,7 +61,7 @@ class ConsumerGroupMember(NamedTuple):
         assigned: PartitionEpochs,
         pending_revocation: PartitionEpochs,
     ) -> ConsumerGroupMember:
-        """The member with another current assignment; the epoch that it has becomes the previous one."""
+        """The member with another epoch and current assignment; its present epoch becomes the previous one."""
         return self._replace(
             epoch=epoch,
             previous_epoch=self.epoch,
@@ -71,7 +71,7 @@ class ConsumerGroupMember(NamedTuple):
         )
 
     def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
-        """At which epoch the member got a partition that it has, or is still to give up; None: it has it not."""
+        """The epoch at which the member got a partition, also one that it must revoke; None if it has not got it."""
         for partitions in (self.assigned, self.pending_revocation):
             epoch = partitions.get(topic_id, {}).get(partition)
             if epoch is not None:
@@ -79,5 +79,5 @@ class ConsumerGroupMember(NamedTuple):
         return None
 
     def assigned_from_epoch_zero(self) -> PartitionEpochs:
-        """What it has, as if assigned at epoch 0: a returning static member's offsets count from any epoch."""
+        """Its assignment as of epoch 0: a static member that returns may commit offsets with any epoch."""
         return {topic: dict.fromkeys(partitions, 0) for topic, partitions in self.assigned.items()}

@@ -1,7 +1,7 @@
-"""What follows when a member says something of itself: epoch, target assignment, the member's next step.
+"""Updates a member from a request: its fields, the group epoch, the target assignment, its reconciliation.
 
-The same for a heartbeat and for a JoinGroup of a member of the classic protocol. It computes; nothing has changed until
-the records are committed.
+Used for ConsumerGroupHeartbeat and for JoinGroup of classic members. These functions only compute records; state
+changes when the caller commits them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ NOT_GIVEN = -1
 
 
 class MemberFields(NamedTuple):
-    """What a request says of its member; None (for the timeout -1): as before. ``classic``: None ends that."""
+    """A member's fields in a request. None (the timeout: -1) means unchanged, but ``classic`` None means the
+    consumer protocol.
+    """
 
     instance_id: str | None
     rack_id: str | None
@@ -56,10 +58,10 @@ class MemberFields(NamedTuple):
 
 
 class MemberChange(NamedTuple):
-    """The member as it is to be, and the records that make it so.
+    """The changed member and the records to commit.
 
-    ``updated``: it before its reconciliation. ``epoch``: the group's. ``checked_metadata``: the hash of the group's
-    topics was computed anew. ``resolves``: its expressions are to be resolved.
+    ``updated``: the member before its reconciliation. ``epoch``: the group epoch. ``checked_metadata``: the group's
+    metadata hash was computed. ``resolves``: the group's expressions must be resolved.
     """
 
     is_new: bool
@@ -72,7 +74,7 @@ class MemberChange(NamedTuple):
 
 
 class MemberUpdate(NamedTuple):
-    """The first half: what the group is once the member is what it says."""
+    """The updated member, not yet reconciled, and the updated group: ``subscriptions`` and ``epoch``."""
 
     old: ConsumerGroupMember
     new: ConsumerGroupMember
@@ -92,7 +94,9 @@ def update_and_reconcile(
     client: Client,
     owned: Owned,
 ) -> MemberChange:
-    """``old`` says something of itself. Raises KafkaError: INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH."""
+    """Update ``old`` with ``fields`` and reconcile it. Raises KafkaError: INVALID_REGULAR_EXPRESSION,
+    FENCED_MEMBER_EPOCH.
+    """
     update = update_member(shard, group, old, fields, client)
     wanted = target.up_to_date(shard.context, group, update.epoch, old, update.new, update.subscriptions)
     update.records.extend(wanted.records)
@@ -102,7 +106,7 @@ def update_and_reconcile(
 def update_member(
     shard: GroupShard, group: ConsumerGroup, old: ConsumerGroupMember, fields: MemberFields, client: Client
 ) -> MemberUpdate:
-    """What ``old`` says, and the group's epoch by it."""
+    """Update ``old`` with ``fields``, and the group epoch. Raises KafkaError: INVALID_REGULAR_EXPRESSION."""
     context = shard.context
     new = fields.applied_to(old, client)
     made = []
@@ -139,7 +143,7 @@ def reconcile_member(
     wanted: Assignment,
     owned: Owned,
 ) -> MemberChange:
-    """The member's next step towards its target."""
+    """Reconcile the updated member with its target assignment ``wanted``."""
     member = update.new
     if update.changed or not member.is_reconciled_to(target_epoch):
         member = reconcile(
@@ -170,7 +174,7 @@ def _subscribed(group: ConsumerGroup, member: ConsumerGroupMember, topics: Topic
 
 
 def after_commit(shard: GroupShard, group_id: str, change: MemberChange) -> None:
-    """What is not stored follows what is."""
+    """Update volatile state and timers once the records are committed."""
     if change.member != change.updated:
         timeouts.update_rebalance_timeout(shard, group_id, change.member)
     group = shard.groups.get(group_id)

@@ -1,7 +1,7 @@
-"""The hash of the topics that a group reads: when it changes, the group needs a new assignment (KIP-1101).
+"""The hash of a group's subscribed topics: when it changes, the group rebalances (KIP-1101).
 
-It is stored with the group's epoch, so it is Kafka's to the bit: XXH3 over little-endian fields, strings as their
-UTF-16 units and then their number. Source: Kafka's ``Utils.computeGroupHash``, ``computeTopicHash``.
+It is stored with the group epoch and equal to Kafka's: XXH3 over little-endian fields, strings as UTF-16 code units
+followed by their number. Source: Kafka's ``Utils.computeGroupHash``, ``computeTopicHash``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NO_TOPICS = 0
 
 
 class TopicHashes:
-    """The hashes of a group's topics, remembered: 1,000 partitions are a millisecond.
+    """Caches the hashes of a group's topics: to hash a topic of 1,000 partitions takes a millisecond.
 
-    A topic's hash is computed again when it has another number of partitions; other racks show with the next restart.
+    A topic is hashed again when its number of partitions changes; a change of racks shows only after a restart.
     """
 
     __slots__ = ("_known",)
@@ -31,7 +31,7 @@ class TopicHashes:
         self._known: dict[Uuid, tuple[int, int]] = {}
 
     def of_group(self, names: Iterable[str], topics: Topics) -> int:
-        """The hash for the topics of those names, an int64; 0 where none of them exists."""
+        """The hash, an int64, of the topics with these names; 0 if none of them exists."""
         used: dict[Uuid, tuple[int, int]] = {}
         hashes = []
         for name in sorted(names):
@@ -56,7 +56,7 @@ def topic_hash(topic: Topic, topics: Topics) -> int:
         parts.append(pack("<i", partition))
         for rack in sorted(topics.racks(topic, partition)):
             text = _text(rack)
-            # Its length stands before it, too, so that no two lists of racks look the same.
+            # Kafka writes the length before a rack as well as after it.
             parts += (text[-4:], text)
     return _hash(b"".join(parts))
 

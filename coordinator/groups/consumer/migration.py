@@ -1,9 +1,9 @@
-"""A group in use changes its protocol: upwards when a member of the consumer protocol joins a classic group of
-consumers, downwards when the last one leaves; ``group.consumer.migration.policy`` says which way is open.
+"""Online migration: a group that has members changes its protocol.
 
-Both ways the members go on with what they have. Upwards the classic members stay what they are, as members of a
-consumer group (`coordinator.groups.consumer.classic_members`), until their owners restart them. Source: Kafka's
-``GroupMetadataManager``, ``convertToConsumerGroup``, ``convertToClassicGroup``; KIP-848.
+A classic group of consumers is upgraded when a member of the consumer protocol joins, and a consumer group is
+downgraded when the last such member leaves; ``group.consumer.migration.policy`` allows either, both or none. Members
+keep their assignments. After an upgrade the classic members stay, as `coordinator.groups.consumer.classic_members`
+serves them. Source: Kafka's ``GroupMetadataManager``, ``convertToConsumerGroup``, ``convertToClassicGroup``; KIP-848.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def policy(context: GroupContext) -> str:
 
 
 class FoundGroup:
-    """The group that a request is for. Where it is not stored as a consumer group yet, ``records`` make it so, and
-    ``group`` is what they will make: it may only be read.
+    """The group of a request. ``records`` create or convert it if it is not stored as a consumer group yet; ``group``
+    is then a preview of the result, which callers must not change.
     """
 
     __slots__ = ("converted", "group", "records")
@@ -54,7 +54,7 @@ class FoundGroup:
         self.converted = converted
 
     def after_commit(self, shard: GroupShard) -> None:
-        """Members that were taken over, and not replaced at once, have their sessions here from now on."""
+        """Start the sessions of converted members that were not replaced at once."""
         group = shard.groups[self.group.group_id]
         if self.converted:
             shard.context.log_info(
@@ -71,11 +71,11 @@ class FoundGroup:
             )
 
 
-# Upwards
+# Upgrade
 
 
 def upgrade(shard: GroupShard, classic: ClassicGroup) -> FoundGroup:
-    """The classic group, which has members, as a consumer group. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+    """Convert a classic group with members to a consumer group. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
     group_id = classic.group_id
     refused = f"Cannot upgrade classic group {group_id} to consumer group because "
     if policy(shard.context) not in (BIDIRECTIONAL, UPGRADE):
@@ -110,7 +110,7 @@ def upgrade(shard: GroupShard, classic: ClassicGroup) -> FoundGroup:
 
 
 def _protocol(classic: ClassicGroup) -> str:
-    """The protocol by which members are read: the generation's, or the next one's where not all know that any more."""
+    """The protocol whose metadata to read: the generation's, or the next one's if a member no longer supports that."""
     name = classic.protocol_name
     if name is not None and classic.supporters.get(name, 0) == len(classic.members):
         return name
@@ -124,7 +124,7 @@ def _not_found(text: str) -> KafkaError:
 def _upgraded_member(
     shard: GroupShard, classic: ClassicGroup, member: ClassicGroupMember, protocol: str
 ) -> ConsumerGroupMember:
-    """A member that goes on with the assignment that it has in its generation, if it has one."""
+    """The member with its subscription, and its assignment in the generation if it has one."""
     subscription = embedded_protocol.subscription(member.metadata(protocol))
     assigned = (
         embedded_protocol.assigned(member.assignment, shard.context.topics) if member.assignment else {}
@@ -158,13 +158,13 @@ def _stored(group: ConsumerGroup, members: Sequence[ConsumerGroupMember]) -> lis
     ]
 
 
-# Downwards
+# Downgrade
 
 
 def is_to_be_downgraded(
     context: GroupContext, group: ConsumerGroup, leaving: Sequence[ConsumerGroupMember]
 ) -> bool:
-    """Whether without those only members of the classic protocol are left, and they may become a classic group."""
+    """Whether only members of the classic protocol remain without ``leaving``, and the policy allows the downgrade."""
     left = len(group.members) - len(leaving)
     return left > 0 and group.all_classic_without(leaving) and _may_downgrade(context, left)
 
@@ -172,8 +172,8 @@ def is_to_be_downgraded(
 def is_replaced_by_classic(
     context: GroupContext, group: ConsumerGroup, holder: ConsumerGroupMember | None
 ) -> bool:
-    """Whether ``holder`` is the last member of the consumer protocol, and a classic member that takes its place may
-    make the group a classic one.
+    """Whether ``holder`` is the last member of the consumer protocol, and the policy allows the downgrade when a
+    classic member replaces it.
     """
     return (
         holder is not None
@@ -197,10 +197,10 @@ def downgrade(
     before: Sequence[CoordinatorRecord] = (),
     rebalances: bool = True,
 ) -> None:
-    """The group becomes a classic one without ``leaving``, and with ``joining`` in the place of ``replaced``.
+    """Convert the group to a classic one, without ``leaving`` and with ``replaced`` replaced by ``joining``.
 
-    ``before``: records that made the replacement. All members keep the target assignment that they had; with
-    ``rebalances`` they are asked to join again.
+    ``before``: records of that replacement. All members get their target assignments; with ``rebalances`` they must
+    rejoin.
     """
     gone = {member.member_id for member in leaving}
     left = [
@@ -253,7 +253,7 @@ def _downgraded_member(member: ConsumerGroupMember) -> ClassicGroupMember:
 
 
 def _begin_classic_life(shard: GroupShard, group_id: str, made: ClassicGroup, *, rebalances: bool) -> None:
-    """The replayed group knows its members as a restart would; these members are alive and can do more."""
+    """Complete the volatile state of the replayed group: its members support more protocols than their records have."""
     live = shard.groups[group_id]
     assert isinstance(live, ClassicGroup)
     assert live.state is ClassicGroupState.STABLE

@@ -1,8 +1,8 @@
-"""Bringing one member from what it has to what the target assignment gives it: a pure function.
+"""Reconciles one member: moves its current assignment one step towards its target assignment. A pure function.
 
-A member first gives up what it may not keep, in its old epoch. Only when it says that this is gone does it move to the
-target's epoch and get what is new for it, except what other members still hold: that comes once it is released. So no
-partition ever has two owners. Source: Kafka's ``CurrentAssignmentBuilder``; KIP-848, KIP-1251.
+A member first revokes, in its old epoch, the partitions that it must give up. After it has acknowledged that, it gets
+the target's epoch and its new partitions, except those that other members still hold; these follow when they are
+released. So no partition ever has two owners. Source: Kafka's ``CurrentAssignmentBuilder``; KIP-848, KIP-1251.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class OwnedTopic(Protocol):
-    """Partitions of a topic, as a request names them."""
+    """Partitions of a topic that a member owns, as in its request."""
 
     topic_id: Uuid
     partitions: list[int]
 
 
 Owned = Sequence[OwnedTopic] | None
-"""What a member says that it owns; None where it says nothing about it."""
+"""The partitions that a member owns, as its request reports them; None if the request does not."""
 
 _UNKNOWN_STATE = (
     "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
@@ -43,11 +43,11 @@ def reconcile(
     *,
     subscription_changed: bool,
 ) -> ConsumerGroupMember:
-    """The member, one step nearer to ``target``; itself where there is nothing to do.
+    """The member after one step towards ``target``; ``member`` itself if there is nothing to do.
 
-    ``subscribed``: the topics that it reads now. ``is_held``: whether some member has the partition, or is still to
-    give it up. With ``subscription_changed`` it loses at once what it does not read any more. Raises KafkaError
-    (FENCED_MEMBER_EPOCH) for a member whose stored state is not known.
+    ``subscribed``: ids of the topics to which it is subscribed. ``is_held``: whether a member has the partition
+    assigned or has yet to revoke it. With ``subscription_changed``, partitions of other topics are revoked at once.
+    Raises KafkaError (FENCED_MEMBER_EPOCH) if the member's stored state is unknown.
     """
     if member.state is MemberState.STABLE:
         if member.epoch == target_epoch:
@@ -63,7 +63,7 @@ def reconcile(
 
 
 def _owns_any(owned: Owned, partitions: PartitionEpochs) -> bool:
-    """Whether the member may still own one of the partitions: it says so, or says nothing."""
+    """Whether the member may still own one of the partitions: it reports so, or reports nothing."""
     if owned is None:
         return True
     return any(not partitions.get(row.topic_id, {}).keys().isdisjoint(row.partitions) for row in owned)
@@ -72,7 +72,7 @@ def _owns_any(owned: Owned, partitions: PartitionEpochs) -> bool:
 def _unsubscribed(
     member: ConsumerGroupMember, subscribed: Collection[Uuid], owned: Owned
 ) -> ConsumerGroupMember:
-    """The member without the topics that it does not read any more; its epoch stays."""
+    """The member without topics to which it is no longer subscribed; its epoch stays."""
     dropped = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
     if not dropped:
         return member
@@ -82,7 +82,7 @@ def _unsubscribed(
         pending[topic_id] = {**pending.get(topic_id, {}), **assigned.pop(topic_id)}
     if _owns_any(owned, pending):
         return member.moved_to(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, pending)
-    # What it lost it had given up already.
+    # It has already given up those partitions.
     return member.moved_to(member.epoch, member.state, assigned, member.pending_revocation)
 
 
@@ -108,7 +108,7 @@ def _advanced(
         if len(kept) < len(has):
             revoked[topic_id] = {partition: at for partition, at in has.items() if partition not in kept}
         if len(kept) < len(wanted):
-            # What the member itself is giving up it may have again.
+            # The member may keep what it is itself still revoking.
             own = member.pending_revocation.get(topic_id, {})
             missing = sorted(wanted.difference(kept))
             free = [

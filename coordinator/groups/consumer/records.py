@@ -1,6 +1,6 @@
-"""The records that a consumer group is stored as. Source: Kafka's ``GroupCoordinatorRecordHelpers``.
+"""Makes the records of a consumer group. Source: Kafka's ``GroupCoordinatorRecordHelpers``.
 
-Partitions and topic names are written in order; the order of topics is that of the assignment.
+Partitions and topic names are sorted; topics are in the order of the assignment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRec
 
 
 def member_metadata(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
-    """What the member said of itself."""
+    """The member's own fields: subscription, client, timeout."""
     value = stored.ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -57,7 +57,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRec
 
 
 def current_assignment(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
-    """What the member has, and how far its reconciliation is."""
+    """The member's current assignment, and the state of its reconciliation."""
     value = stored.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -90,12 +90,12 @@ def regex_tombstone(group_id: str, expression: str) -> CoordinatorRecord:
 
 
 def subscription_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Brokers before 4.1 stored what the topics were like; it goes as soon as it is met."""
+    """Deletes the topics' metadata that brokers before 4.1 stored."""
     return CoordinatorRecord(stored.ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """A member is gone: in this order, as replay expects it."""
+    """Delete a member, in the order that replay expects."""
     return [
         CoordinatorRecord(stored.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
         CoordinatorRecord(stored.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
@@ -106,7 +106,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 def group_tombstones(
     group_id: str, member_ids: Iterable[str], expressions: Iterable[str]
 ) -> list[CoordinatorRecord]:
-    """A group is gone with those members and resolved expressions."""
+    """Delete a group with its members and resolved expressions."""
     ids = list(member_ids)
     return [
         *(

@@ -1,8 +1,8 @@
-"""Subscriptions by regular expression: when a group's expressions are matched with the topics, and what follows.
+"""Subscriptions by regular expression: decides when to resolve a group's expressions to topics, and stores the result.
 
-All expressions of a group are resolved together, in a step of their own soon after the heartbeat that asks for it, so
-that one change costs one rebalance. A heartbeat asks where an expression is new, topics were made, or the last time is
-long ago. Source: Kafka's ``GroupMetadataManager.maybeUpdateRegularExpressions``, ``handleRegularExpressionsResult``.
+All expressions of a group are resolved together, in a step of its own soon after a heartbeat, so that one change causes
+one rebalance. A heartbeat triggers it if an expression is new, topics were created, or the last resolution is old.
+Source: Kafka's ``GroupMetadataManager.maybeUpdateRegularExpressions``, ``handleRegularExpressionsResult``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from oncelog.coordinator.partition_writer import CoordinatorRecord
 
 REFRESH_MIN_INTERVAL_MS = 10_000
-"""Milliseconds from one resolution of a group to the next at least."""
+"""Minimum milliseconds between two resolutions for a group."""
 
-COMPARED_AT_ONCE_MAX = 2_000
-"""Names that are compared with an expression in one go: about three milliseconds."""
+NAMES_PER_STEP_MAX = 2_000
+"""Names that one step matches with an expression: about three milliseconds."""
 
 
 class RegexChange(NamedTuple):
-    """What a member's expression means for its group.
+    """What the change of a member's expression means for its group.
 
-    ``rebalances``: the group needs another target assignment now; an expression that is yet to be resolved makes one
-    later. ``resolves``: the group's expressions are to be resolved soon.
+    ``rebalances``: the group needs a new target assignment now, not only after an expression is resolved.
+    ``resolves``: the group's expressions must be resolved soon.
     """
 
     records: list[CoordinatorRecord]
@@ -42,7 +42,7 @@ class RegexChange(NamedTuple):
 def change(
     shard: GroupShard, group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember
 ) -> RegexChange:
-    """``old`` becomes ``new``. Raises KafkaError (INVALID_REGULAR_EXPRESSION)."""
+    """What follows when ``old`` is replaced by ``new``. Raises KafkaError (INVALID_REGULAR_EXPRESSION)."""
     made: list[CoordinatorRecord] = []
     rebalances = is_new = False
     members = group.subscriptions.regexes
@@ -86,11 +86,11 @@ def _is_due(
 
 
 def resolve_soon(shard: GroupShard, group_id: str) -> None:
-    timeouts.resolve_soon(shard, group_id, _Resolution(shard, group_id).go_on)
+    timeouts.resolve_soon(shard, group_id, _Resolution(shard, group_id).step)
 
 
 class _Resolution:
-    """All expressions of a group being matched with all topics there are when it begins, some at a time."""
+    """Matches all expressions of a group with all topics that exist at its begin, some in each step."""
 
     __slots__ = ("_at", "_group_id", "_left", "_matched", "_names", "_shard", "_version")
 
@@ -103,7 +103,7 @@ class _Resolution:
         self._at = 0
         self._version = 0
 
-    def go_on(self) -> None:
+    def step(self) -> None:
         group = self._shard.groups.get(self._group_id)
         if not isinstance(group, ConsumerGroup):
             return
@@ -111,14 +111,14 @@ class _Resolution:
             self._left = list(group.subscriptions.regexes)
             self._names = self._shard.context.topics.names()
             self._version = self._shard.context.topics.version
-            # Topics that are made from now on ask for the next time.
+            # Topics created from now on make the expressions outdated again.
             group.volatile.regexes_outdated = False
         compared = 0
         while self._left:
-            if compared >= COMPARED_AT_ONCE_MAX:
-                timeouts.resolve_soon(self._shard, self._group_id, self.go_on)
+            if compared >= NAMES_PER_STEP_MAX:
+                timeouts.resolve_soon(self._shard, self._group_id, self.step)
                 return
-            names = self._names[self._at : self._at + COMPARED_AT_ONCE_MAX - compared]
+            names = self._names[self._at : self._at + NAMES_PER_STEP_MAX - compared]
             found = self._matched.setdefault(self._left[-1], set())
             found |= expressions.matching(self._left[-1], names)
             self._at += len(names)
@@ -130,13 +130,13 @@ class _Resolution:
 
 
 def _store(shard: GroupShard, group: ConsumerGroup, matched: dict[str, set[str]], version: int) -> None:
-    """What the expressions match. If these are others than before, the group's epoch rises."""
+    """Store the matched topics. If they changed, bump the group epoch."""
     after = group.subscriptions.copy()
     made = []
     rebalances = False
     for expression, names in matched.items():
         if expression not in after.regexes:
-            continue  # nobody asks any more
+            continue  # no member uses it any more
         before = after.resolved.get(expression)
         rebalances = rebalances or names != (before.topics if before is not None else frozenset())
         resolved = ResolvedRegex(frozenset(names), version, shard.context.now_ms())

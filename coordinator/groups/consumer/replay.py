@@ -1,6 +1,6 @@
-"""The records of consumer groups replayed: the only place where what is stored of them changes.
+"""Replays the records of consumer groups: their durable state changes only here.
 
-A tombstone for what is not there says nothing: after compaction it may be all that is left. Source: the ``replay``
+A tombstone of an unknown key is ignored: compaction may have removed the record before it. Source: the ``replay``
 methods of Kafka's ``GroupMetadataManager``.
 """
 
@@ -29,7 +29,7 @@ def _known(shard: GroupShard, group_id: str) -> ConsumerGroup | None:
 
 
 def _known_or_new(shard: GroupShard, group_id: str) -> ConsumerGroup:
-    """A classic group that only has offsets is stored nowhere, and gives way."""
+    """The group. A new one replaces a simple classic group, which has only offsets and no record."""
     found = shard.groups.get(group_id)
     if isinstance(found, ConsumerGroup):
         return found
@@ -55,8 +55,8 @@ def replay_group(
         return
     known = _known(shard, key.group_id)
     if known is not None:
-        assert not known.members, f"{key.group_id} goes, but not its members"
-        assert not known.targets, f"{key.group_id} goes, but not its target assignment"
+        assert not known.members, f"{key.group_id} is deleted, but has members"
+        assert not known.targets, f"{key.group_id} is deleted, but has a target assignment"
         del shard.groups[key.group_id]
         known.on_removed(shard)
 
@@ -98,10 +98,10 @@ def replay_member(
         return
     known = _known(shard, key.group_id)
     if known is not None and key.member_id in known.members:
-        # Where the log was compacted in between, the tombstone of its current assignment may be gone already.
+        # While loading, compaction may already have removed the tombstone of its current assignment.
         left = known.members[key.member_id].epoch == LEAVING_EPOCH or not shard.loaded
-        assert left, f"{key.member_id} goes, but still has its own"
-        assert key.member_id not in known.targets, f"{key.member_id} goes, but still has a target"
+        assert left, f"{key.member_id} is deleted, but has a current assignment"
+        assert key.member_id not in known.targets, f"{key.member_id} is deleted, but has a target assignment"
         known.remove_member(key.member_id)
         timeouts.cancel_all(shard, key.group_id, key.member_id)
 
@@ -170,7 +170,7 @@ def replay_current(
 
 
 def _partition_epochs(rows: Iterable[stored.TopicPartitions], member_epoch: int) -> PartitionEpochs:
-    """Brokers before 4.3 stored no epochs: all is as if assigned at the member's."""
+    """Partitions with their assignment epochs. Brokers before 4.3 stored none: then the member epoch stands for all."""
     made = {}
     for row in rows:
         epochs = row.assignment_epochs

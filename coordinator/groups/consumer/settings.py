@@ -1,7 +1,7 @@
-"""What holds for one group: its own dynamic configuration within the broker's limits, else the broker's setting.
+"""The settings of one group: its own dynamic configuration, clamped to the broker's limits, else the broker's setting.
 
-Source: Kafka's ``GroupConfig``, ``GroupConfigManager``. Values were checked when they were set; the broker's limits may
-have changed since, so a value beyond them is moved to the nearest that is allowed.
+Values are checked when they are set, but the broker's limits may change afterwards. Source: Kafka's ``GroupConfig``,
+``GroupConfigManager``.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""The states of a consumer group and of its members, and their legal moves: the only list of them.
+"""The states of a consumer group and of its members, with the valid transitions.
 
-A member's state is stored with its current assignment. A group's state is stored nowhere: it follows from the group's
-epochs and its members (`coordinator.groups.consumer.group.ConsumerGroup.state`).
+A member's state is stored with its current assignment. A group's state is not stored: it is computed from the group's
+epochs and members (`coordinator.groups.consumer.group.ConsumerGroup.state`).
 
-How a member gets from one target assignment to the next::
+How a member is reconciled to a new target assignment::
 
-             the target takes something away              the member says that it is gone
+             a partition must be revoked                  the member has revoked it
     STABLE ---------------------------------> UNREVOKED -------------------------------> STABLE
       |                                          |                                         ^
-      | the target gives what another            | (the same)                              |
-      | member still holds                       v                                         |
+      | another member still holds a             | (the same)                              |
+      | partition of the target                  v                                         |
       +------------------------------------> UNRELEASED -----------------------------------+
-                                                          the other member gave it up
+                                                          the other member has revoked it
 
 Source: Kafka's ``MemberState``, ``ConsumerGroup.ConsumerGroupState``, ``CurrentAssignmentBuilder``; KIP-848.
 """
@@ -22,16 +22,16 @@ from enum import Enum, IntEnum
 
 
 class MemberState(IntEnum):
-    """How far a member's reconciliation is, as it is stored."""
+    """The state of a member's reconciliation; the values are stored."""
 
     STABLE = 0
-    """It has all that its epoch gives it, and nothing to give up."""
+    """It has all partitions of its epoch's target, and nothing to revoke."""
     UNREVOKED_PARTITIONS = 1
-    """It was told to give partitions up, and has not yet said that they are gone."""
+    """It must revoke partitions and has not yet acknowledged that."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that other members have not given up."""
+    """It waits for partitions that other members have yet to revoke."""
     UNKNOWN = 127
-    """Written by a later version; the member is fenced and begins anew."""
+    """Stored by a later version; the member is fenced and must rejoin."""
 
     @classmethod
     def stored(cls, value: int) -> MemberState:
@@ -39,14 +39,14 @@ class MemberState(IntEnum):
 
 
 class ConsumerGroupState(Enum):
-    """A group's state, with the words that Kafka's tools show."""
+    """A group's state; the values are the names that Kafka's tools show."""
 
     EMPTY = "Empty"
     """No members."""
     ASSIGNING = "Assigning"
     """The group epoch is ahead of the target assignment."""
     RECONCILING = "Reconciling"
-    """A member is not yet where the target assignment wants it."""
+    """A member is not yet reconciled to the target assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
     """Deleted."""
@@ -55,7 +55,7 @@ class ConsumerGroupState(Enum):
 _LIVE = (MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS, MemberState.UNRELEASED_PARTITIONS)
 
 MEMBER_TRANSITIONS: dict[MemberState, frozenset[MemberState]] = {
-    # A member may stay what it is with another epoch or other partitions.
+    # A member may keep its state with another epoch or other partitions.
     MemberState.STABLE: frozenset(_LIVE),
     MemberState.UNREVOKED_PARTITIONS: frozenset(_LIVE),
     MemberState.UNRELEASED_PARTITIONS: frozenset(_LIVE),
@@ -64,7 +64,7 @@ MEMBER_TRANSITIONS: dict[MemberState, frozenset[MemberState]] = {
 
 GROUP_TRANSITIONS: dict[ConsumerGroupState, frozenset[ConsumerGroupState]] = {
     ConsumerGroupState.EMPTY: frozenset(
-        # A first member whose assignment must wait; one that takes over a classic group; one that gets everything.
+        # The first member must wait for its assignment; or it upgraded a classic group; or it got everything at once.
         {
             ConsumerGroupState.ASSIGNING,
             ConsumerGroupState.RECONCILING,

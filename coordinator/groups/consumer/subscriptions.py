@@ -1,4 +1,4 @@
-"""What the members of a group read: topics by name, and by regular expressions with what those match.
+"""The subscriptions of a group's members, by topic name and by regular expression.
 
 Source: the subscribed topic names and the subscription type of Kafka's ``ModernGroup``; ``SubscriptionCount``.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that an expression matched, in which version of the metadata, and when, in milliseconds."""
+    """The topics that an expression matches, with the metadata version and the time (ms) of the resolution."""
 
     topics: frozenset[str]
     version: int
@@ -20,14 +20,16 @@ class ResolvedRegex(NamedTuple):
 
 
 class SubscriptionCount(NamedTuple):
-    """How many members name a topic, and how many resolved expressions match it."""
+    """The number of members that name a topic, and of resolved expressions that match it."""
 
     by_name: int
     by_regex: int
 
 
 class Subscriptions:
-    """``topics``: who reads each topic; ``regexes``: members per expression; ``resolved``: what expressions match."""
+    """``topics``: counts by topic name. ``regexes``: number of members by expression. ``resolved``: resolved
+    expressions.
+    """
 
     __slots__ = ("regexes", "resolved", "topics")
 
@@ -44,7 +46,7 @@ class Subscriptions:
         return made
 
     def replace(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
-        """A member changed, came (``old`` is None) or went."""
+        """Count a member that changed, joined (``old`` is None) or left (``new`` is None)."""
         old_names = old.topic_names if old is not None else frozenset[str]()
         new_names = new.topic_names if new is not None else frozenset[str]()
         if old_names != new_names:
@@ -59,7 +61,7 @@ class Subscriptions:
             _add(self.regexes, new_regex, 1)
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """What ``regex`` matches now; None: nobody asks any more."""
+        """Set the topics that ``regex`` matches; None removes the expression."""
         before = self.resolved.pop(regex, None)
         if before is not None:
             for name in before.topics:
@@ -70,7 +72,7 @@ class Subscriptions:
                 self._count(name, 0, 1)
 
     def without_last_of(self, old: ConsumerGroupMember, new: ConsumerGroupMember | None) -> Subscriptions:
-        """A copy as it is when ``old`` has become ``new``, with the expression gone that only ``old`` asked for."""
+        """A copy with ``old`` replaced by ``new``, and without an expression that only ``old`` used."""
         made = self.copy()
         made.replace(old, new)
         regex = old.topic_regex
@@ -79,30 +81,32 @@ class Subscriptions:
         return made
 
     def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
-        """The names of all topics that the member reads; an expression that is not resolved yet matches none."""
+        """The names of all topics to which the member is subscribed; an unresolved expression matches none."""
         resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
         if resolved is None:
             return member.topic_names
         return member.topic_names | resolved.topics if member.topic_names else resolved.topics
 
     def are_homogeneous(self, member_count: int) -> bool:
-        """Whether all members are known to read the same topics; assignors have a simpler way then."""
+        """Whether all members are surely subscribed to the same topics, for which assignors have a simpler
+        algorithm.
+        """
         if not self.regexes:
-            return all(readers.by_name == member_count for readers in self.topics.values())
+            return all(count.by_name == member_count for count in self.topics.values())
         if next(iter(self.regexes.values())) != member_count:
             return False
-        return all(readers.by_regex == 1 and readers.by_name == 0 for readers in self.topics.values())
+        return all(count.by_regex == 1 and count.by_name == 0 for count in self.topics.values())
 
     def _count(self, name: str, by_name: int, by_regex: int) -> None:
-        known = self.topics.get(name, _NOBODY)
-        readers = SubscriptionCount(known.by_name + by_name, known.by_regex + by_regex)
-        if readers == _NOBODY:
+        known = self.topics.get(name, _NO_SUBSCRIPTION)
+        count = SubscriptionCount(known.by_name + by_name, known.by_regex + by_regex)
+        if count == _NO_SUBSCRIPTION:
             del self.topics[name]
         else:
-            self.topics[name] = readers
+            self.topics[name] = count
 
 
-_NOBODY = SubscriptionCount(0, 0)
+_NO_SUBSCRIPTION = SubscriptionCount(0, 0)
 
 
 def _add(counts: dict[str, int], key: str | None, change: int) -> None:

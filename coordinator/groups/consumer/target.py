@@ -1,7 +1,7 @@
-"""The target assignment: what everybody shall have in the end. Computed anew when the group's epoch has risen.
+"""The target assignment, which is computed anew when the group epoch has risen.
 
-Not more often than the group's assignment interval allows (KIP-1263): what happens in between waits for the first
-heartbeat after it. Source: Kafka's ``GroupMetadataManager.maybeUpdateTargetAssignment``, ``TargetAssignmentBuilder``.
+It is computed at most once in each assignment interval (KIP-1263); later changes wait for the first heartbeat after the
+interval. Source: Kafka's ``GroupMetadataManager.maybeUpdateTargetAssignment``, ``TargetAssignmentBuilder``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT_ASSIGNOR = "uniform"
 
 
 class TargetAssignment(NamedTuple):
-    """The epoch that holds, and what it gives to the member that asked; ``records`` where it is new."""
+    """The epoch of the target assignment, the requesting member's part of it, and its ``records`` if it is new."""
 
     epoch: int
     assignment: Assignment
@@ -33,7 +33,7 @@ class TargetAssignment(NamedTuple):
 
 
 def served_assignors(context: GroupContext) -> list[str]:
-    """Those that the broker is configured with; the first is the default."""
+    """The configured assignors that exist here; the first is the default."""
     configured = context.settings().group_consumer_assignors
     return [name for word in configured if (name := CLASS_NAMES.get(word, word)) in ASSIGNORS]
 
@@ -50,9 +50,9 @@ def up_to_date(
     new: ConsumerGroupMember,
     subscriptions: Subscriptions,
 ) -> TargetAssignment:
-    """The target assignment for the group's ``epoch``, or the last one where it is not yet time for another.
+    """The target assignment for the group epoch ``epoch``, or the present one if the interval is not over.
 
-    ``new`` is the asking member as it is from now on, ``old`` as it was; ``subscriptions`` the group's from now on.
+    ``old`` and ``new``: the requesting member before and after its update. ``subscriptions``: the updated ones.
     """
     if group.target_epoch >= epoch or not _is_time(context, group):
         return TargetAssignment(group.target_epoch, group.target(new), [])
@@ -76,9 +76,9 @@ def up_to_date(
 
 def _is_time(context: GroupContext, group: ConsumerGroup) -> bool:
     if group.target_timestamp_ms == 0:
-        return True  # nothing is known of a last time
+        return True  # the time of the last computation is unknown
     interval_ms = settings.assignment_interval_ms(context, group.group_id)
-    # Without an interval the clock is not asked: it may have been set back.
+    # Without an interval do not compare clocks: wall time may have been set back.
     return interval_ms == 0 or context.now_ms() >= group.target_timestamp_ms + interval_ms
 
 
@@ -90,7 +90,7 @@ def _specs(
     subscriptions: Subscriptions,
     topics: Topics,
 ) -> tuple[dict[str, MemberSpec], dict[Uuid, int]]:
-    """What the assignor is told of each member, and the partitions of every topic that one reads."""
+    """The assignor's input: the members, and topic id -> number of partitions of all subscribed topics."""
     by_names: dict[frozenset[str], dict[Uuid, int]] = {}
     specs = {}
     for member_id, member in members.items():
@@ -98,7 +98,7 @@ def _specs(
         read = by_names.get(names)
         if read is None:
             read = by_names[names] = topic_ids(names, topics)
-        # A static member takes over what its instance had.
+        # A static member inherits the target of its instance.
         holder = previous_id if member is new and previous_id is not None else member_id
         specs[member_id] = MemberSpec(read, group.targets.get(holder, {}), member.instance_id)
     partitions: dict[Uuid, int] = {}
@@ -108,6 +108,6 @@ def _specs(
 
 
 def topic_ids(names: Iterable[str], topics: Topics) -> dict[Uuid, int]:
-    """Topic id -> number of partitions, of those topics that exist, in the order of their names."""
+    """Topic id -> number of partitions, of existing topics, in the order of their names."""
     found = (topics.by_name(name) for name in sorted(names))
     return {topic.topic_id: len(topic.partitions) for topic in found if topic is not None}

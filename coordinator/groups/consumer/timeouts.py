@@ -1,8 +1,8 @@
-"""The deadlines of the members of a consumer group. A member that misses one is fenced.
+"""The timers of a consumer group's members. A member whose timer expires is fenced.
 
-- session: it sent nothing for the session timeout;
-- rebalance: it was told to give partitions up, and did not within its own rebalance timeout;
-- join, sync (members of the classic protocol): it was told to join again, or has joined, and did not come on.
+- session: no heartbeat within the session timeout;
+- rebalance: it did not revoke partitions within its rebalance timeout;
+- join, sync (members of the classic protocol): no JoinGroup after it was told to rejoin, no SyncGroup after a join.
 
 Source: Kafka's ``GroupMetadataManager``, ``schedule…`` and ``cancel…``.
 """
@@ -30,8 +30,8 @@ SESSION, REBALANCE, JOIN, SYNC = KINDS = (
 
 REGEX = "consumer-regex"
 _REASONS = {
-    SESSION: "its session is over",
-    REBALANCE: "it did not give up its partitions in time",
+    SESSION: "its session expired",
+    REBALANCE: "it did not revoke its partitions in time",
     JOIN: "it did not join again in time",
     SYNC: "it did not ask for its assignment in time",
 }
@@ -53,14 +53,14 @@ def cancel_all(shard: GroupShard, group_id: str, member_id: str) -> None:
 def renew_session(
     shard: GroupShard, group_id: str, member_id: str, session_timeout_ms: int | None = None
 ) -> None:
-    """The member lives. Members of the classic protocol bring their own timeout."""
+    """Restart the member's session timeout. A member of the classic protocol has its own one."""
     if session_timeout_ms is None:
         session_timeout_ms = settings.session_timeout_ms(shard.context, group_id)
     _fence_in(shard, SESSION, group_id, member_id, session_timeout_ms)
 
 
 def await_join(shard: GroupShard, group_id: str, member: ConsumerGroupMember) -> None:
-    """A classic member is told to join again; being told once more gives it no more time."""
+    """Start the join timer of a classic member that must rejoin; a running timer is not extended."""
     if key(shard, JOIN, group_id, member.member_id) not in shard.context.deadlines:
         _fence_in(shard, JOIN, group_id, member.member_id, member.rebalance_timeout_ms)
 
@@ -70,9 +70,9 @@ def await_sync(shard: GroupShard, group_id: str, member_id: str, rebalance_timeo
 
 
 def update_rebalance_timeout(shard: GroupShard, group_id: str, member: ConsumerGroupMember) -> None:
-    """The member's current assignment has changed: its time for giving up runs, or is over.
+    """Start or cancel the rebalance timer after a change of the member's current assignment.
 
-    A member of the classic protocol revokes between its joins, which have their own time.
+    A member of the classic protocol has none: it revokes between its joins, which have their own timer.
     """
     if member.is_classic:
         return
@@ -92,7 +92,9 @@ def _await_revocation(shard: GroupShard, group_id: str, member: ConsumerGroupMem
 
 
 def start_all(shard: GroupShard, group: ConsumerGroup) -> None:
-    """The group was loaded: every member has a whole session timeout, and a whole rebalance timeout."""
+    """The group was loaded: start a full session timeout, and a full rebalance timeout where needed, for each
+    member.
+    """
     for member in group.members.values():
         renew_session(shard, group.group_id, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -108,7 +110,7 @@ def _fence_in(shard: GroupShard, kind: str, group_id: str, member_id: str, delay
 
 
 def resolve_soon(shard: GroupShard, group_id: str, action: Callable[[], None]) -> None:
-    """The group's regular expressions are to be resolved, once whatever goes on now is done."""
+    """Call ``action``, which resolves the group's regular expressions, soon after the current step."""
     shard.context.deadlines.set(_regex_key(shard, group_id), 0, action)
 
 
@@ -117,7 +119,7 @@ def resolves_soon(shard: GroupShard, group_id: str) -> bool:
 
 
 def cancel_group(shard: GroupShard, group: ConsumerGroup) -> None:
-    """Nothing of the group comes due any more."""
+    """Cancel all timers of the group."""
     shard.context.deadlines.cancel(_regex_key(shard, group.group_id))
     for member_id in group.members:
         cancel_all(shard, group.group_id, member_id)
@@ -128,6 +130,8 @@ def _regex_key(shard: GroupShard, group_id: str) -> Hashable:
 
 
 def _fence(shard: GroupShard, group_id: str, member_id: str, kind: str, epoch: int | None) -> None:
-    from oncelog.coordinator.groups.consumer.leave import fence_expired  # it cancels what is set here
+    from oncelog.coordinator.groups.consumer.leave import (
+        fence_expired,
+    )  # a cycle: it cancels the timers set here
 
     fence_expired(shard, group_id, member_id, _REASONS[kind], only_at_epoch=epoch)

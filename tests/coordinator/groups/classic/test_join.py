@@ -400,8 +400,8 @@ def test_the_owner_is_told_why() -> None:
     assert told == [
         ("a group rebalances", f"{player.member_id} is new: a reason"),
         ("a generation begins", None),
-        ("a member is dropped", "its session is over"),
-        ("a group rebalances", f"the session of {player.member_id} is over"),
+        ("a member is dropped", "its session expired"),
+        ("a group rebalances", f"the session of {player.member_id} expired"),
         ("a group is empty", None),
     ]
 

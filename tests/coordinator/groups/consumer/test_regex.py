@@ -138,7 +138,7 @@ def test_a_group_that_is_gone_resolves_nothing(lab: Lab) -> None:
 
 def test_many_expressions_are_resolved_bit_by_bit(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that is made in between is found the next time; a member that leaves in between takes its own along."""
-    monkeypatch.setattr(regex, "COMPARED_AT_ONCE_MAX", 1)
+    monkeypatch.setattr(regex, "NAMES_PER_STEP_MAX", 1)
     members = [Consumer(lab, f"m{number}", None, regex=f"t-.*|{number}") for number in range(5)]
     for member in members:
         member.join()
