@@ -1,7 +1,7 @@
 """Files: what the broker asks of a disk.
 
-The operating system's form is ``broker/seams/os_files.py``, the simulated one ``tests/sim/files.py``; one
-contract suite runs over both. What is promised:
+There are the operating system's (``os_files.py``) and a disk in memory (``memory_files.py``); one suite runs over both.
+What is promised:
 
 - ``append`` and ``pwrite`` reach the operating system before they return: they survive the death of this
   process.
@@ -57,7 +57,7 @@ class File(Protocol):
 
     def fileno(self) -> int:
         """The descriptor, for sendfile between ``acquire`` and ``release``; -1 where there is none
-        (simulation)."""
+        (in memory)."""
         ...
 
     def is_cached(self, offset: int, size: int) -> bool:
@@ -149,7 +149,7 @@ class FileSystem(Protocol):
         ...
 
     async def offload(self, call: Callable[[], T]) -> T:
-        """Run a call that blocks in the kernel, in a worker thread; at once in simulation. Not cancelled
+        """Run a call that blocks in the kernel, in a worker thread; at once where nothing can block. Not cancelled
         half-way."""
         ...
 

@@ -6,7 +6,7 @@ import sysconfig
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 RUFF = pathlib.Path(sysconfig.get_path("scripts")) / "ruff"
 
 FORBIDDEN = [

@@ -1,0 +1,466 @@
+"""A disk in memory: see ``broker/seams/files.py`` for what is promised.
+
+It keeps the promises and no more. `MemoryFileSystem.lose_power` takes all bytes that no `fsync` and all names that no
+`sync_dir` covered; `kill` leaves everything that was written, and nothing of the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+import trio
+
+from oncelog.broker.seams.clock import real_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.seams.files import Buffer, File
+
+T = TypeVar("T")
+
+Operation: TypeAlias = Literal[
+    "open", "read", "write", "truncate", "fsync", "rename", "remove", "makedirs", "sync_dir"
+]
+
+UNSYNCED_NAMES_MAX = 10_000
+"""Changes of names that a loss of power may undo. Beyond that the oldest count as synced, and the memory of what they
+removed is given back."""
+
+CAPACITY_BYTES = 1 << 40
+"""What `disk_space` tells; half of it is free."""
+
+
+class ProcessDied(BaseException):  # it must pass every `except Exception`
+    """A process that was killed wanted something of its disk; its clean-up, most likely."""
+
+
+class _Node:
+    """A file or a directory, and the name that it has or had last."""
+
+    __slots__ = ("name", "parent")
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.parent: Directory | None = None
+
+    @property
+    def path(self) -> str:
+        return "" if self.parent is None else f"{self.parent.path}/{self.name}"
+
+
+class Inode(_Node):
+    """What a file holds. Below ``clean_bytes`` the same is on the disk."""
+
+    __slots__ = ("_durable", "clean_bytes", "content", "modified_ms")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.content = bytearray()
+        self.clean_bytes = 0
+        self._durable: bytes | None = None
+        """What is on the disk, where that is not just the clean bytes."""
+        self.modified_ms = 0
+
+    @property
+    def durable(self) -> bytes:
+        """What is on the disk."""
+        return bytes(self.content[: self.clean_bytes]) if self._durable is None else self._durable
+
+    @property
+    def is_dirty(self) -> bool:
+        return self._durable is not None or len(self.content) != self.clean_bytes
+
+    def write(self, data: Buffer, offset: int, now_ms: int) -> None:
+        if offset == len(self.content):
+            self.content += data
+        else:
+            self._change_from(offset)
+            self.content[offset : offset + len(data)] = data
+        self.modified_ms = now_ms
+
+    def truncate(self, size: int) -> None:
+        """Cut to ``size`` bytes, or fill up with zero bytes."""
+        self._change_from(min(size, len(self.content)))
+        del self.content[size:]
+        self.content.extend(bytes(size - len(self.content)))
+
+    def _change_from(self, offset: int) -> None:
+        if offset < self.clean_bytes:
+            self._durable = self.durable
+            self.clean_bytes = offset
+
+    def sync(self) -> None:
+        self._durable = None
+        self.clean_bytes = len(self.content)
+
+    def restore(self, content: Buffer) -> None:
+        """After a loss of power: this is what the disk has."""
+        self.content = bytearray(content)
+        self.sync()
+
+
+class Directory(_Node):
+    """Names now, and names on the disk."""
+
+    __slots__ = ("durable", "entries")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: dict[str, Inode | Directory] = {}
+        self.durable: dict[str, Inode | Directory] = {}
+
+
+class NameChange:
+    """A node got, lost or changed its name, which is not on the disk yet. Either side may be missing."""
+
+    __slots__ = ("node", "source", "target")
+
+    def __init__(
+        self,
+        node: Inode | Directory,
+        source: tuple[Directory, str] | None,
+        target: tuple[Directory, str] | None,
+    ) -> None:
+        self.node = node
+        self.source = source
+        self.target = target
+
+    def touches(self, directory: Directory) -> bool:
+        return any(side is not None and side[0] is directory for side in (self.source, self.target))
+
+    def persist(self) -> None:
+        if self.source is not None:
+            directory, name = self.source
+            if directory.durable.get(name) is not self.node:
+                return  # what made the name was lost
+            del directory.durable[name]
+        if self.target is not None:
+            self.target[0].durable[self.target[1]] = self.node
+
+
+class MemoryFile:
+    """An open file of a `MemoryFileSystem`; of no use after the death of the process that opened it."""
+
+    __slots__ = ("_closed", "_files", "_generation", "_holders", "_inode")
+
+    def __init__(self, files: MemoryFileSystem, inode: Inode) -> None:
+        self._files = files
+        self._inode = inode
+        self._generation = files.generation
+        self._holders = 0
+        self._closed = False
+        files.open_files += 1
+
+    @property
+    def path(self) -> str:
+        return self._inode.path
+
+    def _use(self) -> Inode:
+        if self._generation != self._files.generation or (self._closed and not self._holders):
+            if self._files.is_dead:
+                raise ProcessDied(self.path)
+            raise OSError(errno.EBADF, "file is closed", self.path)
+        return self._inode
+
+    def append(self, data: Buffer) -> None:
+        inode = self._use()
+        before = len(inode.content)
+        try:
+            self._files._write(inode, data, before)
+        except OSError:
+            del inode.content[before:]
+            raise
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        inode = self._use()
+        assert 0 <= offset <= len(inode.content)
+        self._files._write(inode, data, offset)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        inode = self._use()
+        self._files._enter("read", inode)
+        return bytes(memoryview(inode.content)[offset : offset + size])
+
+    def size(self) -> int:
+        return len(self._inode.content)
+
+    def truncate(self, size: int) -> None:
+        inode = self._use()
+        self._files._enter("truncate", inode)
+        inode.truncate(size)
+
+    def fsync(self) -> None:
+        inode = self._use()
+        self._files._enter("fsync", inode)
+        inode.sync()
+
+    def fileno(self) -> int:
+        return -1
+
+    def is_cached(self, offset: int, size: int) -> bool:
+        return self._files._is_cached(self._use())
+
+    def pread_cached(self, size: int, offset: int) -> bytes | None:
+        return self.pread(size, offset) if self.is_cached(offset, size) else None
+
+    def acquire(self) -> None:
+        self._use()
+        self._holders += 1
+        self._files.held += 1
+
+    def release(self) -> None:
+        assert self._holders > 0
+        self._holders -= 1
+        if self._generation == self._files.generation:
+            self._files.held -= 1
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._generation == self._files.generation:
+                self._files.open_files -= 1
+
+
+class MemoryLock:
+    """See `Lock`."""
+
+    __slots__ = ("_files", "_generation", "_path")
+
+    def __init__(self, files: MemoryFileSystem, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._generation = files.generation
+
+    def release(self) -> None:
+        if self._generation == self._files.generation:
+            self._files._locked.discard(self._path)
+
+
+class MemoryFileSystem:
+    """A disk in memory, used by one process at a time; it outlives them.
+
+    ``open_files``, ``held``: files that are open, and calls of ``acquire`` that await their ``release``.
+    """
+
+    def __init__(self, now_ms: Callable[[], int] = real_time.now_ms) -> None:
+        """``now_ms``: wall time, for when files were last written."""
+        self._now_ms = now_ms
+        self._root = Directory()
+        self._unsynced_names: list[NameChange] = []
+        self._locked: set[str] = set()
+        self.is_dead = False
+        """Whether the process was killed and the next one has not begun."""
+        self.generation = 0
+        """Rises with the death of each process."""
+        self.open_files = 0
+        self.held = 0
+
+    # --- the ends of a process
+
+    def kill(self) -> None:
+        """The process dies: its open files and locks are gone, and what its clean-up still asks raises ProcessDied."""
+        self.is_dead = True
+        self.generation += 1
+        self.open_files = self.held = 0
+        self._locked.clear()
+
+    def lose_power(self) -> None:
+        """The process dies, and all bytes and names that were not synced are gone."""
+        self.kill()
+        self._unsynced_names.clear()
+        self._lose_names(self._root)
+
+    def restart(self) -> None:
+        """A new process begins to use the disk."""
+        self.is_dead = False
+
+    def _lose_names(self, directory: Directory) -> None:
+        directory.entries = dict(directory.durable)
+        for name, node in directory.entries.items():
+            node.parent, node.name = directory, name
+            if isinstance(node, Directory):
+                self._lose_names(node)
+            else:
+                self._lose_bytes(node)
+
+    def _lose_bytes(self, inode: Inode) -> None:
+        if inode.is_dirty:
+            inode.restore(inode.durable)
+
+    # --- what a test that breaks disks overrides
+
+    def _enter(self, operation: Operation, at: str | Inode) -> None:
+        """Before an operation (for ``write`` see `_write`) at a path or on a file."""
+        if self.is_dead:
+            raise ProcessDied(f"{operation} {at if isinstance(at, str) else at.path}")
+
+    def _write(self, inode: Inode, data: Buffer, offset: int) -> None:
+        inode.write(data, offset, self._now_ms())
+
+    def _is_cached(self, inode: Inode) -> bool:
+        return True
+
+    # --- names
+
+    def _find(self, path: str) -> Inode | Directory:
+        node: Inode | Directory = self._root
+        for name in path.split("/"):
+            if name:
+                if not isinstance(node, Directory):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+                if name not in node.entries:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+                node = node.entries[name]
+        return node
+
+    def _directory(self, path: str) -> Directory:
+        node = self._find(path)
+        if not isinstance(node, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def _inode(self, path: str) -> Inode:
+        node = self._find(path)
+        if isinstance(node, Directory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return node
+
+    def _split(self, path: str) -> tuple[Directory, str]:
+        parent, _, name = path.rpartition("/")
+        return self._directory(parent), name
+
+    def _change(
+        self,
+        node: Inode | Directory,
+        source: tuple[Directory, str] | None,
+        target: tuple[Directory, str] | None,
+    ) -> None:
+        if source is not None:
+            del source[0].entries[source[1]]
+        if target is not None:
+            node.parent, node.name = target
+            target[0].entries[target[1]] = node
+        self._unsynced_names.append(NameChange(node, source, target))
+        if len(self._unsynced_names) > UNSYNCED_NAMES_MAX:
+            for change in self._unsynced_names[: UNSYNCED_NAMES_MAX // 2]:
+                change.persist()
+            del self._unsynced_names[: UNSYNCED_NAMES_MAX // 2]
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self._enter("open", path)
+        directory, name = self._split(path)
+        node = directory.entries.get(name)
+        if node is None and create:
+            node = self._create(path, directory, name)
+        return MemoryFile(self, node if isinstance(node, Inode) else self._inode(path))
+
+    def _create(self, path: str, directory: Directory, name: str) -> Inode:
+        inode = Inode()
+        inode.modified_ms = self._now_ms()
+        self._change(inode, None, (directory, name))
+        return inode
+
+    def exists(self, path: str) -> bool:
+        try:
+            self._find(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def is_dir(self, path: str) -> bool:
+        return self.exists(path) and isinstance(self._find(path), Directory)
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(self._directory(path).entries)
+
+    def makedirs(self, path: str) -> None:
+        above = ""
+        for name in path.strip("/").split("/"):
+            directory = self._directory(above)
+            above = f"{above}/{name}"
+            if name not in directory.entries:
+                self._enter("makedirs", above)
+                self._change(Directory(), None, (directory, name))
+        self._directory(path)
+
+    def remove(self, path: str) -> None:
+        inode = self._inode(path)
+        self._enter("remove", path)
+        self._change(inode, self._split(path), None)
+
+    def remove_tree(self, path: str) -> None:
+        directory = self._directory(path)
+        for name, node in list(directory.entries.items()):
+            if isinstance(node, Directory):
+                self.remove_tree(f"{path}/{name}")
+            else:
+                self.remove(f"{path}/{name}")
+        self._enter("remove", path)
+        self._change(directory, self._split(path), None)
+
+    def rename(self, source: str, target: str) -> None:
+        node = self._find(source)
+        if isinstance(node, Directory) and self.exists(target) and self.listdir(target):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), source, None, target)
+        self._enter("rename", source)
+        self._change(node, self._split(source), self._split(target))
+
+    def size(self, path: str) -> int:
+        return len(self._inode(path).content)
+
+    def modified_ms(self, path: str) -> int:
+        return self._inode(path).modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._inode(path).modified_ms = modified_ms
+
+    def disk_space(self, path: str) -> tuple[int, int]:
+        self._find(path)
+        return CAPACITY_BYTES, CAPACITY_BYTES // 2
+
+    def read_bytes(self, path: str) -> bytes:
+        self._enter("read", path)
+        return bytes(self._inode(path).content)
+
+    def replace(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
+        beside = self.open(path + ".tmp", create=True)
+        beside.truncate(0)
+        beside.append(data)
+        beside.fsync()
+        beside.close()
+        self.rename(path + ".tmp", path)
+        if sync_name:
+            self.sync_dir(path.rpartition("/")[0])
+
+    def sync_dir(self, path: str) -> None:
+        directory = self._directory(path)
+        self._enter("sync_dir", path)
+        unsynced: list[NameChange] = []
+        for change in self._unsynced_names:
+            if change.touches(directory):
+                change.persist()
+            else:
+                unsynced.append(change)
+        self._unsynced_names = unsynced
+
+    def lock(self, path: str) -> MemoryLock:
+        self.open(path, create=True).close()
+        if path in self._locked:
+            raise BlockingIOError(errno.EAGAIN, "held by another process", path)
+        self._locked.add(path)
+        return MemoryLock(self, path)
+
+    async def offload(self, call: Callable[[], T]) -> T:
+        """At once: nothing here blocks."""
+        await trio.lowlevel.checkpoint()
+        return call()
+
+    async def sync(self, file: File) -> None:
+        file.acquire()
+        try:
+            await self.offload(file.fsync)
+        finally:
+            file.release()
