@@ -25,6 +25,10 @@ DECLARED = (
 )
 
 KEPT = {
+    "install": "for what is installed in front of handlers, as are the two that follow: later issues call it",
+    "authorize_with": "",
+    "throttle_with": "",
+    "use_fast_paths": "a test compares both ways",
     "advance": "for the test kit: moves the clock",
     "MovableClock": "for the test kit",
     "FrameReader": "for clients of wire, as are the three that follow",

@@ -93,7 +93,10 @@ def test_an_exported_tree_without_git_makes_the_same(tmp_path: pathlib.Path) -> 
     assert (source / "oncelog" / "broker").is_symlink()
     (source / "wire" / "__pycache__").mkdir()
     (source / "wire" / "__pycache__" / "crc.cpython-311.pyc").touch()
-    check_contents(source, *build(source, tmp_path / "dist"))
+    sdist, _ = build(source, tmp_path / "dist")
+    run(UV, "build", "--wheel", "--no-build-isolation", "--python", sys.executable, "-q", source)
+    (wheel,) = (source / "dist").glob("*.whl")  # made without an sdist, as `pip install .` does
+    check_contents(source, sdist, wheel)
 
 
 def test_the_metadata(archives: tuple[pathlib.Path, pathlib.Path]) -> None:
