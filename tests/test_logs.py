@@ -9,6 +9,7 @@ import pytest
 
 from oncelog.broker import logs
 from oncelog.broker.seams import stderr
+from oncelog.broker.seams.platforms import HERE
 from oncelog.broker.seams.stderr import StderrSink
 
 STALLED_S = 30
@@ -156,9 +157,10 @@ def read_for_now(descriptor: int) -> bytes:
         parts.append(part)
 
 
-def test_a_reader_that_stalls_does_not_stall_the_broker(pipe: tuple[int, int]) -> None:
+@pytest.mark.parametrize("polls_terminals", [True, False])
+def test_a_reader_that_stalls_does_not_stall_the_broker(pipe: tuple[int, int], polls_terminals: bool) -> None:
     reader, writer = pipe
-    sink = StderrSink(writer)
+    sink = StderrSink(writer, HERE._replace(polls_terminals=polls_terminals))
     line = b"x" * 999 + b"\n"
     write_all(sink, 1000, line)
     assert sink.take_lost() == 0  # not yet: lines still wait
@@ -187,11 +189,12 @@ def test_a_line_longer_than_a_pipe_arrives_whole(pipe: tuple[int, int]) -> None:
     assert arrived == line
 
 
-def test_a_reader_that_is_gone_is_no_error() -> None:
+@pytest.mark.parametrize("polls_terminals", [True, False])
+def test_a_reader_that_is_gone_is_no_error(polls_terminals: bool) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        sink = StderrSink(writer)
+        sink = StderrSink(writer, HERE._replace(polls_terminals=polls_terminals))
         write_all(sink, 1000, b"x" * 1000)
         assert sink.take_lost() == 0
     finally:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import resource
-import struct
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,6 +13,7 @@ from typing import TypeVar
 import trio
 
 from oncelog.broker.seams.files import Buffer, File
+from oncelog.broker.seams.platforms import HERE, Platform, lock_file, open_files_limit, sync_file
 
 T = TypeVar("T")
 
@@ -33,10 +32,13 @@ small."""
 
 
 def raise_open_files_limit() -> None:
-    """Let this process open as many descriptors as it may: the usual soft limit is 1024."""
+    """Let this process open as many descriptors as it may: the usual soft limit is 1024, on macOS 256."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    wanted = open_files_limit(soft, hard, resource.RLIM_INFINITY)
+    if wanted != soft:
+        # Where the system refuses, what there is must do.
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class OsFile:
@@ -102,7 +104,8 @@ class OsFile:
 
     def fsync(self) -> None:
         if self._files.durable:
-            _sync_data(self._fd if self._fd >= 0 else self._files._reopen(self))
+            fd = self._fd if self._fd >= 0 else self._files._reopen(self)
+            sync_file(fd, data_only=True, platform=self._files.platform)
 
     def fileno(self) -> int:
         self._used = True
@@ -156,9 +159,12 @@ class OsFileSystem:
     the limit.
     """
 
-    def __init__(self, open_files_max: int = OPEN_FILES_DEFAULT, *, durable: bool = True) -> None:
+    def __init__(
+        self, open_files_max: int = OPEN_FILES_DEFAULT, *, durable: bool = True, platform: Platform = HERE
+    ) -> None:
         """``durable``: False for a directory that is removed at the end anyway: nothing is brought to the disk."""
         self.durable = durable
+        self.platform = platform
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.open_files_max = open_files_max
         if allowed != resource.RLIM_INFINITY:
@@ -277,7 +283,7 @@ class OsFileSystem:
             if file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), beside)
             if self.durable:
-                os.fsync(file.fileno())
+                sync_file(file.fileno(), platform=self.platform)
         os.rename(beside, path)
         if sync_name:
             self.sync_dir(_parent(path))
@@ -287,14 +293,14 @@ class OsFileSystem:
             return
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:
-            os.fsync(fd)
+            sync_file(fd, platform=self.platform)
         finally:
             os.close(fd)
 
     def lock(self, path: str) -> OsLock:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o644)
         try:
-            _lock_descriptor(fd)
+            lock_file(fd, self.platform)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EAGAIN, errno.EACCES):
@@ -330,22 +336,6 @@ class OsLock:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
-
-
-def _sync_data(fd: int) -> None:
-    # fdatasync writes the size too where it grew, but not the times: one journal commit less.
-    getattr(os, "fdatasync", os.fsync)(fd)
-
-
-def _lock_descriptor(fd: int) -> None:
-    """An open-file-description lock where there is one: unlike flock it conflicts with the POSIX locks that
-    Java takes, and unlike those it conflicts inside one process and is not lost when another descriptor of
-    the file is closed."""
-    if hasattr(fcntl, "F_OFD_SETLK"):
-        everything = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, everything)
-    else:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _is_cached(fd: int, offset: int, size: int) -> bool:

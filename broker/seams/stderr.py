@@ -12,6 +12,8 @@ import os
 import select
 from collections import deque
 
+from oncelog.broker.seams.platforms import HERE, Platform, writable_now
+
 CHUNK_BYTES = 512 if not hasattr(select, "PIPE_BUF") else select.PIPE_BUF
 """The most that is written after one question."""
 WAITING_MAX_BYTES = 256 * 1024
@@ -21,12 +23,11 @@ WAITING_MAX_BYTES = 256 * 1024
 class StderrSink:
     """Lines to a file descriptor; a write never blocks."""
 
-    __slots__ = ("_descriptor", "_lost", "_poll", "_waiting", "_waiting_bytes")
+    __slots__ = ("_descriptor", "_lost", "_waiting", "_waiting_bytes", "_writable_now")
 
-    def __init__(self, descriptor: int = 2) -> None:
+    def __init__(self, descriptor: int = 2, platform: Platform = HERE) -> None:
         self._descriptor = descriptor
-        self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLOUT)
+        self._writable_now = writable_now(descriptor, platform)
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._lost = 0
@@ -43,7 +44,7 @@ class StderrSink:
 
     def flush(self) -> None:
         """Write what waits, as far as it is taken now."""
-        while self._waiting and self._poll.poll(0):
+        while self._waiting and self._writable_now():
             line = self._waiting.popleft()
             try:
                 written = os.write(self._descriptor, line[:CHUNK_BYTES])

@@ -9,14 +9,20 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Protocol
 
 import trio
+
+from oncelog.broker.seams.platforms import HERE
 
 Buffer = bytes | bytearray | memoryview
 
 WOULD_BLOCK = -1
 """What a non-blocking call gives when nothing could be moved now; 0 from a receive means the peer closed."""
+
+
+_MORE = HERE.send_more_flag
 
 
 class Transport(Protocol):
@@ -59,7 +65,8 @@ class SocketTransport:
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # macOS refuses where the peer has gone already; reading will tell
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
         self._fileno = sock.fileno()
         self.peer = peer
@@ -74,7 +81,7 @@ class SocketTransport:
 
     def send(self, data: Buffer, *, more: bool = False) -> int:
         try:
-            return self._sock.send(data, socket.MSG_MORE if more else 0)
+            return self._sock.send(data, _MORE if more else 0)
         except BlockingIOError:
             return WOULD_BLOCK
 
@@ -125,11 +132,15 @@ class SocketListener:
 
     def accept(self) -> SocketTransport | None:
         """The next waiting connection, or None. Raises OSError (for one, EMFILE: no descriptors left)."""
-        try:
-            sock, address = self._sock.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return None
-        return SocketTransport(sock, f"{address[0]}:{address[1]}")
+        while True:
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return None
+            try:
+                return SocketTransport(sock, f"{address[0]}:{address[1]}")
+            except OSError:
+                sock.close()  # the peer has gone already, and macOS says nothing about its socket any more
 
     async def wait_for_connection(self) -> None:
         await trio.lowlevel.wait_readable(self._sock)
