@@ -14,8 +14,10 @@ import trio
 from oncelog.broker.cluster import Cluster, NodeAddress
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.topic_config import TopicConfig
-from oncelog.broker.coordinators.groups import Groups
-from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.broker.coordinators.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from oncelog.broker.coordinators.environment import CoordinatorEnvironment
+from oncelog.broker.coordinators.groups import GroupCoordinator
+from oncelog.broker.coordinators.transactions import TransactionCoordinator
 from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.fetch.delayed import DelayedFetches
 from oncelog.broker.fetch.sessions import FetchSessions
@@ -64,13 +66,15 @@ class Node:
         self.random = rng
         self.fail_on_bugs = False
         """Whether an error of our own ends the process (tests) instead of one request (service)."""
+        self.bugs = 0
+        """How many requests and tasks failed because of a defect of ours."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, rng)
         self.logs = LogManager(config.data_dir, files, clock, rng, config)
         self.logs.on_bug = self.note_bug
         self.metadata: MetadataStore
         self.cluster: Cluster
-        self.groups: Groups
-        self.transactions: Transactions
+        self.groups: GroupCoordinator
+        self.transactions: TransactionCoordinator
         self.services: Services
         self.dispatcher: Dispatcher
         self.server: Server
@@ -89,12 +93,12 @@ class Node:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.logs.run)
                 nursery.start_soon(self._flush_metadata)
-                await nursery.start(self.groups.run)
+                await nursery.start(self.groups.runtime.run)
                 await nursery.start(self.transactions.run)
                 self.server = Server(self.services, self.dispatcher, listeners)
                 await nursery.start(self.server.run)
-                self.groups.load_unread()
-                self.transactions.load_unread()
+                self.groups.runtime.load_all()
+                self.transactions.runtime.load_all()
                 task_status.started()
         finally:
             self._stop()
@@ -123,8 +127,11 @@ class Node:
             row.name: NodeAddress(config.node_id, row.host, row.port, config.broker_rack) for row in listeners
         }
         self.cluster = Cluster(config.node_id, self.metadata, logs, endpoints)
-        self.groups = Groups(self)
-        self.transactions = Transactions(self)
+        environment = CoordinatorEnvironment(
+            self.config, self.metadata, self.cluster, logs, self.files, self.clock, self.lines, self.note_bug
+        )
+        self.groups = GroupCoordinator(environment, self.random)
+        self.transactions = TransactionCoordinator(environment, self.groups, self.next_producer_id)
         self.services = Services(
             config=self.config,
             metadata=self.metadata,
@@ -132,6 +139,7 @@ class Node:
             logs=logs,
             groups=self.groups,
             transactions=self.transactions,
+            txn_partitions=AddPartitionsToTxnManager(self.config, self.cluster, self.transactions),
             fetch_sessions=self.fetch_sessions,
             delayed_fetches=DelayedFetches(),
             next_producer_id=self.next_producer_id,
@@ -175,7 +183,8 @@ class Node:
         return self._producer_ids.next()
 
     def note_bug(self) -> None:
-        """A request failed by an error of ours."""
+        """Count a request or task that failed because of a defect of ours; raise AssertionError if `fail_on_bugs`."""
+        self.bugs += 1
         if self.fail_on_bugs:
             raise AssertionError("a request failed by our own fault: see the log")
 

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
-    from oncelog.broker.coordinators.groups import Groups
-    from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.coordinators.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+    from oncelog.broker.coordinators.groups import GroupCoordinator
+    from oncelog.broker.coordinators.transactions import TransactionCoordinator
     from oncelog.broker.fetch.delayed import DelayedFetches
     from oncelog.broker.fetch.sessions import FetchSessions
     from oncelog.broker.line_limiter import LineLimiter
@@ -28,8 +29,9 @@ class Services(NamedTuple):
     metadata: MetadataStore
     cluster: Cluster
     logs: LogManager
-    groups: Groups
-    transactions: Transactions
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    txn_partitions: AddPartitionsToTxnManager
     fetch_sessions: FetchSessions
     delayed_fetches: DelayedFetches
     next_producer_id: Callable[[], int]

@@ -1,10 +1,14 @@
-"""`Groups`: the broker's side of consumer groups and their offsets (``node.groups``)."""
+"""`GroupCoordinator`: the broker's side of consumer groups and their offsets.
+
+Source: ``GroupCoordinatorService``. The groups themselves are in `oncelog.coordinator.groups`, whose modules are
+imported with the first shard: a node that serves no group does not wait for them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordinators.shards import M, Shards
+from oncelog.broker.coordinators.runtime import CoordinatorRuntime, M
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.image import GROUP
 from oncelog.broker.topic_names import OFFSETS_TOPIC
@@ -13,15 +17,16 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from types import ModuleType
     from typing import Any
 
-    from oncelog.broker.coordinators.shard_log import ShardLog
+    from oncelog.broker.coordinators.environment import CoordinatorEnvironment
+    from oncelog.broker.coordinators.log import CoordinatorLog
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.node import Node
-    from oncelog.broker.request import RequestContext
-    from oncelog.coordinator.groups.context import Client, GroupContext
+    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.coordinator.groups.context import GroupContext
     from oncelog.coordinator.groups.context import Topic as _AnyTopic
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.promise import Promise
@@ -34,36 +39,14 @@ LONGEST_INTERVAL_MS = 365 * 24 * 3600 * 1000
 
 _EXPIRY = "expiry of offsets"
 
-# The modules of groups are imported with the first shard: a node that serves no group shall not wait for them.
-
-
-def client_of(context: RequestContext) -> Client:
-    """Who asks, as groups want to know it."""
-    from oncelog.coordinator.groups.context import Client
-
-    host = context.connection.transport.peer.rpartition(":")[0]
-    return Client(context.client_id or "", f"/{java_address(host)}", context.api_version)
-
-
-def java_address(host: str) -> str:
-    """As Java writes an address: IPv6 in eight groups, none left out."""
-    host = host.strip("[]")
-    if ":" not in host or "." in host:
-        return host
-    head, gap, tail = host.partition("::")
-    first = head.split(":") if head else []
-    last = tail.split(":") if tail else []
-    left_out = ["0"] * (8 - len(first) - len(last)) if gap else []
-    return ":".join(part.lstrip("0") or "0" for part in first + left_out + last)
-
 
 class _Topics:
-    """The cluster's topics as groups see them."""
+    """The topics of the metadata image, as groups use them."""
 
     __slots__ = ("_metadata",)
 
-    def __init__(self, node: Node) -> None:
-        self._metadata = node.metadata
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
 
     @property
     def version(self) -> int:
@@ -85,18 +68,25 @@ class _Topics:
         return [broker.rack for broker in found if broker is not None and broker.rack is not None]
 
 
-class Groups(Shards["GroupShard"]):
-    """The shards of ``__consumer_offsets``."""
+class GroupCoordinator:
+    """Builds the shards of ``__consumer_offsets`` for its ``runtime``, expires offsets, and tells groups of topics."""
 
     BASE_SEQUENCE = 0
+    SKIPS_VERSIONS = False
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, environment: CoordinatorEnvironment, rng: random.Random) -> None:
+        self._metadata = environment.metadata
+        self._config = environment.config
+        self._clock = environment.clock
+        self._lines = environment.lines
+        self._random = rng
         self._context: GroupContext | None = None
         self._changed: dict[str, None] = {}
         self._deleted: list[tuple[str, Uuid]] = []
         self._deleted_before_load: list[tuple[str, Uuid]] = []
-        """Topics that were deleted while shards were yet to be loaded, which may have offsets of them."""
-        super().__init__(node, OFFSETS_TOPIC)
+        """Topics deleted before all shards were loaded: the others may have offsets for them."""
+        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(OFFSETS_TOPIC, self, environment)
+        self._metadata.subscribe(self._on_record)
 
     @property
     def context(self) -> GroupContext:
@@ -104,27 +94,27 @@ class Groups(Shards["GroupShard"]):
             from oncelog.coordinator.groups.context import GroupContext
 
             self._context = GroupContext(
-                now_ms=self.node.clock.now_ms,
-                rng=self.node.random,
-                deadlines=self.deadlines,
-                settings=lambda: self.node.config.current,
+                now_ms=self._clock.now_ms,
+                rng=self._random,
+                deadlines=self.runtime.timer.deadlines,
+                settings=lambda: self._config.current,
                 overrides=self._overrides,
-                topics=_Topics(self.node),
+                topics=_Topics(self._metadata),
                 log_info=_log.info,
             )
         return self._context
 
     def _overrides(self, group_id: str) -> Mapping[str, str]:
-        return self.node.metadata.image.configs.get((GROUP, group_id), {})
+        return self._metadata.image.configs.get((GROUP, group_id), {})
 
     def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
-        """The shard that stores the group. Only OffsetCommit and OffsetFetch know a group with an empty name.
+        """Return the shard that stores the group. Only OffsetCommit and OffsetFetch allow an empty group id.
 
         Raises KafkaError: INVALID_GROUP_ID, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.
         """
         if not group_id and not empty_allowed:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        return self.shard_of(group_id)
+        return self.runtime.shard_of(group_id)
 
     def ask(
         self,
@@ -134,20 +124,23 @@ class Groups(Shards["GroupShard"]):
         *,
         empty_allowed: bool = False,
     ) -> M | Coroutine[Any, Any, M]:
-        """What a handler returns for a step in the group's shard; see `answer`. Errors of the log are translated."""
+        """Run ``step`` in the group's shard and return what the handler returns: see `CoordinatorRuntime.respond`.
+
+        ``refused`` makes the response for a KafkaError of the step, as the client is to see it.
+        """
         try:
             shard = self.shard(group_id, empty_allowed=empty_allowed)
             result = step(shard)
         except KafkaError as error:
             return refused(to_client_error(error))
-        return self.answer(shard, result, refused)
+        return self.runtime.respond([shard], result, refused)
 
-    # -- what a shard is
+    # -- ShardBuilder
 
-    def make(self, partition: int, journal: ShardLog) -> GroupShard:
+    def build(self, partition: int, log: CoordinatorLog) -> GroupShard:
         from oncelog.coordinator.groups.shard import GroupShard
 
-        return GroupShard(partition, journal, self.context)
+        return GroupShard(partition, log, self.context)
 
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
         from oncelog.coordinator.groups.shard import REPLAYS
@@ -156,26 +149,28 @@ class Groups(Shards["GroupShard"]):
         return {kind: key for kind, key in KEY_TYPES.items() if key in REPLAYS}, VALUE_TYPES
 
     def codec(self) -> int:
-        return self.node.config.current.offsets_topic_compression_codec
+        return self._config.current.offsets_topic_compression_codec
 
-    # -- what comes from outside of requests
-
-    def began(self, shard: GroupShard) -> None:
-        if _EXPIRY not in self.deadlines:
+    def on_shard_loaded(self, shard: GroupShard) -> None:
+        if _EXPIRY not in self.runtime.timer.deadlines:
             self._set_expiry()
         deleted = self._deleted_before_load
         if deleted:
-            self.do_in_slices(self._forget(list(deleted), [shard.partition]))
-            if not self._loading and not self._unread:
+            self.runtime.background.add(self._forget(list(deleted), [shard.partition]))
+            if not self.runtime.has_unloaded():
                 deleted.clear()
 
+    # -- beside requests
+
     def _set_expiry(self) -> None:
-        interval_ms = self.node.config.current.offsets_retention_check_interval_ms
-        self.deadlines.set(_EXPIRY, min(interval_ms, LONGEST_INTERVAL_MS), self._expire)
+        interval_ms = self._config.current.offsets_retention_check_interval_ms
+        self.runtime.timer.deadlines.set(_EXPIRY, min(interval_ms, LONGEST_INTERVAL_MS), self._expire)
 
     def _expire(self) -> None:
-        """Forget offsets that nobody has used for offsets.retention.minutes, and groups that have nothing else."""
-        self.do_in_slices(self._each_group(lambda shard, group_id: _expiry().expire_group(shard, group_id)))
+        """Remove offsets older than ``offsets.retention.minutes``, and groups that have nothing else."""
+        self.runtime.background.add(
+            self._each_group(lambda shard, group_id: _expiry().expire_group(shard, group_id))
+        )
         self._set_expiry()
 
     def _each_group(
@@ -183,11 +178,12 @@ class Groups(Shards["GroupShard"]):
         do: Callable[[GroupShard, str], Iterator[None] | None],
         partitions: Sequence[int] | None = None,
     ) -> Iterator[None]:
-        """The steps for every group there is now; one that a step before has removed is left out. A shard whose log
-        cannot be written costs the others nothing.
+        """Call ``do`` for every group of the partitions (None: of all), as steps. Skips groups that an earlier step
+        removed. If the log of a shard cannot be written, goes on with the next group.
         """
-        for partition in list(self._loaded) if partitions is None else partitions:
-            served = self._loaded.get(partition)
+        loaded = self.runtime.loaded
+        for partition in list(loaded) if partitions is None else partitions:
+            served = loaded.get(partition)
             if served is None:
                 continue
             shard = served.shard
@@ -200,31 +196,27 @@ class Groups(Shards["GroupShard"]):
                         if served.is_lost():
                             break
                 except KafkaError as error:
-                    self.node.lines.write(
-                        _log.warning,
-                        "not done for a group",
-                        {"topic": self.topic},
-                        group=group_id,
-                        error=error,
+                    about = {"topic": OFFSETS_TOPIC}
+                    self._lines.write(
+                        _log.warning, "not done for a group", about, group=group_id, error=error
                     )
                 yield
                 if served.is_lost():
                     break
 
-    def on_record(self, record: Message, topic: Topic | None) -> None:
-        super().on_record(record, topic)
+    def _on_record(self, record: Message, topic: Topic | None) -> None:
         if topic is None:
             return
         if isinstance(record, RemoveTopicRecord):
-            if topic.name == self.topic:
+            if topic.name == OFFSETS_TOPIC:
                 self._deleted_before_load.clear()
-            elif self._loading or self._unread:
+            elif self.runtime.has_unloaded():
                 self._deleted_before_load.append((topic.name, topic.topic_id))
-        if not self._loaded:
+        if not self.runtime.loaded:
             return
         if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
             if not self._changed:
-                self.do_in_slices(self._tell_of_topics())
+                self.runtime.background.add(self._tell_of_topics())
             self._changed[topic.name] = None
             if isinstance(record, RemoveTopicRecord):
                 self._deleted.append((topic.name, topic.topic_id))
@@ -241,7 +233,7 @@ class Groups(Shards["GroupShard"]):
     def _forget(
         self, deleted: Sequence[tuple[str, Uuid]], partitions: Sequence[int] | None = None
     ) -> Iterator[None]:
-        """Offsets of topics that were deleted go, in all shards or in some."""
+        """Remove the offsets for deleted topics, in the shards of ``partitions`` (None: in all)."""
         return self._each_group(
             lambda shard, group_id: _expiry().forget_topics(shard, group_id, deleted), partitions
         )
@@ -256,12 +248,12 @@ class Groups(Shards["GroupShard"]):
         *,
         committed: bool,
     ) -> GroupShard:
-        """Write the marker that ends a transaction in a partition, upon which the offsets that it committed count.
+        """Append the marker that ends a transaction to a partition, and make its offsets count if it was committed.
 
-        Raises KafkaError as `at` and as the log gives it; `answer` waits for its flush.
+        Returns the shard, whose log may have to be flushed. Raises KafkaError as `CoordinatorRuntime.at` and the log's.
         """
-        shard = self.at(partition)
-        self.journal_of(shard).append_marker(
+        shard = self.runtime.at(partition)
+        self.runtime.log_of(shard).append_marker(
             committed=committed,
             producer_id=producer_id,
             producer_epoch=producer_epoch,

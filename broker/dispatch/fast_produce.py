@@ -13,7 +13,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordinators.enrolment import Producer, enrol
+from oncelog.broker.coordinators.add_partitions_to_txn_manager import Producer
 from oncelog.broker.handlers.produce import (
     ATTRIBUTES_AT,
     MAGIC,
@@ -213,7 +213,8 @@ class FastProduce:
         if producer_id < 0:
             return False
         producer = Producer(known.transactional_id, producer_id, epoch)
-        return enrol(self._services, producer, {(known.topic, known.index): sequence}, known.support) == {}
+        sequences = {(known.topic, known.index): sequence}
+        return self._services.txn_partitions.verify_or_add_now(producer, sequences, known.support) == {}
 
     def remember(
         self, connection: Connection, frame: memoryview, version: int, request: ProduceRequest

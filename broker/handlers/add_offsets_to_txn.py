@@ -28,7 +28,7 @@ def handle(
     from oncelog.coordinator.transactions.partitions import add_partitions
     from oncelog.coordinator.transactions.state import TRANSACTIONS_V0
 
-    partition = (OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
+    partition = (OFFSETS_TOPIC, services.groups.runtime.partition_for(request.group_id))
 
     def step(shard: TransactionShard) -> AddOffsetsToTxnResponse:
         name, producer_id, epoch = request.transactional_id, request.producer_id, request.producer_epoch

@@ -61,7 +61,7 @@ def _describe(
         if request.include_authorized_operations and not group.error_code:
             group.authorized_operations = GROUP_OPERATIONS
         groups.append(group)
-    return services.groups.answer_of(
+    return services.groups.runtime.respond(
         list(shards.values()),
         ConsumerGroupDescribeResponse(groups=groups),
         lambda error: _error_response(group_ids, error),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordinators.groups import client_of
+from oncelog.broker.handlers.client import client_of
 from oncelog.broker.metadata.features import is_consumer_protocol_enabled
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import (

@@ -49,7 +49,7 @@ def handle(
         results=[results[group_id] for group_id in dict.fromkeys(request.groups_names)]
     )
     shards = [shard for shard, _ in by_partition.values()]
-    return services.groups.answer_of(shards, response, lambda error: _error_response(request, error))
+    return services.groups.runtime.respond(shards, response, lambda error: _error_response(request, error))
 
 
 def _error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
-from oncelog.broker.coordinators.groups import client_of
 from oncelog.broker.handlers.chunked import chunked_by_row
+from oncelog.broker.handlers.client import client_of
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.describe_groups import (
@@ -57,7 +57,7 @@ def _describe(
     for group in groups:
         are_wanted = request.include_authorized_operations and not group.error_code
         group.authorized_operations = GROUP_OPERATIONS if are_wanted else NOT_ASKED
-    return services.groups.answer_of(
+    return services.groups.runtime.respond(
         list(shards.values()),
         DescribeGroupsResponse(groups=groups),
         lambda error: _error_response(group_ids, error),

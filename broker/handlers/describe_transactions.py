@@ -46,7 +46,9 @@ def _describe(
             0, [TransactionState(error.code, transactional_id) for transactional_id in transactional_ids]
         )
 
-    return services.transactions.answer_of(shards, DescribeTransactionsResponse(0, states), error_response)
+    return services.transactions.runtime.respond(
+        shards, DescribeTransactionsResponse(0, states), error_response
+    )
 
 
 def _state(services: Services, transactional_id: str, shards: list[TransactionShard]) -> TransactionState:

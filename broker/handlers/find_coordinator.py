@@ -72,8 +72,8 @@ def _coordinator(services: Services, key_type: int, key: str, context: RequestCo
     topic = ensure(
         services.metadata, services.config, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC
     )
-    coordinators = services.groups if key_type == GROUP else services.transactions
-    partition = coordinators.partition_for(key)
+    coordinator = services.groups if key_type == GROUP else services.transactions
+    partition = coordinator.runtime.partition_for(key)
     if partition < len(topic.partitions):
         leader = topic.partitions[partition].leader
         for node in services.cluster.nodes(context.connection.listener_name):

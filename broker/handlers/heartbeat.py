@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordinators.groups import client_of
+from oncelog.broker.handlers.client import client_of
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

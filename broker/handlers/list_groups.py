@@ -25,11 +25,11 @@ def handle(
     from oncelog.coordinator.groups.admin import list_groups
 
     try:
-        shards = services.groups.shards()
+        shards = services.groups.runtime.shards()
     except KafkaError as error:
         return _error_response(to_client_error(error))
     groups = [group for shard in shards for group in list_groups(shard, request)]
-    return services.groups.answer_of(shards, ListGroupsResponse(groups=groups), _error_response)
+    return services.groups.runtime.respond(shards, ListGroupsResponse(groups=groups), _error_response)
 
 
 def _error_response(error: KafkaError) -> ListGroupsResponse:

@@ -25,7 +25,9 @@ def handle(
         return ListTransactionsResponse(0, error.code)
 
     try:
-        shards = services.transactions.shards()
-        return services.transactions.answer_of(shards, list_transactions(shards, request), error_response)
+        shards = services.transactions.runtime.shards()
+        return services.transactions.runtime.respond(
+            shards, list_transactions(shards, request), error_response
+        )
     except KafkaError as error:
         return error_response(error)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordinators.groups import client_of
 from oncelog.broker.handlers.chunked import ROWS_AT_ONCE, chunked_then
+from oncelog.broker.handlers.client import client_of
 from oncelog.broker.handlers.topic_rows import merged
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_commit import (

@@ -75,7 +75,7 @@ def _fetch(
             _group_result(services, lookup, shards, require_stable=request.require_stable, version=version)
             for lookup in lookups
         ]
-        return services.groups.answer_of(shards, _response(rows, version), error_response)
+        return services.groups.runtime.respond(shards, _response(rows, version), error_response)
 
     steps = (step for lookup in lookups for step in lookup.resolve(services))
     return chunked_then(steps, sum([len(lookup.by_id) for lookup in lookups]), respond)

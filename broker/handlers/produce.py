@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.coordinators import enrolment
+from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
+    Partition,
+    Producer,
+    Refusals,
+    SupportedOperation,
+)
 from oncelog.broker.request import CloseConnection, Pending, finished
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
@@ -35,7 +40,6 @@ from oncelog.wire.schema import Message
 from oncelog.wire.validate import InvalidRecords
 
 if TYPE_CHECKING:
-    from oncelog.broker.coordinators.enrolment import Refusals
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
@@ -272,29 +276,31 @@ def _handle_transactional(
         )
     if not producers:
         return _append_all(services, request, context, {})
-    producer = enrolment.Producer(request.transactional_id, *producers.pop())
+    producer = Producer(request.transactional_id, *producers.pop())
     support = support_of(context.api_version)
-    refusals = enrolment.enrol(services, producer, sequences, support)
+    refusals = services.txn_partitions.verify_or_add_now(producer, sequences, support)
     if refusals is not None:
         return _append_all(services, request, context, refusals)
     _keep_records(partition for topic in request.topic_data for partition in topic.partition_data)
     return Pending(_append_later(services, request, context, (producer, sequences, support)))
 
 
-def support_of(version: int) -> enrolment.Support:
+def support_of(version: int) -> SupportedOperation:
     """What a producer that speaks that version of Produce understands."""
     if version >= ADDS_VERSION:
-        return enrolment.Support.ADD
-    return enrolment.Support.ABORTABLE if version >= ABORTABLE_VERSION else enrolment.Support.VERIFY
+        return SupportedOperation.ADD_PARTITION
+    if version >= ABORTABLE_VERSION:
+        return SupportedOperation.GENERIC_ERROR_SUPPORTED
+    return SupportedOperation.DEFAULT_ERROR
 
 
 async def _append_later(
     services: Services,
     request: ProduceRequest,
     context: RequestContext,
-    asked: tuple[enrolment.Producer, dict[enrolment.Partition, int], enrolment.Support],
+    asked: tuple[Producer, dict[Partition, int], SupportedOperation],
 ) -> Message | None:
-    refusals = await enrolment.enrol_later(services, *asked)
+    refusals = await services.txn_partitions.verify_or_add(*asked)
     return await finished(_append_all(services, request, context, refusals))
 
 

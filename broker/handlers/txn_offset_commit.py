@@ -11,9 +11,14 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordinators import enrolment
-from oncelog.broker.coordinators.groups import client_of
+from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
+    Partition,
+    Producer,
+    Refusals,
+    SupportedOperation,
+)
 from oncelog.broker.handlers.chunked import chunked_then
+from oncelog.broker.handlers.client import client_of
 from oncelog.broker.handlers.topic_rows import merged
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.coordinator.groups.errors import to_client_error
@@ -58,15 +63,13 @@ class _Commit:
         self.request = request
         self.context = context
         self.unknown: list[TxnOffsetCommitResponseTopic] = []
-        self.producer = enrolment.Producer(
-            request.transactional_id, request.producer_id, request.producer_epoch
-        )
+        self.producer = Producer(request.transactional_id, request.producer_id, request.producer_epoch)
         self.support = (
-            enrolment.Support.ADD
+            SupportedOperation.ADD_PARTITION
             if context.api_version >= ADDS_VERSION
-            else enrolment.Support.ABORTABLE
+            else SupportedOperation.GENERIC_ERROR_SUPPORTED
             if context.api_version >= ABORTABLE_VERSION
-            else enrolment.Support.VERIFY
+            else SupportedOperation.DEFAULT_ERROR
         )
 
     def find_existing(self) -> Iterator[None]:
@@ -86,8 +89,8 @@ class _Commit:
             return TxnOffsetCommitResponse(0, self.unknown)
         if not request.group_id:
             return self.error_response(KafkaError(ErrorCode.INVALID_GROUP_ID))
-        sequences = {(OFFSETS_TOPIC, self.services.groups.partition_for(request.group_id)): -1}
-        refusals = enrolment.enrol(self.services, self.producer, sequences, self.support)
+        sequences = {(OFFSETS_TOPIC, self.services.groups.runtime.partition_for(request.group_id)): -1}
+        refusals = self.services.txn_partitions.verify_or_add_now(self.producer, sequences, self.support)
         return self.store_afterwards(sequences) if refusals is None else self.store(refusals)
 
     def _existing(self, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic | None:
@@ -105,15 +108,15 @@ class _Commit:
             self.unknown.append(TxnOffsetCommitResponseTopic(topic.name, missing))
         return TxnOffsetCommitRequestTopic(topic.name, existing) if existing else None
 
-    def store(self, refusals: enrolment.Refusals) -> ResponseOrCoroutine:
+    def store(self, refusals: Refusals) -> ResponseOrCoroutine:
         """Store the offsets unless the transaction's coordinator has refused."""
         if refusals:
             [code] = refusals.values()
             return self.error_response(to_client_error(KafkaError(code)))
         return self.services.groups.ask(self.request.group_id, self._step, self.error_response)
 
-    async def store_afterwards(self, sequences: dict[enrolment.Partition, int]) -> TxnOffsetCommitResponse:
-        refusals = await enrolment.enrol_later(self.services, self.producer, sequences, self.support)
+    async def store_afterwards(self, sequences: dict[Partition, int]) -> TxnOffsetCommitResponse:
+        refusals = await self.services.txn_partitions.verify_or_add(self.producer, sequences, self.support)
         response = self.store(refusals)
         return response if isinstance(response, TxnOffsetCommitResponse) else await response
 

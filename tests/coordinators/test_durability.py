@@ -114,7 +114,7 @@ async def test_a_commit_whose_flush_fails_is_refused() -> None:
         for _ in range(2):
             assert await commit(client, "g", {"a": {0: 1}}) == {("a", 0): NOT_COORDINATOR}
             assert await fetch_offsets(client, "g") == NOT_COORDINATOR
-        assert broker.node.groups.shards() == []
+        assert broker.node.groups.runtime.shards() == []
 
 
 class GivenUp(ClassicGroup):
@@ -135,7 +135,7 @@ async def test_a_shard_whose_log_goes_offline_is_given_up() -> None:
         client = broker.connect()
         await create_topic(client, "a")
         await find(client)
-        bad, good = sorted("gh", key=broker.node.groups.partition_for)
+        bad, good = sorted("gh", key=broker.node.groups.runtime.partition_for)
         await commit(client, good, {"a": {0: 1}})
         await commit(client, bad, {"a": {0: 1}})
         shard = broker.node.groups.shard(bad)
@@ -160,7 +160,7 @@ async def test_a_later_answer_of_a_shard_that_is_given_up() -> None:
         groups = broker.node.groups
         shard = groups.shard("g")
         promise: Promise[HeartbeatResponse] = Promise()
-        waiting = groups.answer(shard, promise, lambda error: HeartbeatResponse(0, error.code))
+        waiting = groups.runtime.respond([shard], promise, lambda error: HeartbeatResponse(0, error.code))
         assert not isinstance(waiting, HeartbeatResponse)
         log_of(broker).fail(OSError(errno.EIO, "broken"))
         await trio.testing.wait_all_tasks_blocked()
@@ -198,7 +198,7 @@ def test_the_topic_is_deleted_and_made_anew(large: bool) -> None:
             assert answer.responses[0].error_code == 0
             assert await fetch_offsets(client, "g") == NOT_COORDINATOR
             assert await delete_offsets(client, "g", {"a": [0]}) == NOT_COORDINATOR
-            assert broker.node.groups.shards() == []
+            assert broker.node.groups.runtime.shards() == []
             await find(client)
             assert await fetch_offsets(client, "g") == {}
             assert await commit(client, "g", {"a": {0: 5}}) == {("a", 0): 0}
@@ -243,28 +243,26 @@ async def test_a_topic_that_grows_moves_no_group_before_a_restart() -> None:
         await find(client)
         groups = broker.node.groups
         names = [f"group-{number}" for number in range(20)]
-        before = [groups.partition_for(name) for name in names]
+        before = [groups.runtime.partition_for(name) for name in names]
         await commit(client, names[0], {"a": {0: 1}})
 
         row = CreatePartitionsTopic(OFFSETS_TOPIC, 7, None)
         await client.ask(CreatePartitionsRequest([row], 1), 3, CreatePartitionsResponse)
-        assert [groups.partition_for(name) for name in names] == before
+        assert [groups.runtime.partition_for(name) for name in names] == before
         assert max(before) == 2
         client = await broker.restart()
-        assert max(broker.node.groups.partition_for(name) for name in names) > 2
+        assert max(broker.node.groups.runtime.partition_for(name) for name in names) > 2
         request = DeleteTopicsRequest(topic_names=[OFFSETS_TOPIC], timeout_ms=1)
         await client.ask(request, 5, DeleteTopicsResponse)
         await find(client)
-        assert [broker.node.groups.partition_for(name) for name in names] == before
+        assert [broker.node.groups.runtime.partition_for(name) for name in names] == before
 
 
 @simulated
 async def test_our_own_bug_at_a_deadline_costs_nobody_else() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
         broker.node.fail_on_bugs = False
-        bugs: list[str] = []
-        broker.node.note_bug = lambda: bugs.append("bug")  # type: ignore[method-assign]
-        deadlines = broker.node.groups.deadlines
+        deadlines = broker.node.groups.runtime.timer.deadlines
         done: list[float] = []
 
         def fail() -> None:
@@ -283,7 +281,7 @@ async def test_our_own_bug_at_a_deadline_costs_nobody_else() -> None:
         deadlines.set("again", 100, not_at_first)
         deadlines.set("good", 100, lambda: done.append(trio.current_time() - began))
         await trio.sleep(1)
-        assert bugs == ["bug"]
+        assert broker.node.bugs == 1
         assert done == pytest.approx([0.1, 0.6])
 
 

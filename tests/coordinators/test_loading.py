@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from oncelog.broker.coordinators.shards import LOAD_AT_ONCE_BYTES
+from oncelog.broker.coordinators.runtime import LOAD_AT_ONCE_BYTES
 from oncelog.broker.log.producers.state import Origin
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ def test_requests_while_a_large_shard_is_loaded(how: str) -> None:
             client = broker.connect()
             answers = [await fetch_offsets(client, "g", {"a": [LARGE - 1]})]
             with pytest.raises(KafkaError, match="LOAD_IN_PROGRESS"):
-                broker.node.groups.shards()
+                broker.node.groups.runtime.shards()
             served = 0
             while answers[-1] == LOADING:
                 assert (await fetch(client, "a")).error_code in (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -52,7 +52,7 @@ def test_requests_while_a_large_shard_is_loaded(how: str) -> None:
             assert answers[0] == LOADING
             assert answers[-1] == {("a", LARGE - 1): LARGE - 1}
             assert served >= 2
-            assert [shard.partition for shard in broker.node.groups.shards()] == [0]
+            assert [shard.partition for shard in broker.node.groups.runtime.shards()] == [0]
             found = await fetch_offsets(client, "g")
             assert found == {("a", number): number for number in range(LARGE)}
 
@@ -70,10 +70,10 @@ async def test_a_small_shard_is_loaded_by_the_first_request() -> None:
         groups = broker.node.groups
         assert groups.shard("i").groups.keys() == {"i"}  # nothing has run since the start
         with pytest.raises(KafkaError, match="LOAD_IN_PROGRESS"):
-            groups.shards()  # a list of groups would lack some
+            groups.runtime.shards()  # a list of groups would lack some
         await trio.testing.wait_all_tasks_blocked()
-        assert {group for shard in groups.shards() for group in shard.groups} == set("ghijk")
-        assert len(groups.shards()) == 5  # not all fifty
+        assert {group for shard in groups.runtime.shards() for group in shard.groups} == set("ghijk")
+        assert len(groups.runtime.shards()) == 5  # not all fifty
 
 
 @simulated
@@ -148,7 +148,7 @@ def test_what_is_no_such_record_stops_that_shard_and_no_other(
         async with SimBroker(config={"offsets.topic.num.partitions": "2"}) as broker:
             client = await coordinated(broker)
             await create_topic(client, "a")
-            bad, good = sorted("gh", key=broker.node.groups.partition_for)
+            bad, good = sorted("gh", key=broker.node.groups.runtime.partition_for)
             await commit(client, good, {"a": {0: 1}})
             if large:
                 fill(broker, bad, 3_000)
@@ -157,7 +157,7 @@ def test_what_is_no_such_record_stops_that_shard_and_no_other(
             await trio.testing.wait_all_tasks_blocked()
             assert await commit(client, bad, {"a": {0: 4}}) == {("a", 0): NOT_COORDINATOR}
             assert await commit(client, good, {"a": {0: 4}}) == {("a", 0): 0}
-            assert [shard.partition for shard in broker.node.groups.shards()] == [1]
+            assert [shard.partition for shard in broker.node.groups.runtime.shards()] == [1]
             assert broker.files.held == 0
 
     run()
@@ -209,11 +209,11 @@ async def test_a_shortage_as_the_log_is_opened_is_waited_for_though_nobody_asks(
         await broker.start()
         await trio.sleep(60)
         with pytest.raises(KafkaError, match="LOAD_IN_PROGRESS"):
-            broker.node.groups.shards()
+            broker.node.groups.runtime.shards()
         assert await fetch_offsets(broker.connect(), "g") == LOADING
         broker.files.faults.clear()
         await trio.sleep(2)
-        [shard] = broker.node.groups.shards()
+        [shard] = broker.node.groups.runtime.shards()
         assert list(shard.groups) == ["g"]
 
 
@@ -234,10 +234,10 @@ def test_a_shortage_is_waited_for_though_nobody_asks(large: bool) -> None:
             broker.files.faults.append(Fault("read", errno.EMFILE, of_offsets_log))
             await trio.sleep(60)
             with pytest.raises(KafkaError, match="LOAD_IN_PROGRESS"):
-                broker.node.groups.shards()
+                broker.node.groups.runtime.shards()
             broker.files.faults.clear()
             await trio.sleep(2)
-            [shard] = broker.node.groups.shards()
+            [shard] = broker.node.groups.runtime.shards()
             assert list(shard.groups) == ["g"]
 
     run()

@@ -6,9 +6,9 @@ import ipaddress
 
 import pytest
 
-from oncelog.broker.coordinators.groups import java_address
 from oncelog.broker.coordinators.partition_of_key import java_hash, partition_of_key
-from oncelog.broker.coordinators.shards import KNOWN_KEY_CHARS_MAX
+from oncelog.broker.coordinators.runtime import KNOWN_KEY_CHARS_MAX
+from oncelog.broker.handlers.client import java_address
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.sim.broker import SimBroker
 from tests.sim.run import simulated
@@ -58,7 +58,7 @@ async def test_absurd_names_are_not_remembered() -> None:
         answer = await client.ask(request, 4, FindCoordinatorResponse)
         assert [row.error_code for row in answer.coordinators] == [0] * 4
         groups = broker.node.groups
-        assert list(groups._partition_by_key) == names[:2]
-        assert [groups.partition_for(name) for name in names] == [
+        assert list(groups.runtime._partition_by_key) == names[:2]
+        assert [groups.runtime.partition_for(name) for name in names] == [
             partition_of_key(name, 50) for name in names
         ]

@@ -64,4 +64,4 @@ async def test_every_api_says_so_and_changes_nothing() -> None:
         await trio.sleep(30 * DISK_S)
         assert await fetch_offsets(client, "g") == {("a", number): number for number in range(COUNT)}
         assert broker.node.cluster.leader_partition(OFFSETS_TOPIC, 0).log.log_end_offset == end
-        assert list(broker.node.groups.at(0).groups) == ["g"]
+        assert list(broker.node.groups.runtime.at(0).groups) == ["g"]

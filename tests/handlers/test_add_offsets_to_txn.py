@@ -29,7 +29,7 @@ def test_each_version(version: int) -> None:
             assert await add("id", 5) == fenced
             assert await add("", 0) == ErrorCode.INVALID_REQUEST
             assert await add("id", 0) == 0
-            partition = broker.node.groups.partition_for("g")
+            partition = broker.node.groups.runtime.partition_for("g")
             metadata = broker.node.transactions.shard("id").transactions["id"].metadata
             assert metadata.partitions == {"__consumer_offsets": (partition,)}
 

@@ -67,7 +67,7 @@ async def test_while_the_group_is_loaded_all_is_well(monkeypatch: pytest.MonkeyP
         def loading(key: str) -> None:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-        monkeypatch.setattr(broker.node.groups, "shard_of", loading)
+        monkeypatch.setattr(broker.node.groups.runtime, "shard_of", loading)
         answer = await client.ask(HeartbeatRequest("g", 1, "m"), HEARTBEAT, HeartbeatResponse)
         assert answer.error_code == ErrorCode.NONE
         member = SimMember(broker)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.coordinators.shard_log import ShardLog
+from oncelog.broker.coordinators.log import CoordinatorLog
 from oncelog.coordinator.groups import offsets as stored_offsets
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -111,21 +111,21 @@ def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest
     """The answer is the same whether that is seen before the records are made or when they are appended."""
     monkeypatch.setattr(stored_offsets, "SIZE_CHECK_MIN", unchecked_max)
     appended: list[int] = []
-    append = ShardLog.append
+    append = CoordinatorLog.append
 
-    def counted(self: ShardLog, records: Any, *args: Any) -> int:
+    def counted(self: CoordinatorLog, records: Any, *args: Any) -> int:
         appended.append(len(records))
         return append(self, records, *args)
 
-    monkeypatch.setattr(ShardLog, "append", counted)
+    monkeypatch.setattr(CoordinatorLog, "append", counted)
     looks: list[int] = []
-    check_batch_size = ShardLog.check_batch_size
+    check_batch_size = CoordinatorLog.check_batch_size
 
-    def looked(self: ShardLog, size: int) -> None:
+    def looked(self: CoordinatorLog, size: int) -> None:
         looks.append(size)
         check_batch_size(self, size)
 
-    monkeypatch.setattr(ShardLog, "check_batch_size", looked)
+    monkeypatch.setattr(CoordinatorLog, "check_batch_size", looked)
 
     @simulated
     async def run() -> None:

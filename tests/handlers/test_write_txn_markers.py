@@ -30,7 +30,7 @@ def test_a_group_learns_of_it(commit: bool, flushed: bool) -> None:
             await producer.init()
             await producer.find("g", GROUP)
             await producer.send_offset("g", "t", 0, 7)
-            partition = broker.node.groups.partition_for("g")
+            partition = broker.node.groups.runtime.partition_for("g")
             topics = [
                 WritableTxnMarkerTopic("__consumer_offsets", [partition]),
                 WritableTxnMarkerTopic("unknown", [0]),

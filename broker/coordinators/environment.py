@@ -1,0 +1,29 @@
+"""`CoordinatorEnvironment`: what a coordinator uses of its node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.log.manager import LogManager
+    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import FileSystem
+
+
+class CoordinatorEnvironment(NamedTuple):
+    config: DynamicBrokerConfig
+    metadata: MetadataStore
+    cluster: Cluster
+    logs: LogManager
+    files: FileSystem
+    clock: Clock
+    lines: LineLimiter
+    """For log lines that may repeat with every request."""
+    note_bug: Callable[[], None]
+    """Called after work failed because of a defect of ours: tests end the node then."""

@@ -1,0 +1,231 @@
+"""`MarkerWriter`: writes the markers of decided transactions, then the record that each is complete.
+
+If nothing has to wait, the step that decides a transaction does all of it. With ``flush.messages`` the decision is on
+the disk before a marker is written, and every marker before the record of completion: a marker must not outlive its
+decision, nor the record of completion a marker. What cannot be written is tried again by a task. Source:
+``TransactionMarkerChannelManager``; `oncelog.coordinator.transactions.markers` says what follows from each outcome.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from oncelog.broker.log.producers.state import Origin
+from oncelog.broker.logs import get_logger
+from oncelog.broker.seams.clock import real_time
+from oncelog.broker.topic_names import OFFSETS_TOPIC
+from oncelog.wire.control import end_transaction_marker
+from oncelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from oncelog.broker.coordinators.environment import CoordinatorEnvironment
+    from oncelog.broker.coordinators.groups import GroupCoordinator
+    from oncelog.broker.coordinators.runtime import CoordinatorRuntime
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.coordinator.transactions.shard import TransactionShard
+    from oncelog.coordinator.transactions.state import PendingEnd
+
+_log = get_logger(__name__)
+
+
+class _UnflushedMarker(NamedTuple):
+    """An appended marker, which counts once ``log`` is flushed up to ``up_to``."""
+
+    topic: str
+    partition: int
+    log: PartitionLog
+    up_to: int
+
+
+class MarkerWriter:
+    """Ends the transactions of ``runtime``'s shards. Offsets in them are ``groups``' matter."""
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[TransactionShard],
+        groups: GroupCoordinator,
+        environment: CoordinatorEnvironment,
+    ) -> None:
+        self._runtime = runtime
+        self._groups = groups
+        self._cluster = environment.cluster
+        self._clock = environment.clock
+        self._lines = environment.lines
+        self._note_bug = environment.note_bug
+        self._nursery: trio.Nursery | None = None
+        self._ended: dict[PendingEnd, trio.Event] = {}
+        """The event is set when the transaction is complete, or ends elsewhere."""
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Finish transactions that have to wait for something, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                # A request that waits for a thread cannot be cancelled, and may decide a transaction after this. The
+                # next start of the node finishes it.
+                self._nursery = None
+
+    # -- what requests ask
+
+    def is_ending(self, shard: TransactionShard, transactional_id: str) -> bool:
+        """Whether this node still has markers of the id to write."""
+        pending = _pending_end(shard, transactional_id)
+        return pending is not None and not pending.given_up
+
+    async def wait_ended(self, shard: TransactionShard, transactional_id: str, until: float) -> None:
+        """Wait until the id's decided transaction is complete, at most until ``until`` (seconds of real time)."""
+        pending = _pending_end(shard, transactional_id)
+        if pending is not None:
+            ended = self._ended.setdefault(pending, trio.Event())
+            with real_time.move_on_at(until):
+                await ended.wait()
+
+    # -- finishing a transaction
+
+    def on_prepared(self, shard: TransactionShard, pending: PendingEnd) -> None:
+        """A transaction was decided. Finish it now if possible, else in a task. Raises nothing."""
+        try:
+            waits = not self._finish_now(shard, pending)
+        except KafkaError:
+            waits = True
+        except Exception:
+            self._failed_by_bug(pending)
+            waits = True
+        if waits and not pending.given_up and self._nursery is not None:
+            self._nursery.start_soon(self._finish, shard, pending)
+
+    def _finish_now(self, shard: TransactionShard, pending: PendingEnd) -> bool:
+        """Returns False if it has to wait for a flush or a retry. Raises KafkaError."""
+        if not self._runtime.log_of(shard).is_durable():
+            return False
+        if self._write_markers(shard, pending) or pending.partitions:
+            return False
+        self._complete(shard, pending)
+        return True
+
+    async def _finish(self, shard: TransactionShard, pending: PendingEnd) -> None:
+        from oncelog.coordinator.transactions import markers
+
+        while markers.is_current(shard, pending):
+            try:
+                await self._runtime.log_of(shard).wait_durable()
+                await self._write_durable_markers(shard, pending)
+                if markers.is_current(shard, pending) and not pending.partitions:
+                    self._complete(shard, pending)
+                    return
+            except KafkaError as error:
+                about = {"id": pending.transactional_id}
+                self._lines.write(
+                    _log.warning, "a transaction could not be completed yet", about, error=error
+                )
+            except Exception:
+                self._failed_by_bug(pending)
+            await real_time.sleep(markers.retry_delay_ms(pending) / 1000)
+        self._set_ended(pending)
+
+    async def _write_durable_markers(self, shard: TransactionShard, pending: PendingEnd) -> None:
+        from oncelog.coordinator.transactions import markers
+
+        if not markers.is_current(shard, pending):
+            return
+        async with trio.open_nursery() as nursery:
+            for marker in self._write_markers(shard, pending):
+                nursery.start_soon(self._flush_marker, pending, marker)
+
+    async def _flush_marker(self, pending: PendingEnd, marker: _UnflushedMarker) -> None:
+        code = ErrorCode.NONE
+        try:
+            await marker.log.flush(marker.up_to)
+        except KafkaError as error:
+            code = error.code
+        self._settle(pending, marker.topic, marker.partition, code)
+
+    def _complete(self, shard: TransactionShard, pending: PendingEnd) -> None:
+        from oncelog.coordinator.transactions import markers
+
+        markers.complete(shard, pending)
+        self._set_ended(pending)
+
+    def _set_ended(self, pending: PendingEnd) -> None:
+        ended = self._ended.pop(pending, None)
+        if ended is not None:
+            ended.set()
+
+    def _write_markers(self, shard: TransactionShard, pending: PendingEnd) -> list[_UnflushedMarker]:
+        """Append a marker to each partition that still needs one. Returns those that must be flushed before they
+        count.
+        """
+        metadata = pending.metadata
+        marker = end_transaction_marker(
+            commit=pending.committed,
+            coordinator_epoch=shard.coordinator_epoch,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            timestamp=self._clock.now_ms(),
+        )
+        unflushed = []
+        for topic, partition in list(pending.partitions):
+            code = ErrorCode.NONE
+            try:
+                log, up_to = self._write_marker(shard, pending, topic, partition, marker)
+                if log.high_watermark < up_to:
+                    unflushed.append(_UnflushedMarker(topic, partition, log, up_to))
+                    continue
+            except KafkaError as error:
+                code = error.code
+            self._settle(pending, topic, partition, code)
+        return unflushed
+
+    def _write_marker(
+        self, shard: TransactionShard, pending: PendingEnd, topic: str, partition: int, marker: bytearray
+    ) -> tuple[PartitionLog, int]:
+        """Append a copy of ``marker``. Returns the log and the offset after the marker. Raises KafkaError."""
+        metadata = pending.metadata
+        if topic == OFFSETS_TOPIC:
+            group_shard = self._groups.complete_transaction(
+                partition,
+                metadata.producer_id,
+                metadata.producer_epoch,
+                shard.coordinator_epoch,
+                metadata.client_version,
+                committed=pending.committed,
+            )
+            log = self._groups.runtime.log_of(group_shard).leader_partition().log
+            return log, log.log_end_offset
+        leader = self._cluster.leader_partition(topic, partition)
+        result = leader.log.append(
+            bytearray(marker),
+            leader_epoch=leader.leader_epoch,
+            origin=Origin.COORDINATOR,
+            transaction_version=metadata.client_version,
+        )
+        return leader.log, result.last_offset + 1
+
+    def _settle(self, pending: PendingEnd, topic: str, partition: int, code: ErrorCode) -> None:
+        from oncelog.coordinator.transactions import markers
+
+        known = self._cluster.topic(topic)
+        exists = known is not None and partition < len(known.partitions)
+        outcome = markers.on_marker_appended(pending, topic, partition, code, exists=exists)
+        if code is not ErrorCode.NONE:
+            self._lines.write(
+                _log.warning,
+                "marker not written",
+                {"id": pending.transactional_id, "topic": topic, "partition": partition},
+                error=code.name,
+                outcome=outcome.name,
+            )
+
+    def _failed_by_bug(self, pending: PendingEnd) -> None:
+        _log.exception("a transaction was not completed by our own fault", id=pending.transactional_id)
+        self._note_bug()
+
+
+def _pending_end(shard: TransactionShard, transactional_id: str) -> PendingEnd | None:
+    known = shard.transactions.get(transactional_id)
+    return None if known is None else known.volatile.pending_end

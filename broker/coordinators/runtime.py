@@ -1,0 +1,357 @@
+"""`CoordinatorRuntime`: loads the shards of one internal topic, finds the shard for a key, and sends responses once the
+records behind them are durable.
+
+A shard is the state that one partition of the topic stores. The first request for a shard loads it: a small one at
+once, a large one in slices, during which requests get COORDINATOR_LOAD_IN_PROGRESS. After a start, shards with records
+are also loaded in the background, so that sessions time out and lists of groups are complete. Source:
+``CoordinatorRuntime``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import trio
+
+from oncelog.broker.coordinators.loader import CoordinatorLoader
+from oncelog.broker.coordinators.log import CoordinatorLog
+from oncelog.broker.coordinators.partition_of_key import partition_of_key
+from oncelog.broker.coordinators.shard import LoadedShard, S
+from oncelog.broker.coordinators.sliced_work import SlicedWork
+from oncelog.broker.coordinators.timer import RETRY_BACKOFF_MS, CoordinatorTimer
+from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.internal_topics import described
+from oncelog.broker.seams.clock import real_time
+from oncelog.broker.slices import Slices
+from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.promise import Promise
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.wire.stored.metadata import RemoveTopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+    from oncelog.broker.coordinators.environment import CoordinatorEnvironment
+    from oncelog.broker.coordinators.shard import ShardBuilder
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.wire.schema import Message
+
+LOAD_AT_ONCE_BYTES = 32 * 1024
+"""A request loads a shard at once if its log is no larger: a few hundred records, about two milliseconds."""
+
+KNOWN_KEYS_MAX = 10_000
+"""How many keys the runtime remembers the partition of."""
+
+KNOWN_KEY_CHARS_MAX = 255
+"""The length of such a key in characters: absurdly long group ids must not fill the memory."""
+
+_log = get_logger(__name__)
+
+M = TypeVar("M", bound="Message")
+
+
+class CoordinatorRuntime(Generic[S]):
+    """The shards of ``topic`` by partition, each made by ``builder``."""
+
+    def __init__(self, topic: str, builder: ShardBuilder[S], environment: CoordinatorEnvironment) -> None:
+        self.topic = topic
+        self._builder = builder
+        self._config = environment.config
+        self._cluster = environment.cluster
+        self._logs = environment.logs
+        self._files = environment.files
+        self._clock = environment.clock
+        self._note_bug = environment.note_bug
+        self.timer = CoordinatorTimer(
+            topic, self._clock, environment.lines, self._unload_lost, self._note_bug
+        )
+        self.background = SlicedWork(topic, self._note_bug)
+        self.loaded: dict[int, LoadedShard[S]] = {}
+        self._loading: dict[int, LoadedShard[S]] = {}
+        self._unloaded: dict[int, float] = {}
+        """Partitions with records whose shards are still to be loaded, after a start or a shortage. The value says from
+        when on they may be loaded, in seconds of broker time.
+        """
+        self._failed: set[int] = set()
+        """Partitions whose records cannot be replayed. A restart tries again."""
+        self._partitions = 0
+        self._partition_by_key: dict[str, int] = {}
+        self._may_load_all = False
+        self._load_event = trio.Event()
+        self._has_lost = False
+        environment.metadata.subscribe(self._on_record)
+
+    # -- which shard
+
+    def partition_for(self, key: str) -> int:
+        """Return the partition that stores ``key``, whether the topic exists or not.
+
+        Counts the partitions that the topic had at the start of the node or at its creation: as in Kafka, a topic that
+        grows moves no key before a restart.
+        """
+        found = self._partition_by_key.get(key)
+        if found is not None:
+            return found
+        if not self._partitions:
+            topic = self._cluster.topic(self.topic)
+            if topic is None:
+                return partition_of_key(key, described(self.topic, self._config.current, 1).partitions)
+            self._partitions = len(topic.partitions)
+        found = partition_of_key(key, self._partitions)
+        if len(key) <= KNOWN_KEY_CHARS_MAX:
+            if len(self._partition_by_key) >= KNOWN_KEYS_MAX:
+                self._partition_by_key.clear()
+            self._partition_by_key[key] = found
+        return found
+
+    def shard_of(self, key: str) -> S:
+        """Return the shard that stores ``key``. Raises KafkaError as `at`."""
+        return self.at(self.partition_for(key))
+
+    def at(self, partition: int) -> S:
+        """Return the loaded shard of a partition. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
+        served = self.loaded.get(partition)
+        if served is not None:
+            if not served.is_lost():
+                return served.shard
+            self._unload(partition)
+        if partition not in self._loading:
+            served = self._start_loading(partition)
+            if served.partition_log.size <= LOAD_AT_ONCE_BYTES and self._load_at_once(partition, served):
+                return served.shard
+            self._load_event.set()
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def has_unloaded(self) -> bool:
+        """Whether partitions with records are still to be loaded."""
+        return bool(self._loading or self._unloaded)
+
+    def shards(self) -> list[S]:
+        """Return all shards by partition. Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) if some are not loaded
+        yet.
+        """
+        if self.has_unloaded():
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return [served.shard for _, served in sorted(self.loaded.items()) if not served.is_lost()]
+
+    def log_of(self, shard: S) -> CoordinatorLog:
+        """Return the log of a loaded shard. Raises KafkaError (NOT_COORDINATOR) if it has been unloaded."""
+        served = self.loaded.get(shard.partition)
+        if served is None or served.shard is not shard:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return served.log
+
+    # -- loading
+
+    def _start_loading(self, partition: int) -> LoadedShard[S]:
+        """Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS while the log is being recovered, NOT_COORDINATOR."""
+        topic = self._cluster.topic(self.topic)
+        if partition in self._failed or topic is None or partition >= len(topic.partitions):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        builder = self._builder
+        log = CoordinatorLog(
+            self._cluster, self._clock, self.topic, partition, builder.codec, builder.BASE_SEQUENCE
+        )
+        try:
+            partition_log = log.leader_partition().log
+            partition_log.check_alive()
+        except KafkaError as error:
+            is_recovering = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._leads(topic, partition)
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_recovering else ErrorCode.NOT_COORDINATOR
+            raise KafkaError(code) from error
+        shard = builder.build(partition, log)
+        loader = CoordinatorLoader(
+            partition_log, *builder.record_types(), shard, skips_versions=builder.SKIPS_VERSIONS
+        )
+        self._unloaded.pop(partition, None)
+        served = LoadedShard(shard, log, partition_log, loader.steps(), self._on_lost)
+        self._loading[partition] = served
+        return served
+
+    def _leads(self, topic: Topic, partition: int) -> bool:
+        return topic.partitions[partition].leader == self._cluster.node_id
+
+    def _load_at_once(self, partition: int, served: LoadedShard[S]) -> bool:
+        try:
+            for _ in served.steps:
+                pass
+        except Exception as error:
+            self._load_failed(partition, served, error)
+            raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
+        self._finish_loading(partition)
+        return True
+
+    async def _load_in_slices(self, partition: int, served: LoadedShard[S]) -> None:
+        slices = Slices()
+        began = real_time.monotonic()
+        try:
+            for cold in served.steps:
+                if cold is not None:
+                    await self._files.offload(cold.read)
+                if slices.is_over():
+                    await slices.pause()
+        except Exception as error:
+            self._load_failed(partition, served, error)
+            return
+        if self._loading.get(partition) is not served:
+            return  # the topic was deleted, which closed the steps
+        self._finish_loading(partition)
+        seconds = round(real_time.monotonic() - began, 3)
+        size = served.partition_log.size
+        _log.info("loaded", topic=self.topic, partition=partition, bytes=size, seconds=seconds)
+
+    def _finish_loading(self, partition: int) -> None:
+        served = self.loaded[partition] = self._loading.pop(partition)
+        served.shard.on_loaded()
+        self._builder.on_shard_loaded(served.shard)
+
+    def _load_failed(self, partition: int, served: LoadedShard[S], error: Exception) -> None:
+        served.close()
+        if self._loading.get(partition) is not served:
+            return
+        del self._loading[partition]
+        _log.exception("shard not loaded", topic=self.topic, partition=partition, error=str(error))
+        if isinstance(error, OSError):
+            error = served.partition_log.storage_error(error)
+        if isinstance(error, KafkaError):
+            if not served.is_lost():
+                self._retry_loading(partition)
+            return
+        self._failed.add(partition)
+        if not isinstance(error, DecodeError):
+            self._note_bug()
+
+    def _retry_loading(self, partition: int) -> None:
+        """Load the shard after a back-off, or earlier if a request asks for it."""
+        self._unloaded[partition] = self._clock.monotonic() + RETRY_BACKOFF_MS / 1000
+        self.timer.deadlines.set(("load", partition), RETRY_BACKOFF_MS, self._wake_loading)
+
+    def _wake_loading(self) -> None:
+        self._load_event.set()
+
+    # -- unloading
+
+    def _on_lost(self) -> None:
+        # This may be in the middle of a step of that shard: the timer's task unloads it.
+        self._has_lost = True
+        self.timer.wake()
+
+    def _unload_lost(self) -> None:
+        if not self._has_lost:
+            return
+        self._has_lost = False
+        for partition in [key for key, served in self.loaded.items() if served.is_lost()]:
+            self._unload(partition)
+
+    def _unload(self, partition: int) -> None:
+        served = self.loaded.pop(partition)
+        served.close()
+        _log.warning("shard unloaded", topic=self.topic, partition=partition)
+        served.shard.on_unloaded()
+
+    def _on_record(self, record: Message, topic: Topic | None) -> None:
+        """A record was committed to the metadata."""
+        if isinstance(record, RemoveTopicRecord) and topic is not None and topic.name == self.topic:
+            for served in self._loading.values():
+                served.close()
+            self._loading.clear()
+            self._unloaded.clear()
+            self._failed.clear()
+            self._partition_by_key.clear()
+            self._partitions = 0
+            self._on_lost()
+
+    # -- responses
+
+    def respond(
+        self, shards: Sequence[S], result: M | Promise[M], refused: Callable[[KafkaError], M]
+    ) -> M | Coroutine[Any, Any, M]:
+        """Return the response to a request whose step in ``shards`` returned ``result``, or a coroutine that returns it
+        when the promise is resolved and all records it rests on are as durable as ``flush.messages`` demands.
+
+        ``refused`` makes the response for an error of a flush.
+        """
+        if isinstance(result, Promise):
+            if not result.done:
+                return self._respond_to_promise(shards, result, refused)
+            result = result.value
+        try:
+            for shard in shards:
+                if not self.log_of(shard).is_durable():
+                    return self.respond_durable(shards, result, refused)
+        except KafkaError as error:
+            return refused(to_client_error(error))
+        return result
+
+    async def _respond_to_promise(
+        self, shards: Sequence[S], promise: Promise[M], refused: Callable[[KafkaError], M]
+    ) -> M:
+        resolved = trio.Event()
+        promise.listen(resolved.set)
+        await resolved.wait()
+        return await self.respond_durable(shards, promise.value, refused)
+
+    async def respond_durable(
+        self, shards: Sequence[S], response: M, refused: Callable[[KafkaError], M]
+    ) -> M:
+        """Return ``response`` when all records of ``shards`` are durable, or that of ``refused``."""
+        try:
+            for shard in shards:
+                log = self.log_of(shard)
+                if not log.is_durable():
+                    await log.wait_durable()
+        except KafkaError as error:
+            return refused(to_client_error(error))
+        return response
+
+    # -- tasks
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load shards and act on deadlines, until cancelled."""
+        topic = self._cluster.topic(self.topic)
+        if topic is not None:
+            self._partitions = len(topic.partitions)
+            self._unloaded = dict.fromkeys(self._with_records(self._partitions), self._clock.monotonic())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.timer.run)
+            nursery.start_soon(self.background.run)
+            nursery.start_soon(self._keep_loading)
+            task_status.started()
+            if self._unloaded:
+                await self._logs.recovered()
+                self._load_event.set()
+
+    def load_all(self) -> None:
+        """From now on, load shards that nobody has asked for too. The node's start comes first."""
+        self._may_load_all = True
+        self._load_event.set()
+
+    def _with_records(self, partitions: int) -> Iterator[int]:
+        for partition in range(partitions):
+            try:
+                if self._logs.size_of(self.topic, partition):
+                    yield partition
+            except OSError as error:
+                _log.error("partition not looked at", topic=self.topic, partition=partition, error=str(error))
+
+    async def _keep_loading(self) -> None:
+        while True:
+            self._load_event = trio.Event()
+            if self._loading:
+                await self._load_in_slices(*next(iter(self._loading.items())))
+            elif not (self._may_load_all and self._start_loading_unloaded()):
+                await self._load_event.wait()
+
+    def _start_loading_unloaded(self) -> bool:
+        """Start loading one more shard. Returns False if none can be loaded now."""
+        now = self._clock.monotonic()
+        for partition in [key for key, at in self._unloaded.items() if at <= now]:
+            try:
+                self._start_loading(partition)
+                return True
+            except KafkaError as error:
+                if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    del self._unloaded[partition]
+                elif self._logs.is_recovered:  # otherwise `run` waits for the recovery
+                    self._retry_loading(partition)
+        return False

@@ -1,0 +1,85 @@
+"""What `CoordinatorRuntime` wants of a shard and of its builder, and `LoadedShard`, a shard beside its log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from oncelog.broker.coordinators.loader import Replayable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from oncelog.broker.coordinators.log import CoordinatorLog
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.log.results import FileRange
+    from oncelog.wire.schema import Message
+
+
+class Shard(Replayable, Protocol):
+    partition: int
+
+    def on_loaded(self) -> None: ...
+
+    def on_unloaded(self) -> None: ...
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class ShardBuilder(Protocol[S]):
+    """How the shards of a topic differ from those of others (Kafka: ``CoordinatorShardBuilder``, ``Deserializer``)."""
+
+    BASE_SEQUENCE: int
+    """The base sequence of every batch. No producer numbers them, but Kafka writes this one."""
+    SKIPS_VERSIONS: bool
+    """Whether loading skips values of unknown versions; otherwise it fails on one."""
+
+    def build(self, partition: int, log: CoordinatorLog) -> S:
+        """Return an empty shard."""
+        ...
+
+    def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
+        """Return the classes of keys and of values by record type."""
+        ...
+
+    def codec(self) -> int:
+        """Return the compression codec of new batches."""
+        ...
+
+    def on_shard_loaded(self, shard: S) -> None:
+        """Called after a shard was loaded, when requests can use it."""
+        ...
+
+
+class LoadedShard(Generic[S]):
+    """A shard that is loaded or being loaded. It waits on its log, to notice when the log goes offline."""
+
+    __slots__ = ("_on_lost", "log", "partition_log", "shard", "steps")
+
+    def __init__(
+        self,
+        shard: S,
+        log: CoordinatorLog,
+        partition_log: PartitionLog,
+        steps: Generator[FileRange | None, None, None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.shard = shard
+        self.log = log
+        self.partition_log = partition_log
+        self.steps = steps
+        """Load the shard, one record each."""
+        self._on_lost = on_lost
+        partition_log.waiters.add(self)
+
+    def is_lost(self) -> bool:
+        """Whether the log is offline or deleted."""
+        return self.partition_log.offline or self.partition_log.deleted
+
+    def notify(self, log: PartitionLog) -> None:
+        if log.offline or log.deleted:
+            self._on_lost()
+
+    def close(self) -> None:
+        self.steps.close()
+        self.partition_log.waiters.discard(self)

@@ -1,0 +1,50 @@
+"""`SlicedWork`: a coordinator's long work outside of requests, done a slice at a time in one task.
+
+Kafka: the background executor of the group coordinator, and writes to all shards
+(``CoordinatorRuntime.scheduleWriteAllOperation``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import trio
+
+from oncelog.broker.logs import get_logger
+from oncelog.broker.slices import in_slices
+from oncelog.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_log = get_logger(__name__)
+
+
+class SlicedWork:
+    """A queue of work on the shards of ``topic``. ``note_bug`` is called after work failed by a defect of ours."""
+
+    def __init__(self, topic: str, note_bug: Callable[[], None]) -> None:
+        self._topic = topic
+        self._note_bug = note_bug
+        self._queue: deque[Iterator[object]] = deque()
+        self._added = trio.Event()
+
+    def add(self, work: Iterator[object]) -> None:
+        """Do ``work`` after all work added before it. Each of its steps should take less than a slice."""
+        self._queue.append(work)
+        self._added.set()
+
+    async def run(self) -> None:
+        """Do what is added, until cancelled."""
+        while True:
+            self._added = trio.Event()
+            while self._queue:
+                try:
+                    await in_slices(self._queue.popleft())
+                except KafkaError as error:
+                    _log.warning("work on shards not finished", topic=self._topic, error=str(error))
+                except Exception:
+                    _log.exception("work on shards failed by our own fault", topic=self._topic)
+                    self._note_bug()
+            await self._added.wait()

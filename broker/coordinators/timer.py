@@ -1,0 +1,78 @@
+"""`CoordinatorTimer`: the deadlines of one coordinator, and the task that acts on them.
+
+The task sleeps until the next deadline. Source: ``CoordinatorTimer``, ``CoordinatorTimerImpl``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from oncelog.broker.logs import get_logger
+from oncelog.broker.slices import Slices
+from oncelog.coordinator.deadlines import Deadlines
+from oncelog.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.seams.clock import Clock
+
+RETRY_BACKOFF_MS = 500
+"""How long after a failed append its deadline's action is tried again, in milliseconds (``CoordinatorTimerImpl``)."""
+
+_log = get_logger(__name__)
+
+
+class CoordinatorTimer:
+    """The deadlines of the coordinator of ``topic``, in broker time. ``on_wake`` is called in the timer's task each
+    time it wakes; ``note_bug`` after an action failed by a defect of ours.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        clock: Clock,
+        lines: LineLimiter,
+        on_wake: Callable[[], None],
+        note_bug: Callable[[], None],
+    ) -> None:
+        self.deadlines = Deadlines(clock.monotonic, self.wake)
+        self._topic = topic
+        self._clock = clock
+        self._lines = lines
+        self._on_wake = on_wake
+        self._note_bug = note_bug
+        self._woken = trio.Event()
+
+    def wake(self) -> None:
+        """Wake the timer's task."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Act on deadlines as they come due, until cancelled."""
+        while True:
+            self._on_wake()
+            self._woken = trio.Event()
+            with self._clock.move_on_at(self.deadlines.next_at()):
+                await self._woken.wait()
+            slices = Slices()
+            while (due := self.deadlines.take_due()) is not None:
+                self._act(*due)
+                if slices.is_over():
+                    await slices.pause()
+
+    def _act(self, key: Hashable, action: Callable[[], None]) -> None:
+        """Call ``action``. If it cannot write its records, try again after `RETRY_BACKOFF_MS`."""
+        try:
+            action()
+        except KafkaError as error:
+            about = {"topic": self._topic, "deadline": key}
+            self._lines.write(_log.warning, "could not be done in time", about, error=error)
+            if key not in self.deadlines:
+                self.deadlines.set(key, RETRY_BACKOFF_MS, action)
+        except Exception:
+            _log.exception("a deadline failed by our own fault", topic=self._topic, deadline=key)
+            self._note_bug()
