@@ -11,13 +11,13 @@ import trio.testing
 from compat_tests.batches import batch, record
 from oncelog.broker.fetch.delayed import COMPLETED_BY_APPEND_MAX
 from oncelog.broker.fetch.template import ResponseTemplate
+from oncelog.broker.seams.memory_files import MemoryFile
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchResponse
 from tests.sim.ask import create_topic, fetch_request, produce, produce_request
 from tests.sim.broker import SimBroker
 from tests.sim.client import SimClient
-from tests.sim.files import SimFile
 from tests.sim.run import simulated
 from tests.sim.transactional import V2, Link, TransactionalProducer
 from tests.sim.transport import MemoryTransport
@@ -143,9 +143,9 @@ def test_it_is_answered_as_a_fetch_that_comes_after(
 ) -> None:
     """One small batch goes out as it was appended; the file is read for whatever else ends a wait."""
     read = []
-    pread_cached = SimFile.pread_cached
+    pread_cached = MemoryFile.pread_cached
 
-    def counted(self: SimFile, size: int, offset: int) -> bytes | None:
+    def counted(self: MemoryFile, size: int, offset: int) -> bytes | None:
         read.append(size)
         return pread_cached(self, size, offset)
 
@@ -157,7 +157,7 @@ def test_it_is_answered_as_a_fetch_that_comes_after(
             await produce(writer, "t")
             await client.send(fetch_request("t", 1, max_wait_ms=60_000, **limits), 12)
             await trio.testing.wait_all_tasks_blocked()
-            monkeypatch.setattr(SimFile, "pread_cached", counted)
+            monkeypatch.setattr(MemoryFile, "pread_cached", counted)
             for one in sent:
                 await produce(writer, "t", one)
             answered = await row_of(client)
