@@ -7,7 +7,6 @@ import pytest
 from compat_tests.batches import batch, now_ms
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
-from oncelog.broker.config.definitions import OUR_DEFAULTS
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -65,35 +64,13 @@ def test_other_resources(pair: Pair, version: int) -> None:
     pair.compare(scenario)
 
 
-def test_broker_configs(pair: Pair) -> None:
-    """Every key that both know has Kafka's type, default, kind of source and flags."""
-    seen: list[dict[str, Fields]] = []
+def test_what_is_set_for_all_brokers(pair: Pair) -> None:
+    """A broker's own rows are in test_diff_broker_configs.py."""
 
     def scenario(session: Session) -> None:
-        answer = describe(session, 4, BROKER, NODE_ID, include_synonyms=True, include_documentation=True)
-        assert answer["results"][0]["error_code"] == 0
-        seen.append(answer["results"][0]["configs"])
         session.remember("cluster wide", describe(session, 4, BROKER, "", include_synonyms=True))
 
     pair.compare(scenario)
-    kafka, ours = seen
-    ours = {key: row for key, row in ours.items() if not key.startswith("oncelog.")}
-    assert sorted(set(ours) - set(kafka)) == [], "keys that Kafka does not have"
-    own = {
-        key for key, row in kafka.items() if row["config_source"] == 4 or "dir" in key or "listeners" in key
-    }
-    own |= {key for key, row in ours.items() if row["config_source"] == 4}  # what either was started with
-    flags = ("is_sensitive", "config_type", "read_only")
-    wrong = [
-        f"{key}.{field}: {kafka[key][field]!r} != {ours[key][field]!r}"
-        for key in sorted(ours)
-        for field in (flags if key in own else kafka[key])
-        if kafka[key][field] != ours[key][field]
-        # What does nothing here, and listeners, cannot be changed here; some defaults are ours (docs/differences.md).
-        and not (field == "read_only" and ours[key][field])
-        and not (field in ("value", "synonyms") and key in OUR_DEFAULTS)
-    ]
-    assert not wrong, "\n".join(wrong)
 
 
 def alter(

@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from oncelog.broker.config.checks import connection_limits, contradictions
-from oncelog.broker.config.definitions import ConfigError, Declared, Value, is_secret
+from oncelog.broker.config.definitions import ConfigError, Declared, Key, Value, is_secret
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
 from oncelog.broker.config.definitions_node import NetworkKeys, NodeKeys, OwnKeys
 from oncelog.broker.config.definitions_security import SaslKeys, TlsKeys
+from oncelog.broker.config.definitions_share_streams import ShareGroupKeys, StreamsGroupKeys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,8 @@ class BrokerConfig(
     NetworkKeys,
     LogKeys,
     GroupKeys,
+    ShareGroupKeys,
+    StreamsGroupKeys,
     TransactionKeys,
     SaslKeys,
     TlsKeys,
@@ -52,9 +55,9 @@ class BrokerConfig(
         problems: list[str] | None = None,
     ) -> None:
         put = object.__setattr__
-        given = dict(texts or {})
+        given, given_by = dict(texts or {}), dict(origins or {})
         put(self, "texts", given)
-        put(self, "origins", dict(origins or {}))
+        put(self, "origins", given_by)
         put(self, "_topic_defaults", None)
         for found in BrokerConfig.KEYS.values():
             put(self, found.attribute, found.default)
@@ -65,10 +68,7 @@ class BrokerConfig(
             except ConfigError as error:
                 refused[name] = str(error)
         put(self, "without_effect", tuple(name for name in given if not _in_effect(name)))
-        if "node.id" not in given and "broker.id" in given:
-            put(self, "node_id", self.broker_id)  # one thing: AbstractKafkaConfig.populateSynonyms
-        elif "broker.id" not in given:
-            put(self, "broker_id", self.node_id)
+        self._join_node_id(given, given_by)
         put(self, "connection_limits", connection_limits(self.max_connections_per_ip_overrides))
         found_wrong = [self._with_origin(name, why) for name, why in refused.items()]
         for names, why in contradictions(self):
@@ -90,13 +90,21 @@ class BrokerConfig(
         raise AttributeError(f"BrokerConfig is immutable ({name})")
 
     def value(self, name: str) -> Value:
-        """The value of the key `name`. Raises KeyError for a key that is not declared."""
-        found: Value = getattr(self, BrokerConfig.KEYS[name].attribute)
-        return found
+        """The value of the key `name`. Raises KeyError for one that neither Kafka defines nor oncelog."""
+        known = BrokerConfig.KEYS.get(name)
+        if known is not None:
+            found: Value = getattr(self, known.attribute)
+            return found
+        other = key_of(name)
+        if other is None:
+            raise KeyError(name)
+        return other.parse(self.texts[name]) if name in self.texts else other.default
 
     def text(self, name: str) -> str | None:
-        """The value of the key `name` as Kafka writes it; None for a null."""
-        return BrokerConfig.KEYS[name].to_text(self.value(name))
+        """The value of the key `name` as Kafka writes it; None for a null. Raises KeyError as `value` does."""
+        value, known = self.value(name), key_of(name)
+        assert known is not None
+        return known.to_text(value)
 
     def with_changes(self, texts: Mapping[str, str], origin: str = "dynamic configuration") -> BrokerConfig:
         """This configuration with some keys set otherwise: what dynamic broker configs make of it."""
@@ -129,13 +137,35 @@ class BrokerConfig(
         known = BrokerConfig.KEYS.get(name)
         if known is not None:
             object.__setattr__(self, known.attribute, known.parse(text))
+        elif (other := key_of(name)) is not None:
+            other.parse(text)  # it changes nothing, but Kafka would not start with any value either
         elif not is_known(name):
             shown = "[hidden]" if is_secret(name) else text
             raise ConfigError(f"Unknown configuration {name} (value {shown})")
 
+    def _join_node_id(self, given: dict[str, str], given_by: dict[str, str]) -> None:
+        """``node.id`` and ``broker.id`` are one thing (``AbstractKafkaConfig.populateSynonyms``)."""
+        if "node.id" not in given and "broker.id" not in given:
+            object.__setattr__(self, "broker_id", self.node_id)
+        for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if other in given and name not in given:
+                object.__setattr__(self, BrokerConfig.KEYS[name].attribute, self.value(other))
+                given[name] = given[other]
+                given_by[name] = given_by.get(other, "")
+
     def _with_origin(self, name: str, why: str) -> str:
         origin = self.origins.get(name)
         return f"{why} [from {origin}]" if origin else why
+
+
+def key_of(name: str) -> Key | None:
+    """The key of that name: a declared one, else one of Kafka's that does nothing here."""
+    found = BrokerConfig.KEYS.get(name)
+    if found is None:
+        from oncelog.broker.config.definitions_known import keys_without_effect
+
+        found = keys_without_effect().get(name)
+    return found
 
 
 def is_known(name: str) -> bool:

@@ -17,11 +17,16 @@ Contradiction = tuple[tuple[str, ...], str]
 
 
 def contradictions(config: BrokerConfig) -> Iterator[Contradiction]:
-    """Everything that is wrong with a configuration each key of which could be read."""
+    """Everything that is wrong with a configuration, as far as it could be read."""
     yield from _node(config)
     yield from _logs(config)
     yield from _network(config)
-    yield from _group_limits(config, "consumer")
+    for kind in ("consumer", "share", "streams"):
+        yield from _group_limits(config, kind)
+    yield from _share_groups(config)
+    standby = "group.streams.num.standby.replicas", "group.streams.max.standby.replicas"
+    if _number(config, standby[0]) > _number(config, standby[1]):
+        yield standby, f"{standby[0]} must be less than or equal to {standby[1]}"
 
 
 def connection_limits(text: str) -> dict[str, int]:
@@ -102,6 +107,26 @@ def _group_limits(config: BrokerConfig, kind: str) -> Iterator[Contradiction]:
     heartbeat, session = f"{prefix}heartbeat.interval.ms", f"{prefix}session.timeout.ms"
     if _number(config, heartbeat) >= _number(config, session):
         yield (heartbeat, session), f"{heartbeat} must be less than {session}"
+
+
+def _share_groups(config: BrokerConfig) -> Iterator[Contradiction]:
+    """What ``ShareGroupConfig`` and ``GroupCoordinatorConfig`` require of share groups' other limits."""
+    for what in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"):
+        name, least, most = (f"group.share.{limit}{what}" for limit in ("", "min.", "max."))
+        for more, less in ((most, name), (name, least)):
+            if _number(config, more) < _number(config, less):
+                yield (more, less), f"{more} must be greater than or equal to {less}"
+    # These do nothing here, and are looked at only where somebody sets them.
+    sessions, size, assignors = (
+        "group.share.max.share.sessions",
+        "group.share.max.size",
+        "group.share.assignors",
+    )
+    if {sessions, size} & config.texts.keys() and _number(config, sessions) < _number(config, size):
+        yield (sessions, size), f"{sessions} must be greater than or equal to {size}"
+    names = config.value(assignors) if assignors in config.texts else None
+    if isinstance(names, tuple) and len(names) != 1:
+        yield (assignors,), f"{assignors} must contain exactly one assignor, but found {len(names)}"
 
 
 def _number(config: BrokerConfig, name: str) -> int:

@@ -37,10 +37,11 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
     PASSWORD = 9
 
 
-BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, PASSWORD = ConfigType
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = ConfigType
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 
 
@@ -330,6 +331,7 @@ _PARSERS: dict[ConfigType, Callable[[Key, str, str], Value]] = {
     LONG: _integer,
     DOUBLE: _double,
     LIST: _list,
+    CLASS: _string,
     PASSWORD: _string,
 }
 

@@ -1,239 +1,25 @@
-"""Kafka's broker keys that do nothing in oncelog, by name, so that setting one is a warning and not an
-error."""
+"""Kafka's broker keys that do nothing in oncelog, so that setting one is a warning, and DescribeConfigs shows it.
 
-WITHOUT_EFFECT = frozenset(
-    (
-        "add.partitions.to.txn.retry.backoff.max.ms",
-        "add.partitions.to.txn.retry.backoff.ms",
-        "alter.config.policy.class.name",
-        "alter.log.dirs.replication.quota.window.num",
-        "alter.log.dirs.replication.quota.window.size.seconds",
-        "authorizer.class.name",
-        "auto.leader.rebalance.enable",
-        "background.threads",
-        "broker.heartbeat.interval.ms",
-        "broker.session.timeout.ms",
-        "client.quota.callback.class",
-        "config.providers",
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
-        "controlled.shutdown.enable",
-        "controller.performance.always.log.threshold.ms",
-        "controller.performance.sample.period.ms",
-        "controller.quorum.append.linger.ms",
-        "controller.quorum.auto.join.enable",
-        "controller.quorum.bootstrap.servers",
-        "controller.quorum.election.backoff.max.ms",
-        "controller.quorum.election.timeout.ms",
-        "controller.quorum.fetch.max.bytes",
-        "controller.quorum.fetch.snapshot.max.bytes",
-        "controller.quorum.fetch.timeout.ms",
-        "controller.quorum.request.timeout.ms",
-        "controller.quorum.retry.backoff.ms",
-        "controller.quorum.voters",
-        "controller.quota.window.num",
-        "controller.quota.window.size.seconds",
-        "controller.socket.timeout.ms",
-        "cordoned.log.dirs",
-        "create.topic.policy.class.name",
-        "delegation.token.expiry.check.interval.ms",
-        "delegation.token.expiry.time.ms",
-        "delegation.token.max.lifetime.ms",
-        "delegation.token.secret.key",
-        "delete.records.purgatory.purge.interval.requests",
-        "early.start.listeners",
-        "fetch.purgatory.purge.interval.requests",
-        "follower.fetch.last.tiered.offset.enable",
-        "follower.replication.throttled.rate",
-        "group.coordinator.append.linger.ms",
-        "group.coordinator.background.threads",
-        "group.coordinator.cached.buffer.max.bytes",
-        "group.coordinator.threads",
-        "group.share.assignment.interval.ms",
-        "group.share.assignors",
-        "group.share.delivery.count.limit",
-        "group.share.heartbeat.interval.ms",
-        "group.share.initialize.retry.interval.ms",
-        "group.share.max.assignment.interval.ms",
-        "group.share.max.delivery.count.limit",
-        "group.share.max.heartbeat.interval.ms",
-        "group.share.max.partition.max.record.locks",
-        "group.share.max.record.lock.duration.ms",
-        "group.share.max.session.timeout.ms",
-        "group.share.max.share.sessions",
-        "group.share.max.size",
-        "group.share.min.assignment.interval.ms",
-        "group.share.min.delivery.count.limit",
-        "group.share.min.heartbeat.interval.ms",
-        "group.share.min.partition.max.record.locks",
-        "group.share.min.record.lock.duration.ms",
-        "group.share.min.session.timeout.ms",
-        "group.share.partition.max.record.locks",
-        "group.share.persister.class.name",
-        "group.share.record.lock.duration.ms",
-        "group.share.session.timeout.ms",
-        "group.streams.assignment.interval.ms",
-        "group.streams.heartbeat.interval.ms",
-        "group.streams.initial.rebalance.delay.ms",
-        "group.streams.max.assignment.interval.ms",
-        "group.streams.max.heartbeat.interval.ms",
-        "group.streams.max.session.timeout.ms",
-        "group.streams.max.size",
-        "group.streams.max.standby.replicas",
-        "group.streams.min.assignment.interval.ms",
-        "group.streams.min.heartbeat.interval.ms",
-        "group.streams.min.session.timeout.ms",
-        "group.streams.num.standby.replicas",
-        "group.streams.session.timeout.ms",
-        "initial.broker.registration.timeout.ms",
-        "inter.broker.listener.name",
-        "internal.metadata.delete.delay.millis",
-        "internal.metadata.log.segment.bytes",
-        "internal.metadata.max.batch.size.in.bytes",
-        "kafka.metrics.polling.interval.secs",
-        "kafka.metrics.reporters",
-        "leader.imbalance.check.interval.seconds",
-        "leader.replication.throttled.rate",
-        "log.cleaner.io.buffer.load.factor",
-        "log.cleaner.io.buffer.size",
-        "log.cleaner.io.max.bytes.per.second",
-        "log.cleaner.threads",
-        "log.dir.failure.timeout.ms",
-        "metadata.log.dir",
-        "metadata.max.idle.interval.ms",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "num.io.threads",
-        "num.network.threads",
-        "num.recovery.threads.per.data.dir",
-        "num.replica.alter.log.dirs.threads",
-        "num.replica.fetchers",
-        "offsets.load.buffer.size",
-        "principal.builder.class",
-        "producer.purgatory.purge.interval.requests",
-        "queued.max.requests",
-        "quota.window.num",
-        "quota.window.size.seconds",
-        "remote.fetch.max.wait.ms",
-        "remote.list.offsets.request.timeout.ms",
-        "remote.log.index.file.cache.total.size.bytes",
-        "remote.log.index.file.cache.ttl.ms",
-        "remote.log.manager.copier.thread.pool.size",
-        "remote.log.manager.copy.max.bytes.per.second",
-        "remote.log.manager.copy.quota.window.num",
-        "remote.log.manager.copy.quota.window.size.seconds",
-        "remote.log.manager.expiration.thread.pool.size",
-        "remote.log.manager.fetch.max.bytes.per.second",
-        "remote.log.manager.fetch.quota.window.num",
-        "remote.log.manager.fetch.quota.window.size.seconds",
-        "remote.log.manager.follower.thread.pool.size",
-        "remote.log.manager.task.interval.ms",
-        "remote.log.manager.task.retry.backoff.max.ms",
-        "remote.log.manager.task.retry.backoff.ms",
-        "remote.log.manager.task.retry.jitter",
-        "remote.log.manager.thread.pool.size",
-        "remote.log.metadata.custom.metadata.max.bytes",
-        "remote.log.metadata.manager.class.name",
-        "remote.log.metadata.manager.class.path",
-        "remote.log.metadata.manager.impl.prefix",
-        "remote.log.metadata.manager.listener.name",
-        "remote.log.reader.max.pending.tasks",
-        "remote.log.reader.threads",
-        "remote.log.storage.manager.class.name",
-        "remote.log.storage.manager.class.path",
-        "remote.log.storage.manager.impl.prefix",
-        "remote.log.storage.system.enable",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-        "replica.fetch.backoff.ms",
-        "replica.fetch.max.bytes",
-        "replica.fetch.min.bytes",
-        "replica.fetch.response.max.bytes",
-        "replica.fetch.wait.max.ms",
-        "replica.lag.time.max.ms",
-        "replica.selector.class",
-        "replica.socket.receive.buffer.bytes",
-        "replica.socket.timeout.ms",
-        "replication.quota.window.num",
-        "replication.quota.window.size.seconds",
-        "request.timeout.ms",
-        "sasl.client.callback.handler.class",
-        "sasl.login.callback.handler.class",
-        "sasl.login.class",
-        "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms",
-        "sasl.login.retry.backoff.max.ms",
-        "sasl.login.retry.backoff.ms",
-        "sasl.mechanism.controller.protocol",
-        "sasl.oauthbearer.assertion.algorithm",
-        "sasl.oauthbearer.assertion.claim.aud",
-        "sasl.oauthbearer.assertion.claim.exp.seconds",
-        "sasl.oauthbearer.assertion.claim.iss",
-        "sasl.oauthbearer.assertion.claim.jti.include",
-        "sasl.oauthbearer.assertion.claim.nbf.seconds",
-        "sasl.oauthbearer.assertion.claim.sub",
-        "sasl.oauthbearer.assertion.file",
-        "sasl.oauthbearer.assertion.private.key.file",
-        "sasl.oauthbearer.assertion.private.key.passphrase",
-        "sasl.oauthbearer.assertion.template.file",
-        "sasl.oauthbearer.client.credentials.client.id",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.clock.skew.seconds",
-        "sasl.oauthbearer.expected.audience",
-        "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        "sasl.oauthbearer.jwks.endpoint.url",
-        "sasl.oauthbearer.jwt.retriever.class",
-        "sasl.oauthbearer.jwt.validator.class",
-        "sasl.oauthbearer.scope",
-        "sasl.oauthbearer.scope.claim.name",
-        "sasl.oauthbearer.sub.claim.name",
-        "sasl.oauthbearer.token.endpoint.url",
-        "sasl.server.callback.handler.class",
-        "sasl.server.max.receive.size",
-        "security.inter.broker.protocol",
-        "security.providers",
-        "server.max.startup.time.ms",
-        "share.coordinator.append.linger.ms",
-        "share.coordinator.cached.buffer.max.bytes",
-        "share.coordinator.cold.partition.snapshot.interval.ms",
-        "share.coordinator.load.buffer.size",
-        "share.coordinator.snapshot.update.records.per.snapshot",
-        "share.coordinator.state.topic.compression.codec",
-        "share.coordinator.state.topic.min.isr",
-        "share.coordinator.state.topic.num.partitions",
-        "share.coordinator.state.topic.prune.interval.ms",
-        "share.coordinator.state.topic.replication.factor",
-        "share.coordinator.state.topic.segment.bytes",
-        "share.coordinator.threads",
-        "share.coordinator.write.timeout.ms",
-        "share.fetch.purgatory.purge.interval.requests",
-        "socket.connection.setup.timeout.max.ms",
-        "socket.connection.setup.timeout.ms",
-        "ssl.allow.dn.changes",
-        "ssl.allow.san.changes",
-        "ssl.engine.factory.class",
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.principal.mapping.rules",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-        "telemetry.max.bytes",
-        "transaction.state.log.load.buffer.size",
-        "unclean.leader.election.interval.ms",
-        "unstable.api.versions.enable",
-        "unstable.feature.versions.enable",
-    )
-)
+Their table is loaded when somebody sets one, or asks for all. A key has two lines there, its facts and its
+documentation::
+
+    NAME TYPE DEFAULT [LEAST..MOST | CHOICE|CHOICE] [per-broker | cluster-wide | internal]
+        What it rules.
+
+``null`` is no default, ``""`` an empty one. Internal keys, and those that Kafka has as dynamic ones only, are shown
+where they are set."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from oncelog.broker.config.definitions import CLUSTER_WIDE, MEDIUM, PER_BROKER, READ_ONLY, ConfigType, Key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MODES = {"per-broker": PER_BROKER, "cluster-wide": CLUSTER_WIDE}
 
 # Keys of Kafka's authorizer, which reads them itself.
 OF_THE_AUTHORIZER = frozenset(("allow.everyone.if.no.acl.found", "super.users"))
@@ -265,12 +51,22 @@ OF_OLDER_KAFKA = frozenset(
     )
 )
 
+LISTENER_PREFIX = "listener.name."
+# What can be set for one mechanism of a listener (``DynamicBrokerConfig.LISTENER_MECHANISM_CONFIGS``).
+OF_A_MECHANISM = (
+    "connections.max.reauth.ms",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+)
+
 # Keys whose names end in what a user chose: per listener, per configuration provider, for plug-ins, for one
 # vendor's builds; and those of ZooKeeper and of passwords that were kept there.
 PREFIXES = (
     "config.providers.",
     "confluent.",
-    "listener.name.",
+    LISTENER_PREFIX,
     "password.encoder.",
     "rlmm.config.",
     "rsm.config.",
@@ -278,7 +74,57 @@ PREFIXES = (
 )
 
 
+@functools.cache
+def keys_without_effect() -> Mapping[str, Key]:
+    """Kafka's keys that are not declared in `BrokerConfig`, by name."""
+    from oncelog.broker.config import known_keys_node, known_keys_security
+
+    lines = [
+        line
+        for table in (known_keys_node.TABLE, known_keys_security.TABLE)
+        for line in table.splitlines()
+        if line and not line.startswith("#")
+    ]
+    found = (_key(*pair) for pair in zip(lines[::2], lines[1::2], strict=True))
+    return {key.name: key for key in found}
+
+
+def listener_base(name: str) -> str | None:
+    """The key that ``listener.name.LISTENER.[MECHANISM.]KEY`` sets for one listener; None for another name."""
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+    return next((key for key in OF_A_MECHANISM if base.endswith(key)), base)
+
+
 def is_known(name: str) -> bool:
     """Whether `name` is a key of Kafka's that has no effect here."""
-    named = name in WITHOUT_EFFECT or name in OF_THE_AUTHORIZER or name in OF_OLDER_KAFKA
-    return named or name.startswith(PREFIXES)
+    if name in OF_THE_AUTHORIZER or name in OF_OLDER_KAFKA or name.startswith(PREFIXES):
+        return True
+    return name in keys_without_effect()
+
+
+def _key(facts: str, documentation: str) -> Key:
+    name, type_name, text, *more = facts.split()
+    limits = next((word for word in more if ".." in word), "..")
+    least, most = (
+        float(limit) if "." in limit else int(limit) if limit else None for limit in limits.split("..")
+    )
+    key = Key(
+        ConfigType[type_name.upper()],
+        None,
+        documentation.strip(),
+        MEDIUM,
+        next((_MODES[word] for word in more if word in _MODES), READ_ONLY),
+        least,
+        most,
+        next((tuple(word.split("|")) for word in more if "|" in word), ()),
+        check=None,
+        synonyms=(),
+        internal="internal" in more,
+        in_effect=False,
+    )
+    key.name, key.attribute = name, name.replace(".", "_")
+    if text != "null":
+        key.default = key.kafka_default = key.parse("" if text == '""' else text)
+    return key

@@ -161,95 +161,33 @@ class GroupConfig(metaclass=Declared):
     )
 
 
-# Key -> the broker's keys for the least and the most that a group may set, with their defaults, in the order in which
-# Kafka looks at them. Those of share and streams groups cannot be set here.
-_LIMITS: tuple[tuple[str, str | None, int, str, int], ...] = (
-    (
-        "consumer.heartbeat.interval.ms",
-        "group.consumer.min.heartbeat.interval.ms",
-        5_000,
-        "group.consumer.max.heartbeat.interval.ms",
-        15_000,
-    ),
-    (
-        "consumer.session.timeout.ms",
-        "group.consumer.min.session.timeout.ms",
-        45_000,
-        "group.consumer.max.session.timeout.ms",
-        60_000,
-    ),
-    (
-        "consumer.assignment.interval.ms",
-        "group.consumer.min.assignment.interval.ms",
-        0,
-        "group.consumer.max.assignment.interval.ms",
-        15_000,
-    ),
-    (
-        "share.heartbeat.interval.ms",
-        "group.share.min.heartbeat.interval.ms",
-        5_000,
-        "group.share.max.heartbeat.interval.ms",
-        15_000,
-    ),
-    (
-        "share.session.timeout.ms",
-        "group.share.min.session.timeout.ms",
-        45_000,
-        "group.share.max.session.timeout.ms",
-        60_000,
-    ),
-    (
-        "share.record.lock.duration.ms",
-        "group.share.min.record.lock.duration.ms",
-        15_000,
-        "group.share.max.record.lock.duration.ms",
-        60_000,
-    ),
-    (
-        "share.delivery.count.limit",
-        "group.share.min.delivery.count.limit",
-        2,
-        "group.share.max.delivery.count.limit",
-        10,
-    ),
-    (
-        "share.partition.max.record.locks",
-        "group.share.min.partition.max.record.locks",
-        100,
-        "group.share.max.partition.max.record.locks",
-        4_000,
-    ),
-    (
-        "share.assignment.interval.ms",
-        "group.share.min.assignment.interval.ms",
-        0,
-        "group.share.max.assignment.interval.ms",
-        15_000,
-    ),
-    (
-        "streams.heartbeat.interval.ms",
-        "group.streams.min.heartbeat.interval.ms",
-        5_000,
-        "group.streams.max.heartbeat.interval.ms",
-        15_000,
-    ),
-    (
-        "streams.session.timeout.ms",
-        "group.streams.min.session.timeout.ms",
-        45_000,
-        "group.streams.max.session.timeout.ms",
-        60_000,
-    ),
-    ("streams.num.standby.replicas", None, 0, "group.streams.max.standby.replicas", 2),
-    (
-        "streams.assignment.interval.ms",
-        "group.streams.min.assignment.interval.ms",
-        0,
-        "group.streams.max.assignment.interval.ms",
-        15_000,
-    ),
+# Keys whose least and most are the broker's to say, in the order in which Kafka looks at them.
+_LIMITED = (
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "consumer.assignment.interval.ms",
+    "share.heartbeat.interval.ms",
+    "share.session.timeout.ms",
+    "share.record.lock.duration.ms",
+    "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+    "share.assignment.interval.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.session.timeout.ms",
+    "streams.num.standby.replicas",
+    "streams.assignment.interval.ms",
 )
+
+
+def _limits(name: str) -> tuple[str | None, str]:
+    """The broker's keys for the least and the most that a group may set."""
+    kind, _, what = name.partition(".")
+    if what == "num.standby.replicas":
+        return None, f"group.{kind}.max.standby.replicas"
+    return f"group.{kind}.min.{what}", f"group.{kind}.max.{what}"
+
+
+LIMITS = {name: _limits(name) for name in _LIMITED}
 _LONGER = tuple(
     (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
     for kind in ("consumer", "share", "streams")
@@ -258,11 +196,10 @@ _LONGER = tuple(
 
 def defaults_of(broker: BrokerConfig) -> dict[str, Value]:
     """What holds for a group that sets nothing: what the broker is configured with."""
-    made: dict[str, Value] = {}
-    for name, found in GroupConfig.KEYS.items():
-        synonym = found.synonyms[0][0] if found.synonyms else ""
-        made[name] = broker.value(synonym) if synonym in BrokerConfig.KEYS else found.default
-    return made
+    return {
+        name: broker.value(found.synonyms[0][0]) if found.synonyms else found.default
+        for name, found in GroupConfig.KEYS.items()
+    }
 
 
 def parse_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Value]:
@@ -282,18 +219,15 @@ def parse_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) ->
 
 
 def _check_limits(values: Mapping[str, Any], broker: BrokerConfig) -> None:
-    for name, low_name, low, high_name, high in _LIMITS:
-        if low_name is not None and values[name] < _limit(broker, low_name, low):
-            raise _refused(f"{name} must be greater than or equal to {low_name}")
-        if values[name] > _limit(broker, high_name, high):
-            raise _refused(f"{name} must be less than or equal to {high_name}")
+    """``GroupConfig.validateValues``."""
+    for name, (least, most) in LIMITS.items():
+        if least is not None and values[name] < broker.value(least):
+            raise _refused(f"{name} must be greater than or equal to {least}")
+        if values[name] > broker.value(most):
+            raise _refused(f"{name} must be less than or equal to {most}")
     for longer, shorter in _LONGER:
         if values[longer] <= values[shorter]:
             raise _refused(f"{longer} must be greater than {shorter}")
-
-
-def _limit(broker: BrokerConfig, name: str, default: int) -> Any:
-    return broker.value(name) if name in BrokerConfig.KEYS else default
 
 
 def _refused(text: str) -> KafkaError:

@@ -7,6 +7,7 @@ topic key's is the topic's own override, else that of the broker key that gives 
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.broker_config import BrokerConfig
@@ -20,7 +21,7 @@ from oncelog.wire.messages.create_topics import CreatableTopicConfigs
 from oncelog.wire.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from oncelog.broker.config.definitions import Key
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
@@ -34,6 +35,9 @@ STATIC_BROKER_CONFIG = 4
 DEFAULT_CONFIG = 5
 GROUP_CONFIG = 8
 
+UNKNOWN_TYPE = 0
+"""``DescribeConfigsResponse.ConfigType``."""
+
 VALUE_CHARS_MAX = 32767
 """Characters of a configuration value."""
 
@@ -41,6 +45,10 @@ READ_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
 """Broker keys that Kafka can change while it runs, and we cannot: listeners are opened once."""
 
 NODE_ID_DIGITS_MAX = 10
+
+# Where keys may be set: their texts, and the source that this is.
+Place = tuple["Mapping[str, str | None]", int]
+Places = tuple[Place, ...]
 
 _SYNONYMS = (
     ("log.roll.ms", "log.roll.hours"),
@@ -113,12 +121,13 @@ def topic_rows(
     """The topic's keys (all, or those of ``names``), by name, each with its value, source and synonyms."""
     overrides = image.configs.get((TOPIC, topic), {})
     effective = TopicConfig.effective(overrides, config.current)
+    places, wanted = _places(image, config), frozenset(names or ())
     rows = []
     for name, key in sorted(TopicConfig.KEYS.items()):
-        if (names and name not in names) or (key.internal and name not in overrides):
+        if (wanted and name not in wanted) or (key.internal and name not in overrides):
             continue
         text = effective.text(name)
-        synonyms = _broker_synonyms(image, config, key.synonyms[0][0]) if key.synonyms else []
+        synonyms = _broker_synonyms(places, key.synonyms[0][0]) if key.synonyms else []
         if name in overrides:
             synonyms.insert(0, DescribeConfigsSynonym(name, text, DYNAMIC_TOPIC_CONFIG))
         rows.append(_row(key, text, synonyms, read_only=False, documentation=documentation))
@@ -133,6 +142,7 @@ def creation_rows(
     The source is that of any broker key that gives the default, where DescribeConfigs looks for the first one only.
     """
     effective = TopicConfig.effective(overrides, config.current)
+    places = _places(image, config)
     rows = []
     for name, key in sorted(TopicConfig.KEYS.items()):
         if key.internal and name not in overrides:
@@ -141,7 +151,7 @@ def creation_rows(
         if name in overrides:
             text, source = overrides[name], DYNAMIC_TOPIC_CONFIG
         else:
-            for texts, place in _places(image, config):
+            for texts, place in places:
                 if any(synonym in texts for synonym, _ in key.synonyms):
                     source = place
                     break
@@ -154,23 +164,52 @@ def creation_rows(
 def broker_rows(
     image: MetadataImage, config: DynamicBrokerConfig, names: list[str] | None, *, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
-    """The broker's keys (all, or those of ``names``) with their values, sources and synonyms."""
+    """The broker's keys (all, or those of ``names``) with their values, sources and synonyms.
+
+    These are all of Kafka's, also those that do nothing here, and whatever else the broker was started with."""
+    places, wanted = _places(image, config), frozenset(names or ())
+    keys, given = _broker_keys(), config.current.texts
     rows = []
-    for name, key in sorted(BrokerConfig.KEYS.items()):
-        if (names and name not in names) or (key.internal and name not in config.current.texts):
+    for name in sorted({*keys, *given}):
+        if wanted and name not in wanted:
             continue
-        synonyms = _broker_synonyms(image, config, name)
-        read_only = not is_dynamic(key)
-        rows.append(
-            _row(
-                key,
-                config.current.text(name),
-                synonyms,
-                read_only=read_only,
-                documentation=documentation,
-            )
-        )
+        key = keys.get(name)
+        if key is None:
+            rows.append(_row_without_key(name, places))
+        elif not key.internal or name in given:
+            text = config.current.text(name)
+            synonyms = _broker_synonyms(places, name)
+            rows.append(_row(key, text, synonyms, read_only=not is_dynamic(key), documentation=documentation))
     return rows
+
+
+@functools.cache
+def _broker_keys() -> Mapping[str, Key]:
+    from oncelog.broker.config.definitions_known import keys_without_effect
+
+    return {**keys_without_effect(), **BrokerConfig.KEYS}
+
+
+def _row_without_key(name: str, places: Places) -> DescribeConfigsResourceResult:
+    """The row of what the broker was started with, where there is no key of that name.
+
+    It may set a key for one listener. Of anything else nobody knows whether it is a secret."""
+    from oncelog.broker.config.definitions_known import listener_base
+
+    base = listener_base(name)
+    key = None if base is None else _broker_keys().get(base)
+    sensitive = key is None or key.sensitive
+    own = _found((name,), places, sensitive=sensitive)
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=own[0].value,
+        read_only=True,
+        config_source=own[0].source,
+        is_sensitive=sensitive,
+        synonyms=own if base is None or key is None else own + _broker_synonyms(places, base),
+        config_type=UNKNOWN_TYPE if key is None else key.type,
+        documentation=None,
+    )
 
 
 def cluster_rows(
@@ -179,13 +218,11 @@ def cluster_rows(
     """The keys (all, or those of ``names``) that are set dynamically for every broker."""
     rows = []
     for name, text in sorted(image.configs.get((BROKER, ""), {}).items()):
-        key = BrokerConfig.KEYS.get(name)
+        key = _broker_keys().get(name)
         if key is None or (names and name not in names):
             continue
         synonyms = [
-            row
-            for row in _broker_synonyms(image, config, name)
-            if row.source == DYNAMIC_DEFAULT_BROKER_CONFIG
+            DescribeConfigsSynonym(name, None if key.sensitive else text, DYNAMIC_DEFAULT_BROKER_CONFIG)
         ]
         rows.append(_row(key, text, synonyms, read_only=not is_dynamic(key), documentation=documentation))
     return rows
@@ -201,16 +238,15 @@ def group_rows(
 ) -> list[DescribeConfigsResourceResult]:
     """The group's keys (all, or those of ``names``), by name, each with its value, source and synonyms."""
     overrides = image.configs.get((GROUP, group_id), {})
+    places, wanted = _places(image, config), frozenset(names or ())
     rows = []
     for name, key in sorted(GroupConfig.KEYS.items()):
-        if names and name not in names:
+        if wanted and name not in wanted:
             continue
-        broker_name = key.synonyms[0][0] if key.synonyms else name
-        if broker_name in BrokerConfig.KEYS:
-            synonyms = _broker_synonyms(image, config, broker_name)
+        if key.synonyms:
+            synonyms = _broker_synonyms(places, key.synonyms[0][0])
         else:
-            # The key itself, or one of the broker's that does nothing here: only its default is known.
-            synonyms = [DescribeConfigsSynonym(broker_name, key.to_text(key.default), DEFAULT_CONFIG)]
+            synonyms = [DescribeConfigsSynonym(name, key.to_text(key.default), DEFAULT_CONFIG)]
         text = overrides.get(name, synonyms[0].value if synonyms else None)
         if name in overrides:
             synonyms.insert(0, DescribeConfigsSynonym(name, text, GROUP_CONFIG))
@@ -245,34 +281,37 @@ def _row(
     )
 
 
-def _places(image: MetadataImage, config: DynamicBrokerConfig) -> tuple[tuple[Mapping[str, str], int], ...]:
+def _places(image: MetadataImage, config: DynamicBrokerConfig) -> Places:
     """Where a broker key may be set, the strongest first."""
     configs = image.configs
     return (
-        (configs.get((BROKER, str(config.current.node_id)), {}), DYNAMIC_BROKER_CONFIG),
-        (configs.get((BROKER, ""), {}), DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (dynamic_texts(configs.get((BROKER, str(config.current.node_id)), {})), DYNAMIC_BROKER_CONFIG),
+        (dynamic_texts(configs.get((BROKER, ""), {})), DYNAMIC_DEFAULT_BROKER_CONFIG),
         (config.static.texts, STATIC_BROKER_CONFIG),
     )
 
 
-def _broker_synonyms(
-    image: MetadataImage, config: DynamicBrokerConfig, name: str
-) -> list[DescribeConfigsSynonym]:
+def _broker_synonyms(places: Places, name: str) -> list[DescribeConfigsSynonym]:
     """Every place that gives the broker key ``name`` a value, the strongest first.
 
     What less preferred names give counts only behind the key's own first appearance (and a null default is none):
     with ``log.retention.hours`` alone set, ``log.retention.ms`` seems to have its default, in Kafka too.
     """
     names = _SYNONYMS_OF.get(name, (name,))
-    defaults = {other: BrokerConfig.KEYS[other].to_text(BrokerConfig.KEYS[other].default) for other in names}
-    places = (*_places(image, config), (defaults, DEFAULT_CONFIG))
-    sensitive = BrokerConfig.KEYS[name].sensitive
-    found = [
-        DescribeConfigsSynonym(other, None if sensitive else texts[other], source)
-        for texts, source in places
-        for other in names
-        if texts.get(other) is not None
-    ]
+    keys = {other: _broker_keys()[other] for other in names}
+    defaults = {other: key.to_text(key.default) for other, key in keys.items()}
+    found = _found(names, (*places, (defaults, DEFAULT_CONFIG)), sensitive=keys[name].sensitive)
     while found and found[0].name != name:
         del found[0]
     return found
+
+
+def _found(
+    names: tuple[str, ...], places: Iterable[Place], *, sensitive: bool
+) -> list[DescribeConfigsSynonym]:
+    return [
+        DescribeConfigsSynonym(name, None if sensitive else texts[name], source)
+        for texts, source in places
+        for name in names
+        if texts.get(name) is not None
+    ]

@@ -9,12 +9,26 @@ import pytest
 from conftest import KafkaTool
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import OUR_DEFAULTS, Key, UpdateMode
-from oncelog.broker.config.definitions_known import is_known
+from oncelog.broker.config.definitions_known import is_known, keys_without_effect
 from oncelog.broker.config.topic_config import TopicConfig
 
 pytestmark = pytest.mark.slow
 
 ROW = re.compile(r"<tr><th>([^<]*):</th><td>(.*?)</td></tr>")
+
+
+# What nobody can see the difference of, where the key does nothing.
+VALUES_NOT_CHECKED = (
+    "non-empty list",
+    "non-empty string",
+    "non-null string",
+    "(case insensitive) [ES256, RS256]",
+)
+THROTTLES = {
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+}
 
 
 class Printed(NamedTuple):
@@ -98,6 +112,33 @@ def test_declared_broker_keys_are_kafkas(broker_page: dict[str, Printed]) -> Non
         modes = {"read-only": UpdateMode.READ_ONLY, "per-broker": UpdateMode.PER_BROKER}
         if modes.get(theirs.rows["Update Mode"], UpdateMode.CLUSTER_WIDE) is not key.update_mode:
             wrong.append(f"{name}: its update mode is {theirs.rows['Update Mode']}")
+    assert wrong == []
+
+
+def test_the_table_of_keys_without_effect_is_kafkas(broker_page: dict[str, Printed]) -> None:
+    wrong = []
+    for name, key in keys_without_effect().items():
+        if name not in broker_page:
+            assert key.internal, name
+            continue
+        theirs = broker_page[name]
+        pairs = {
+            "Type": key.type.name.lower(),
+            "Default": {None: "null", "": '""'}.get(key.to_text(key.default), key.to_text(key.default)),
+            "Valid Values": valid_values(key),
+            "Update Mode": key.update_mode.name.lower().replace("_", "-"),
+        }
+        shown = {label: theirs.rows[label] for label in pairs}
+        shown["Default"] = without_unit(shown["Default"])
+        if name in THROTTLES:  # dynamic ones, which Kafka shows no default of
+            del shown["Default"]
+        if shown["Valid Values"] in VALUES_NOT_CHECKED:
+            del shown["Valid Values"]
+        wrong += [
+            f"{name} {label}: {pairs[label]!r}, {cell!r}"
+            for label, cell in shown.items()
+            if pairs[label] != cell
+        ]
     assert wrong == []
 
 

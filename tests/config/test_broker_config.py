@@ -118,22 +118,32 @@ def test_what_does_not_suit_a_value_that_could_not_be_read_is_not_told() -> None
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "text"),
     [
-        "num.io.threads",
-        "ssl.keystore.password",
-        "zookeeper.connect",
-        "listener.name.internal.ssl.keystore.location",
-        "share.coordinator.threads",
-        "controller.quorum.voters",
-        "leader.replication.throttled.rate",
-        "super.users",
-        "allow.everyone.if.no.acl.found",
-        "zookeeper.ssl.keystore.location",
+        ("num.io.threads", "4"),
+        ("ssl.keystore.password", "anything"),
+        ("zookeeper.connect", "anything"),
+        ("zookeeper.ssl.keystore.location", "anything"),
+        ("listener.name.internal.ssl.keystore.location", "anything"),
+        ("share.coordinator.threads", "3"),
+        ("controller.quorum.voters", "anything"),
+        ("leader.replication.throttled.rate", "5"),
+        ("super.users", "anything"),
+        ("allow.everyone.if.no.acl.found", "anything"),
     ],
 )
-def test_keys_that_kafka_knows_are_noted_and_do_nothing(name: str) -> None:
-    assert BrokerConfig({name: "anything"}).without_effect == (name,)
+def test_keys_that_kafka_knows_are_noted_and_do_nothing(name: str, text: str) -> None:
+    assert BrokerConfig({name: text}).without_effect == (name,)
+
+
+def test_keys_that_do_nothing_have_values_all_the_same() -> None:
+    config = BrokerConfig({"num.io.threads": " 4 "})
+    assert (config.value("num.io.threads"), config.text("num.network.threads")) == (4, "3")
+    for name in ("zookeeper.connect", "no.such.key"):
+        with pytest.raises(KeyError):
+            config.value(name)
+    with pytest.raises(ConfigError, match=r"^Invalid value 0 for configuration num.io.threads: "):
+        BrokerConfig({"num.io.threads": "0"})
 
 
 def test_changes_make_a_new_configuration() -> None:

@@ -1,4 +1,4 @@
-"""The broker's keys for consumer groups must suit each other, in the words of Kafka's ``GroupCoordinatorConfig``."""
+"""The broker's keys for groups must suit each other, in the words of Kafka's ``GroupCoordinatorConfig``."""
 
 import pytest
 
@@ -56,3 +56,40 @@ def test_taken() -> None:
         }
     )
     assert config.group_consumer_session_timeout_ms == 2000
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"share.session.timeout.ms": "44999"},
+            "share.session.timeout.ms must be greater than or equal to group.share.min.session.timeout.ms",
+        ),
+        (
+            {"streams.heartbeat.interval.ms": "15001"},
+            "streams.heartbeat.interval.ms must be less than or equal to group.streams.max.heartbeat.interval.ms",
+        ),
+        (
+            {"streams.num.standby.replicas": "3"},
+            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ),
+        (
+            {"share.max.delivery.count.limit": "5", "share.delivery.count.limit": "6"},
+            "share.max.delivery.count.limit must be greater than or equal to group.share.delivery.count.limit",
+        ),
+        (
+            {"share.record.lock.duration.ms": "14999"},
+            "share.record.lock.duration.ms must be greater than or equal to group.share.min.record.lock.duration.ms",
+        ),
+        (
+            {"share.max.share.sessions": "199"},
+            "share.max.share.sessions must be greater than or equal to group.share.max.size",
+        ),
+        ({"share.assignors": "a,b"}, "share.assignors must contain exactly one assignor, but found 2"),
+        ({"share.assignors": ""}, "share.assignors must contain exactly one assignor, but found 0"),
+    ],
+)
+def test_of_share_and_streams_groups(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig({f"group.{key}": value for key, value in settings.items()})
+    assert str(caught.value) == f"group.{message}"

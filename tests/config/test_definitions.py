@@ -4,7 +4,13 @@ import pytest
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import DOUBLE, ConfigError, Declared, Key, key
-from oncelog.broker.config.definitions_known import OF_OLDER_KAFKA, WITHOUT_EFFECT, is_known
+from oncelog.broker.config.definitions_known import (
+    OF_OLDER_KAFKA,
+    OF_THE_AUTHORIZER,
+    is_known,
+    keys_without_effect,
+    listener_base,
+)
 from oncelog.broker.config.topic_config import TopicConfig
 
 PYTHON_TYPES: dict[str, tuple[type, ...]] = {
@@ -107,7 +113,8 @@ def test_every_default_is_what_its_own_text_means(config: BrokerConfig | TopicCo
 
 def test_every_key_has_a_sentence_that_names_its_unit() -> None:
     units = {"ms": "millisecond", "bytes": "byte", "minutes": "minute", "hours": "hour"}
-    for found in (*BrokerConfig.KEYS.values(), *TopicConfig.KEYS.values()):
+    others = keys_without_effect()
+    for found in (*BrokerConfig.KEYS.values(), *TopicConfig.KEYS.values(), *others.values()):
         assert found.documentation.endswith("."), found.name
         unit = units.get(found.name.rsplit(".", 1)[-1])
         text = found.documentation.lower()
@@ -117,7 +124,39 @@ def test_every_key_has_a_sentence_that_names_its_unit() -> None:
 def test_a_key_is_declared_or_known_but_not_both() -> None:
     for name in BrokerConfig.KEYS:
         assert not is_known(name), name
-    assert not WITHOUT_EFFECT & OF_OLDER_KAFKA
+    assert not keys_without_effect().keys() & (OF_OLDER_KAFKA | OF_THE_AUTHORIZER)
+
+
+def test_the_table_of_keys_without_effect() -> None:
+    found = keys_without_effect()
+    assert len(found) == 199
+    assert not any(found.in_effect for found in found.values())
+    threads, providers, offset = (
+        found[name] for name in ("num.io.threads", "config.providers", "remote.log.index.file.cache.ttl.ms")
+    )
+    assert (threads.type.name, threads.default, threads.at_least, threads.at_most) == ("INT", 8, 1, None)
+    assert (threads.update_mode.name, threads.internal) == ("CLUSTER_WIDE", False)
+    assert (providers.type.name, providers.default) == ("LIST", ())
+    assert (offset.default, offset.at_least, offset.internal) == (900_000, -1, True)
+    assert found["security.inter.broker.protocol"].choices[-1] == "SASL_SSL"
+    assert found["share.coordinator.snapshot.update.records.per.snapshot"].at_most == 500
+    assert found["ssl.key.password"].sensitive
+    assert found["ssl.key.password"].default is None
+    assert found["remote.log.metadata.manager.class.name"].default.endswith(
+        ".TopicBasedRemoteLogMetadataManager"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("listener.name.internal.ssl.keystore.location", "ssl.keystore.location"),
+        ("listener.name.internal.scram-sha-256.sasl.jaas.config", "sasl.jaas.config"),
+        ("ssl.keystore.location", None),
+    ],
+)
+def test_keys_of_one_listener(name: str, base: str | None) -> None:
+    assert listener_base(name) == base
 
 
 def test_a_password_is_never_shown() -> None:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.group_config import LIMITS
 from oncelog.broker.config.topic_config import TopicConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -23,6 +24,7 @@ COMPUTED = {
 }
 # Read by a name that is put together, and refused where switched on.
 ALSO_READ = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
+ALSO_READ |= {name for limits in LIMITS.values() for name in limits if name}
 REFUSED = {"remote.storage.enable", "process.roles"}
 
 

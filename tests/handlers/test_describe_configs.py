@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions_known import keys_without_effect
 from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.handlers import describe_configs
 from oncelog.wire.errors import ErrorCode
@@ -132,7 +133,9 @@ def test_all_of_a_topics_keys(node: StandInNode) -> None:
 
 def test_the_brokers_keys(node: StandInNode) -> None:
     rows = {row.name: row for row in describe(node, BROKER, "1").configs}
-    assert set(rows) == {name for name, key in BrokerConfig.KEYS.items() if not key.internal}
+    keys = {**keys_without_effect(), **BrokerConfig.KEYS}
+    assert set(rows) == {name for name, key in keys.items() if not key.internal}
+    assert len(rows) == 340  # as Kafka
     row = rows["num.partitions"]
     assert (row.value, row.config_source, row.read_only, row.config_type) == ("2", STATIC, True, 3)
     assert places(row) == [("num.partitions", "2", STATIC), ("num.partitions", "1", DEFAULT)]
@@ -142,6 +145,56 @@ def test_the_brokers_keys(node: StandInNode) -> None:
     set_dynamically(node, "1", "log.retention.ms", "7000")
     row = only(describe(node, BROKER, "1", ["log.retention.ms"]))
     assert (row.value, row.config_source) == ("7000", DYNAMIC)
+
+
+def test_keys_that_do_nothing_and_what_has_no_key_at_all() -> None:
+    """As Kafka shows them, but that they are read-only."""
+    given = {
+        "num.io.threads": " 4 ",
+        "ssl.keystore.password": "hunter2",
+        "super.users": "User:a",
+        "leader.replication.throttled.rate": "5",
+        "unstable.api.versions.enable": "true",
+        "listener.name.a.connections.max.idle.ms": "7",
+        "listener.name.a.plain.sasl.jaas.config": "hunter2",
+    }
+    found = describe(StandInNode(given), BROKER, "1", documentation=True)
+    rows = {row.name: row for row in found.configs}
+    assert len(rows) == 340 + 5
+    row = rows["num.io.threads"]
+    assert (row.value, row.config_source, row.read_only, row.config_type) == ("4", STATIC, True, 3)
+    assert places(row) == [("num.io.threads", " 4 ", STATIC), ("num.io.threads", "8", DEFAULT)]
+    assert row.documentation == "Threads that handle requests."
+    row = rows["ssl.keystore.password"]
+    assert (row.value, row.is_sensitive, places(row)) == (
+        None,
+        True,
+        [("ssl.keystore.password", None, STATIC)],
+    )
+    row = rows["super.users"]
+    assert (row.value, row.is_sensitive, row.config_type, row.read_only) == (None, True, 0, True)
+    assert (row.config_source, row.documentation, places(row)) == (
+        STATIC,
+        None,
+        [("super.users", None, STATIC)],
+    )
+    row = rows["leader.replication.throttled.rate"]
+    assert (row.value, places(row)) == ("5", [("leader.replication.throttled.rate", "5", STATIC)])
+    assert rows["unstable.api.versions.enable"].config_type == 1
+    row = rows["listener.name.a.connections.max.idle.ms"]
+    assert (row.value, row.config_type) == ("7", 5)
+    assert places(row)[1:] == [("connections.max.idle.ms", "600000", DEFAULT)]
+    row = rows["listener.name.a.plain.sasl.jaas.config"]
+    assert (row.value, row.is_sensitive, row.config_type) == (None, True, 9)
+    assert "hunter2" not in str(found)
+
+
+def test_what_another_broker_stored_and_does_nothing_here(node: StandInNode) -> None:
+    set_dynamically(node, "", "num.io.threads", "16")
+    row = only(describe(node, BROKER, "1", ["num.io.threads"]))
+    assert (row.value, row.config_source) == ("8", DEFAULT)
+    row = only(describe(node, BROKER, "", ["num.io.threads"]))
+    assert (row.value, places(row)) == ("16", [("num.io.threads", "16", DYNAMIC_DEFAULT)])
 
 
 def test_what_is_set_for_all_brokers(node: StandInNode) -> None:

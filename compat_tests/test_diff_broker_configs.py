@@ -1,0 +1,212 @@
+"""Every row of a broker's configuration, on both targets, started with the same settings."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compat_tests.brokers import make_broker
+from compat_tests.conftest import UNDISTURBED
+from compat_tests.definitions import Fields
+from compat_tests.differential import Pair, Session
+from compat_tests.real_kafka import PROPERTIES, RealPartMissing, require
+
+BROKER, GROUP = 4, 32
+SET = 0
+NODE_ID = "1"
+
+# What both are started with: keys in effect and without, what only listeners or plug-ins know, what nobody knows any
+# more; share and streams groups with other limits.
+GIVEN = {
+    **PROPERTIES,
+    **UNDISTURBED,
+    "num.partitions": "3",
+    "log.retention.minutes": "7",
+    "log.cleaner.io.max.bytes.per.second": "1e6",
+    "num.io.threads": "4",
+    "metric.reporters": "",
+    "super.users": "User:a",
+    "ssl.keystore.password": "secret",
+    "sasl.jaas.config": "secret",
+    "listener.name.a.ssl.keystore.password": "secret",
+    "listener.name.a.connections.max.idle.ms": "7",
+    "zookeeper.connect": "secret:1",
+    "rlmm.config.a": "b",
+    "leader.replication.throttled.rate": "5",
+    "unstable.feature.versions.enable": "false",
+    "group.share.min.session.timeout.ms": "40000",
+    "group.share.session.timeout.ms": "50000",
+    "group.share.max.session.timeout.ms": "55000",
+    "group.share.min.heartbeat.interval.ms": "3000",
+    "group.share.max.heartbeat.interval.ms": "14000",
+    "group.share.min.record.lock.duration.ms": "20000",
+    "group.share.max.record.lock.duration.ms": "50000",
+    "group.share.min.delivery.count.limit": "3",
+    "group.share.max.delivery.count.limit": "9",
+    "group.share.min.partition.max.record.locks": "200",
+    "group.share.max.partition.max.record.locks": "3000",
+    "group.share.min.assignment.interval.ms": "500",
+    "group.share.max.assignment.interval.ms": "2000",
+    "group.streams.min.session.timeout.ms": "40000",
+    "group.streams.max.session.timeout.ms": "55000",
+    "group.streams.min.heartbeat.interval.ms": "3000",
+    "group.streams.max.heartbeat.interval.ms": "14000",
+    "group.streams.max.standby.replicas": "4",
+    "group.streams.num.standby.replicas": "1",
+    "group.streams.min.assignment.interval.ms": "500",
+    "group.streams.max.assignment.interval.ms": "2000",
+}
+
+PLACE = ("config_source", "synonyms", "value")
+# Dynamic in Kafka; here nothing would come of a change, so it is refused, and the row says so (docs/differences.md).
+READ_ONLY_HERE = (
+    "listener.security.protocol.map",
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+    "config.providers",
+    "cordoned.log.dirs",
+    "max.connection.creation.rate",
+    "metric.reporters",
+    "principal.builder.class",
+    "group.coordinator.cached.buffer.max.bytes",
+    "share.coordinator.cached.buffer.max.bytes",
+    "group.share.assignment.interval.ms",
+    "group.streams.assignment.interval.ms",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
+    "log.preallocate",
+    "unclean.leader.election.enable",
+    "log.local.retention.bytes",
+    "log.local.retention.ms",
+    "follower.fetch.last.tiered.offset.enable",
+    "remote.fetch.max.wait.ms",
+    "remote.list.offsets.request.timeout.ms",
+    "remote.log.index.file.cache.total.size.bytes",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.copy.max.bytes.per.second",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.fetch.max.bytes.per.second",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+    "ssl.engine.factory.class",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+# Rows that differ, and the fields that do; whatever else differs fails, and so does what no longer differs.
+DIFFERENT: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(READ_ONLY_HERE, ("read_only",)),
+    # What a test's brokers must be told differently: where to listen and to write, and who the controllers are.
+    "controller.quorum.voters": PLACE,
+    "listeners": ("read_only", "synonyms", "value"),
+    "log.dir": PLACE,
+    "log.dirs": ("synonyms", "value"),
+    # Kafka has no documentation of these.
+    "leader.replication.throttled.rate": ("documentation", "read_only"),
+    "unstable.feature.versions.enable": ("documentation",),
+    # Defaults of ours (OUR_DEFAULTS), where both were told otherwise: the default stands behind what was set.
+    "controller.listener.names": ("synonyms",),
+    "group.initial.rebalance.delay.ms": ("synonyms",),
+    "node.id": ("synonyms",),
+    "offsets.topic.replication.factor": ("synonyms",),
+    "process.roles": ("synonyms",),
+    "transaction.state.log.min.isr": ("synonyms",),
+    "transaction.state.log.replication.factor": ("synonyms",),
+    "socket.receive.buffer.bytes": ("synonyms", "value"),
+    "socket.send.buffer.bytes": ("synonyms", "value"),
+}
+
+
+@pytest.fixture(scope="module")
+def own_pair() -> Iterator[Pair]:
+    try:
+        with make_broker("kafka", GIVEN) as kafka, make_broker("oncelog", GIVEN) as oncelog:
+            yield Pair(kafka.bootstrap, oncelog.bootstrap)
+    except RealPartMissing as missing:
+        require(str(missing))
+
+
+def described(session: Session, kind: int, name: str) -> dict[str, Fields]:
+    """All rows; of documentation only whether there is any."""
+    wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    fields = {"include_synonyms": True, "include_documentation": True}
+    (result,) = session.quiet("DescribeConfigs", 4, {"resources": [wanted], **fields})["results"]
+    assert result["error_code"] == 0
+    for row in result["configs"]:
+        row["documentation"] = bool(row["documentation"])
+    return {row["name"]: row for row in result["configs"]}
+
+
+def test_every_row(own_pair: Pair) -> None:
+    seen: list[dict[str, Fields]] = []
+    own_pair.compare(lambda session: seen.append(described(session, BROKER, NODE_ID)))
+    kafka, ours = seen
+    assert len(kafka) > 340
+    assert sorted(kafka) == sorted(ours)
+    different = {
+        name: fields
+        for name, row in kafka.items()
+        if (fields := tuple(sorted(field for field in row if row[field] != ours[name][field])))
+    }
+    assert different == DIFFERENT
+
+
+def test_a_groups_rows(own_pair: Pair) -> None:
+    def scenario(session: Session) -> None:
+        rows = described(session, GROUP, "a group")
+        session.remember("all", rows)
+        assert rows["share.session.timeout.ms"]["value"] == "50000"
+
+    own_pair.compare(scenario)
+
+
+# A group's key, and values around what the broker allows.
+BOUNDS = {
+    "share.session.timeout.ms": (39_999, 40_000, 55_000, 55_001),
+    "share.heartbeat.interval.ms": (2_999, 3_000, 14_000, 14_001),
+    "share.record.lock.duration.ms": (999, 19_999, 20_000, 50_000, 50_001),
+    "share.delivery.count.limit": (1, 2, 3, 9, 10),
+    "share.partition.max.record.locks": (99, 199, 200, 3_000, 3_001),
+    "share.assignment.interval.ms": (-1, 499, 500, 2_000, 2_001),
+    "streams.session.timeout.ms": (39_999, 40_000, 55_000, 55_001),
+    "streams.heartbeat.interval.ms": (2_999, 3_000, 14_000, 14_001),
+    "streams.num.standby.replicas": (-1, 0, 4, 5),
+    "streams.assignment.interval.ms": (499, 500, 2_000, 2_001),
+    "consumer.session.timeout.ms": (44_999, 45_000, 60_000, 60_001),
+}
+
+
+def test_a_groups_settings_keep_within_the_brokers_bounds(own_pair: Pair) -> None:
+    texts: list[list[Any]] = []
+
+    def scenario(session: Session) -> None:
+        texts.append([])
+        for key, values in BOUNDS.items():
+            for value in values:
+                row = {"name": key, "config_operation": SET, "value": str(value)}
+                resource = {"resource_type": GROUP, "resource_name": f"{key}-{value}", "configs": [row]}
+                fields = {"resources": [resource], "validate_only": True}
+                answer = session.call("IncrementalAlterConfigs", 1, fields, f"{key}={value}")
+                texts[-1].append((key, value, answer["responses"][0]["error_message"]))
+
+    own_pair.compare(scenario)
+    kafka, ours = texts
+    assert kafka == ours
+    refused = [text for _, _, text in kafka if text is not None]
+    assert len(refused) == 26
+    assert (
+        "share.delivery.count.limit must be less than or equal to group.share.max.delivery.count.limit"
+        in refused
+    )
