@@ -42,6 +42,7 @@ def handle(
         for topic in request.topics:
             topic_result = ReassignableTopicResponse(topic.name)
             response.responses.append(topic_result)
+            yield
             for wanted in topic.partitions:
                 result = ReassignablePartitionResponse(wanted.partition_index, error_message=None)
                 try:

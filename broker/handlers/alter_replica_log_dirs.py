@@ -37,6 +37,7 @@ def handle(
         # If a request names several directories for a partition, the last is its destination.
         destinations: dict[str, dict[int, str]] = {}
         for directory in request.dirs:
+            yield
             for topic in directory.topics:
                 if topic.partitions:
                     destinations.setdefault(topic.name, {}).update(
@@ -53,7 +54,8 @@ def handle(
                 yield
 
     topics = [topic for directory in request.dirs for topic in directory.topics]
-    return chunked(rows(), len(topics) + sum(len(topic.partitions) for topic in topics), response)
+    count = len(request.dirs) + len(topics) + sum(len(topic.partitions) for topic in topics)
+    return chunked(rows(), count, response)
 
 
 def _alter(services: Services, name: str, index: int, path: str) -> ErrorCode:

@@ -48,6 +48,7 @@ def handle(
         for name, indexes in wanted:
             topic_result = ReplicaElectionResult(name)
             response.replica_election_results.append(topic_result)
+            yield
             for index in indexes:
                 code, text = _elect(image, name, index, request.election_type)
                 # A request for all partitions is not told of those that need no election.
