@@ -65,12 +65,45 @@ def test_a_data_directory_is_one_process_s(serve: Serve, tmp_path: pathlib.Path)
     first = serve(*arguments)
     ready = first.wait_ready()
     second = serve(*arguments)
-    assert second.end() == cli.EXIT_FAILED
-    last = second.stderr.splitlines()[-1]
-    assert last.startswith("oncelog: ")
-    assert str(tmp_path / "data") in last
-    assert "Traceback" not in second.stderr
+    assert failed(second) == f"the data directory {tmp_path / 'data'} is in use by another process"
     assert answers(address_of(ready))
+
+
+def failed(process: Process) -> str:
+    """The line with which a process gave up."""
+    assert process.end() == cli.EXIT_FAILED
+    assert "Traceback" not in process.stderr
+    last = process.stderr.splitlines()[-1]
+    assert last.startswith("oncelog: ")
+    return last.removeprefix("oncelog: ")
+
+
+def test_a_folder_of_somebody_else_is_not_taken(serve: Serve, tmp_path: pathlib.Path) -> None:
+    foreign = tmp_path / "checkout"
+    (foreign / ".git").mkdir(parents=True)
+    (foreign / "README.md").write_text("mine")
+    line = failed(serve("--port", "0", "--data-dir", str(foreign)))
+    assert line == (
+        f"{foreign} is not empty and not a data directory: it holds .git, README.md, but no meta.properties"
+    )
+    assert sorted(path.name for path in foreign.iterdir()) == [".git", "README.md"]
+
+
+def test_a_file_in_the_place_of_the_data_directory(serve: Serve, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("mine")
+    why = "there is a file in its place"
+    line = failed(serve("--port", "0", "--data-dir", str(path)))
+    assert line == f"cannot use the data directory {path}: {why}"
+    line = failed(serve("--port", "0", "--data-dir", str(path / "below")))
+    assert line == f"cannot use the data directory {path}/below: {why}"
+
+
+def test_a_host_that_is_not_there(serve: Serve, tmp_path: pathlib.Path) -> None:
+    line = failed(serve("--ephemeral", "--listen", "no-such-host.invalid:0"))
+    assert line.startswith("cannot listen on no-such-host.invalid:0: ")
+    line = failed(serve("--ephemeral", "--listen", "192.0.2.1:0"))
+    assert line == "cannot listen on 192.0.2.1:0: Cannot assign requested address"
 
 
 def test_a_port_in_use(serve: Serve, tmp_path: pathlib.Path) -> None:

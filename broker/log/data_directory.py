@@ -24,6 +24,17 @@ DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
 
+EPHEMERAL_MARK = ".oncelog-ephemeral"
+"""Stands, locked, in a directory that ends with its process (`oncelog.broker.seams.scratch`)."""
+
+HARMLESS_NAMES = frozenset(
+    (LOCK_FILE, META_PROPERTIES + ".tmp", EPHEMERAL_MARK, "lost+found", ".DS_Store", ".gitignore", ".gitkeep")
+)
+"""What a directory may hold that becomes a data directory: what a start that was cut short leaves, what a new file
+system has, and what stands in for an empty folder."""
+NAMES_SHOWN = 3
+"""Of the files that keep a directory from becoming one, those that the message names."""
+
 DIRECTORY_NAME_MAX_CHARS = 255
 """What file systems allow; the topic's part of a name is cut for it."""
 
@@ -54,10 +65,12 @@ class DataDirectory:
 
         ``cluster_id`` None: the directory's own, or a new one. When it returns, the mark of a clean stop is
         off the disk: what is written from now on needs recovery until `mark_clean`. Raises DataDirectoryError
-        where another process uses it, it belongs to another node or cluster, or the disk refuses.
+        where another process uses it, it belongs to another node or cluster, it holds other files and was never a data
+        directory, or the disk refuses.
         """
         try:
             self._files.makedirs(self.path)
+            self._refuse_foreign()
             self._take_lock()
             self._identify(node_id, cluster_id, random)
             mark = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
@@ -67,7 +80,10 @@ class DataDirectory:
                 self._files.sync_dir(self.path)
         except OSError as error:
             self.release()
-            raise DataDirectoryError(f"cannot use the data directory {self.path}: {error}") from error
+            about = f": {error.filename}" if error.filename not in (None, self.path) else ""
+            raise DataDirectoryError(
+                f"cannot use the data directory {self.path}: {_reason(error)}{about}"
+            ) from error
         except DataDirectoryError:
             self.release()
             raise
@@ -83,13 +99,22 @@ class DataDirectory:
             self._lock.release()
             self._lock = None
 
+    def _refuse_foreign(self) -> None:
+        """Whatever a data directory holds, its first file is meta.properties, which is on the disk before the next."""
+        names = self._files.listdir(self.path)
+        foreign = [name for name in names if name not in HARMLESS_NAMES]
+        if foreign and META_PROPERTIES not in names:
+            shown = ", ".join(foreign[:NAMES_SHOWN])
+            more = f" and {len(foreign) - NAMES_SHOWN} more" if len(foreign) > NAMES_SHOWN else ""
+            raise DataDirectoryError(
+                f"{self.path} is not empty and not a data directory: it holds {shown}{more}, but no {META_PROPERTIES}"
+            )
+
     def _take_lock(self) -> None:
         try:
             self._lock = self._files.lock(f"{self.path}/{LOCK_FILE}")
         except BlockingIOError:
-            raise DataDirectoryError(
-                f"cannot lock {self.path}/{LOCK_FILE}: another process is using this data directory"
-            ) from None
+            raise DataDirectoryError(f"the data directory {self.path} is in use by another process") from None
 
     def _identify(self, node_id: int, cluster_id: str | None, random: Random) -> None:
         path = f"{self.path}/{META_PROPERTIES}"
@@ -112,6 +137,12 @@ class DataDirectory:
         if found != wanted:
             text = "".join(f"{key}={value}\n" for key, value in {**found, **wanted}.items())
             self._files.replace(path, text.encode())
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "there is a file in its place"
+    return error.strerror or str(error)
 
 
 def _check_identity(found: Mapping[str, str], path: str, node_id: int, cluster_id: str | None) -> None:

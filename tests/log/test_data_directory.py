@@ -175,3 +175,45 @@ def test_a_write_that_is_overtaken_comes_last() -> None:
 
     run(main)
     assert OffsetCheckpoint(files, f"{DATA}/c").read() == {("t", 0): 2}
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["notes.txt"], "notes.txt"),
+        ([".git", "README.md", "src"], ".git, README.md, src"),
+        ([".bashrc", "Desktop", "a", "b", "c"], ".bashrc, Desktop, a and 2 more"),
+        # A name like a partition's: it would be moved aside as the partition of an unknown topic.
+        (["backup-1"], "backup-1"),
+        (["lost+found", "notes.txt"], "notes.txt"),
+        (["__cluster_metadata-0", "t-0"], "__cluster_metadata-0, t-0"),
+    ],
+)
+def test_a_folder_with_other_files_is_not_taken_and_nothing_is_left_in_it(
+    names: list[str], said: str
+) -> None:
+    files = disk()
+    for name in names:
+        files.makedirs(f"{DATA}/{name}")
+    with pytest.raises(DataDirectoryError) as refused:
+        opened(files)
+    assert str(refused.value) == (
+        f"{DATA} is not empty and not a data directory: it holds {said}, but no meta.properties"
+    )
+    assert files.listdir(DATA) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[], ["lost+found"], [".lock", "meta.properties.tmp"], [".gitkeep"], ["meta.properties", "notes.txt", "t-0"]],
+)  # fmt: skip
+def test_a_new_folder_or_a_formatted_one_is_taken(names: list[str]) -> None:
+    files = disk()
+    for name in names:
+        if name == "meta.properties":
+            files.replace(f"{DATA}/meta.properties", KAFKAS_META_PROPERTIES)
+        else:
+            files.makedirs(f"{DATA}/{name}") if name == "lost+found" else files.open(
+                f"{DATA}/{name}", create=True
+            )
+    assert opened(files).node_id == 1
