@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from oncelog.broker.dispatch.api import Api
     from oncelog.broker.net.connection import Connection
-    from oncelog.wire.schema import Message
 
 
 class RequestContext:
@@ -41,7 +40,10 @@ class RequestContext:
         return self.connection.principal
 
 
-class Pending:
+R = TypeVar("R")
+
+
+class Pending(Generic[R]):
     """A response that is not there yet. Either `wait` or `close` is called, once.
 
     ``response`` is awaited for the response, or for None where none is to be sent. It may raise KafkaError (the
@@ -52,13 +54,13 @@ class Pending:
 
     __slots__ = ("_response", "context", "reads_on")
 
-    def __init__(self, response: Coroutine[Any, Any, Message | None], *, reads_on: bool = False) -> None:
+    def __init__(self, response: Coroutine[Any, Any, R], *, reads_on: bool = False) -> None:
         self._response = response
         self.reads_on = reads_on
         self.context: RequestContext
         """The request; the dispatcher sets it."""
 
-    async def wait(self) -> Any:
+    async def wait(self) -> R:
         """The response, or None where none is to be sent. Raises KafkaError, CloseConnection."""
         return await self._response
 
@@ -73,11 +75,9 @@ class Pending:
         """The connection waits for it no longer."""
 
 
-async def finished(response: Message | Pending | None) -> Message | None:
+async def finished(response: R | Pending[R]) -> R:
     """What a handler returned, waited for where it is pending. Raises as `Pending.wait`."""
-    if isinstance(response, Pending):
-        return await response.wait()  # type: ignore[no-any-return]
-    return response
+    return await response.wait() if isinstance(response, Pending) else response
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error

@@ -18,14 +18,14 @@ from oncelog.wire.stored.metadata import PartitionRecord, RemoveTopicRecord, Top
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
-    from typing import Any
 
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
     from oncelog.broker.coordinators.log import CoordinatorLog
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.request import Pending
     from oncelog.coordinator.groups.context import GroupContext
     from oncelog.coordinator.groups.context import Topic as _AnyTopic
     from oncelog.coordinator.groups.shard import GroupShard
@@ -123,7 +123,7 @@ class GroupCoordinator:
         refused: Callable[[KafkaError], M],
         *,
         empty_allowed: bool = False,
-    ) -> M | Coroutine[Any, Any, M]:
+    ) -> M | Pending[M]:
         """Run ``step`` in the group's shard and return what the handler returns: see `CoordinatorRuntime.respond`.
 
         ``refused`` makes the response for a KafkaError of the step, as the client is to see it.

@@ -9,7 +9,7 @@ are also loaded in the background, so that sessions time out and lists of groups
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
 
@@ -21,6 +21,7 @@ from oncelog.broker.coordinators.sliced_work import SlicedWork
 from oncelog.broker.coordinators.timer import RETRY_BACKOFF_MS, CoordinatorTimer
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.internal_topics import described
+from oncelog.broker.request import Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.slices import Slices
 from oncelog.coordinator.groups.errors import to_client_error
@@ -29,7 +30,7 @@ from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RemoveTopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
     from oncelog.broker.coordinators.shard import ShardBuilder
@@ -265,20 +266,20 @@ class CoordinatorRuntime(Generic[S]):
 
     def respond(
         self, shards: Sequence[S], result: M | Promise[M], refused: Callable[[KafkaError], M]
-    ) -> M | Coroutine[Any, Any, M]:
-        """Return the response to a request whose step in ``shards`` returned ``result``, or a coroutine that returns it
+    ) -> M | Pending[M]:
+        """Return the response to a request whose step in ``shards`` returned ``result``, or a `Pending` one that comes
         when the promise is resolved and all records it rests on are as durable as ``flush.messages`` demands.
 
         ``refused`` makes the response for an error of a flush.
         """
         if isinstance(result, Promise):
             if not result.done:
-                return self._respond_to_promise(shards, result, refused)
+                return Pending(self._respond_to_promise(shards, result, refused))
             result = result.value
         try:
             for shard in shards:
                 if not self.log_of(shard).is_durable():
-                    return self.respond_durable(shards, result, refused)
+                    return Pending(self.respond_durable(shards, result, refused))
         except KafkaError as error:
             return refused(to_client_error(error))
         return result

@@ -15,6 +15,7 @@ import trio
 from oncelog.broker.coordinators.marker_writer import MarkerWriter
 from oncelog.broker.coordinators.runtime import CoordinatorRuntime, M
 from oncelog.broker.metadata.image import TRANSACTION_VERSION
+from oncelog.broker.request import Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.topic_names import TRANSACTIONS_TOPIC
 from oncelog.wire.batch import NO_SEQUENCE
@@ -22,8 +23,7 @@ from oncelog.wire.compression import NONE
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-    from typing import Any
+    from collections.abc import Callable, Mapping
 
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
     from oncelog.broker.coordinators.groups import GroupCoordinator
@@ -109,7 +109,7 @@ class TransactionCoordinator:
 
     def serve(
         self, transactional_id: str, step: Callable[[TransactionShard], M], refused: Callable[[KafkaError], M]
-    ) -> M | Coroutine[Any, Any, M]:
+    ) -> M | Pending[M]:
         """Run ``step`` in the id's shard and return what the handler returns: its response, or a coroutine of it.
 
         ``refused`` makes the response for a KafkaError.
@@ -121,10 +121,10 @@ class TransactionCoordinator:
             if error.code is ErrorCode.CONCURRENT_TRANSACTIONS and self.markers.is_ending(
                 shard, transactional_id
             ):
-                return self._serve_after_end(shard, transactional_id, step, refused)
+                return Pending(self._serve_after_end(shard, transactional_id, step, refused))
             return refused(error)
         if self.markers.is_ending(shard, transactional_id):
-            return self._respond_after_end(shard, transactional_id, response, refused)
+            return Pending(self._respond_after_end(shard, transactional_id, response, refused))
         return self.runtime.respond([shard], response, refused)
 
     def _try(

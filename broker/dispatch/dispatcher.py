@@ -9,7 +9,6 @@ empties what they remember, so nothing passes it by.
 from __future__ import annotations
 
 import struct
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -56,7 +55,7 @@ class Dispatcher:
         """Made with the first Produce."""
         self.satisfied_fetches = services.delayed_fetches.satisfied
         """Delayed fetches that an append has just satisfied. Who finds some calls `complete_satisfied_fetches`."""
-        self.dispatch: Callable[[Connection, memoryview], Pending | None]
+        self.dispatch: Callable[[Connection, memoryview], Pending[Any] | None]
         """Handle one request, a frame without its size. Its response is behind the others in the connection's writer,
         or given back where it must be waited for. Raises CloseConnection, DecodeError.
         """
@@ -113,7 +112,7 @@ class Dispatcher:
 
     # -- a request's way
 
-    def _dispatch_fast(self, connection: Connection, frame: memoryview) -> Pending | None:
+    def _dispatch_fast(self, connection: Connection, frame: memoryview) -> Pending[Any] | None:
         api_key, version, correlation_id = _prefix_at(frame, 0)
         if api_key != PRODUCE or connection.pending:
             return self._dispatch(connection, frame)
@@ -127,7 +126,7 @@ class Dispatcher:
             return None
         return self._dispatch(connection, frame)
 
-    def _dispatch(self, connection: Connection, frame: memoryview) -> Pending | None:
+    def _dispatch(self, connection: Connection, frame: memoryview) -> Pending[Any] | None:
         if self._is_watched:  # the frame is in a buffer that others use while interceptors wait
             frame = memoryview(bytearray(frame))
         context = self._decode(connection, frame)
@@ -145,7 +144,7 @@ class Dispatcher:
             return None
         return None if response is None else self._owe(context, response)
 
-    async def complete(self, pending: Pending) -> None:
+    async def complete(self, pending: Pending[Any]) -> None:
         """Wait for a response, show it to the interceptors, throttle, and put it behind the others in the writer."""
         context = pending.context
         response = await self._or_refused(context, pending.wait())
@@ -201,7 +200,7 @@ class Dispatcher:
             self._fast_produce = FastProduce(self._services, api)
         self._fast_produce.remember(connection, frame, version, request)
 
-    def _handle(self, context: RequestContext) -> Message | Pending | None:
+    def _handle(self, context: RequestContext) -> Message | Pending[Any] | None:
         try:
             if self._authorizer is not None:
                 self._authorize(self._authorizer, context)
@@ -254,11 +253,9 @@ class Dispatcher:
                 response.throttle_time_ms = throttle_ms
             connection.muted_until = real_time.monotonic() + throttle_ms / 1000
 
-    def _owe(self, context: RequestContext, response: Message | Pending) -> Pending:
+    def _owe(self, context: RequestContext, response: Message | Pending[Any]) -> Pending[Any]:
         """A response that the connection has to wait for; those before it leave first."""
         connection = context.connection
-        if isinstance(response, CoroutineType):
-            response = Pending(response)
         if not isinstance(response, Pending):
             pending = Pending(_given(response), reads_on=True)
         elif connection.pending and not response.reads_on:
@@ -270,7 +267,7 @@ class Dispatcher:
         return pending
 
     @staticmethod
-    async def _in_turn(connection: Connection, pending: Pending) -> Any:
+    async def _in_turn(connection: Connection, pending: Pending[Any]) -> Any:
         response = await pending.wait()
         await connection.wait_drained()
         return response

@@ -61,7 +61,7 @@ class DelayedFetches:
         self.satisfied.clear()
 
 
-class DelayedFetch(Pending):
+class DelayedFetch(Pending["FetchResponse | None"]):
     """Watches the logs of ``fetch``, which has just been read and was not ready, for up to ``max_wait_ms``.
 
     That time is the client's own: real time, not broker time.

@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
@@ -15,7 +14,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
 
@@ -24,7 +23,7 @@ FENCED_VERSION = 2
 
 def handle(
     services: Services, request: AddOffsetsToTxnRequest, context: RequestContext
-) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
+) -> AddOffsetsToTxnResponse | Pending[AddOffsetsToTxnResponse]:
     from oncelog.coordinator.transactions.partitions import add_partitions
     from oncelog.coordinator.transactions.state import TRANSACTIONS_V0
 

@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from oncelog.broker.request import Pending, finished
 from oncelog.broker.slices import Slices
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -32,12 +32,10 @@ if TYPE_CHECKING:
 FENCED_VERSION = 2
 BATCHED_VERSION = 4
 
-ResponseOrCoroutine = AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]
+Response = AddPartitionsToTxnResponse | Pending[AddPartitionsToTxnResponse]
 
 
-def handle(
-    services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
-) -> ResponseOrCoroutine:
+def handle(services: Services, request: AddPartitionsToTxnRequest, context: RequestContext) -> Response:
     if context.api_version < BATCHED_VERSION:
         transaction = AddPartitionsToTxnTransaction(
             request.v3_and_below_transactional_id,
@@ -49,7 +47,7 @@ def handle(
         return _one_transaction(services, transaction, context)
     if len(request.transactions) == 1:
         return _one_transaction(services, request.transactions[0], context)
-    return _several_transactions(services, request, context)
+    return Pending(_several_transactions(services, request, context))
 
 
 async def _several_transactions(
@@ -58,9 +56,7 @@ async def _several_transactions(
     response = AddPartitionsToTxnResponse()
     slices = Slices()
     for transaction in request.transactions:
-        one = _one_transaction(services, transaction, context)
-        if not isinstance(one, AddPartitionsToTxnResponse):
-            one = await one
+        one = await finished(_one_transaction(services, transaction, context))
         response.results_by_transaction += one.results_by_transaction
         if slices.is_over():
             await slices.pause()
@@ -69,7 +65,7 @@ async def _several_transactions(
 
 def _one_transaction(
     services: Services, transaction: AddPartitionsToTxnTransaction, context: RequestContext
-) -> ResponseOrCoroutine:
+) -> Response:
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     response_with = partial(_response, transaction.transactional_id, partitions, context.api_version)
 

@@ -16,16 +16,13 @@ from oncelog.wire.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: AlterConfigsRequest, context: RequestContext
-) -> AlterConfigsResponse | Coroutine[Any, Any, AlterConfigsResponse]:
+) -> AlterConfigsResponse | Pending[AlterConfigsResponse]:
     resources = (
         Resource(
             resource.resource_type,

@@ -19,17 +19,16 @@ from oncelog.wire.messages.alter_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
     from oncelog.broker.metadata.image import MetadataImage, Partition
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: AlterPartitionReassignmentsRequest, context: RequestContext
-) -> AlterPartitionReassignmentsResponse | Coroutine[Any, Any, AlterPartitionReassignmentsResponse]:
+) -> AlterPartitionReassignmentsResponse | Pending[AlterPartitionReassignmentsResponse]:
     if not request.topics:
         # Kafka returns a new response here, whose message is empty and not null.
         return AlterPartitionReassignmentsResponse(error_message="")

@@ -17,10 +17,9 @@ from oncelog.wire.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 FUTURE_NAME_LENGTH_MAX = 255
@@ -30,7 +29,7 @@ _FUTURE_SUFFIX_LENGTH = len(".-future") + 32
 
 def handle(
     services: Services, request: AlterReplicaLogDirsRequest, context: RequestContext
-) -> AlterReplicaLogDirsResponse | Coroutine[Any, Any, AlterReplicaLogDirsResponse]:
+) -> AlterReplicaLogDirsResponse | Pending[AlterReplicaLogDirsResponse]:
     response = AlterReplicaLogDirsResponse()
 
     def rows() -> Iterator[None]:

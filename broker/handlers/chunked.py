@@ -8,13 +8,13 @@ the next row is about. What is all or nothing is done in one step.
 
 from __future__ import annotations
 
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from oncelog.broker.request import Pending, finished
 from oncelog.broker.slices import Slices, in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from oncelog.wire.schema import Message
 
@@ -43,20 +43,18 @@ LONG_RESPONSES = frozenset(
 """API keys whose response may be much longer than the request. One that was waited for is encoded in steps."""
 
 
-def chunked(steps: Iterable[object], rows: int, response: M) -> M | Coroutine[Any, Any, M]:
-    """Return the ``response`` after the ``steps`` have filled it: at once, or a coroutine for it.
+def chunked(steps: Iterable[object], rows: int, response: M) -> M | Pending[M]:
+    """Return the ``response`` after the ``steps`` have filled it: at once, or a `Pending` one.
 
     ``rows`` is the number of rows in the request: beyond `ROWS_AT_ONCE` the steps are taken in slices.
     """
     return chunked_then(steps, rows, lambda: response)
 
 
-def chunked_then(
-    steps: Iterable[object], rows: int, respond: Callable[[], M | Coroutine[Any, Any, M]]
-) -> M | Coroutine[Any, Any, M]:
+def chunked_then(steps: Iterable[object], rows: int, respond: Callable[[], M | Pending[M]]) -> M | Pending[M]:
     """Take the ``steps`` as `chunked` does; return what ``respond`` returns after the last."""
     if rows > ROWS_AT_ONCE:
-        return _step_slowly(steps, respond)
+        return Pending(_step_slowly(steps, respond))
     for _ in steps:
         pass
     return respond()
@@ -64,10 +62,10 @@ def chunked_then(
 
 def chunked_by_row(
     rows: list[Row],
-    respond: Callable[[list[Row]], M | Coroutine[Any, Any, M]],
+    respond: Callable[[list[Row]], M | Pending[M]],
     results: Callable[[M], list[Result]],
     same: Callable[[Row], Hashable],
-) -> M | Coroutine[Any, Any, M]:
+) -> M | Pending[M]:
     """Return the response to the ``rows`` of a request, each of which may have a very large result.
 
     ``respond`` makes the response to some rows, ``results`` takes the list of their results out of it. More than
@@ -76,17 +74,17 @@ def chunked_by_row(
     """
     if len(rows) <= LARGE_ROWS_AT_ONCE:
         return respond(rows)
-    return _respond_by_row(rows, respond, results, same)
+    return Pending(_respond_by_row(rows, respond, results, same))
 
 
-async def _step_slowly(steps: Iterable[object], respond: Callable[[], M | Coroutine[Any, Any, M]]) -> M:
+async def _step_slowly(steps: Iterable[object], respond: Callable[[], M | Pending[M]]) -> M:
     await in_slices(steps)
-    return await _waited_for(respond())
+    return await finished(respond())
 
 
 async def _respond_by_row(
     rows: list[Row],
-    respond: Callable[[list[Row]], M | Coroutine[Any, Any, M]],
+    respond: Callable[[list[Row]], M | Pending[M]],
     results: Callable[[M], list[Result]],
     same: Callable[[Row], Hashable],
 ) -> M:
@@ -94,16 +92,10 @@ async def _respond_by_row(
     found: dict[Hashable, Result] = {}
     slices = Slices()
     for key, row in dict(zip(keys, rows, strict=True)).items():
-        response = await _waited_for(respond([row]))
+        response = await finished(respond([row]))
         [found[key]] = results(response)
         if slices.is_over():
             await slices.pause()
     # The responses differ in their results only: the last becomes that to all rows.
     results(response)[:] = [found[key] for key in keys]
     return response
-
-
-async def _waited_for(response: M | Coroutine[Any, Any, M]) -> M:
-    awaited: Any = response
-    whole: M = await awaited if isinstance(awaited, CoroutineType) else awaited
-    return whole

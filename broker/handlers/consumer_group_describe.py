@@ -23,20 +23,17 @@ from oncelog.wire.messages.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
     services: Services, request: ConsumerGroupDescribeRequest, context: RequestContext
-) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
+) -> ConsumerGroupDescribeResponse | Pending[ConsumerGroupDescribeResponse]:
     def describe_some(
         group_ids: list[str],
-    ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
+    ) -> ConsumerGroupDescribeResponse | Pending[ConsumerGroupDescribeResponse]:
         return _describe(services, group_ids, request)
 
     return chunked_by_row(request.group_ids, describe_some, lambda response: response.groups, same=str)
@@ -44,7 +41,7 @@ def handle(
 
 def _describe(
     services: Services, group_ids: list[str], request: ConsumerGroupDescribeRequest
-) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
+) -> ConsumerGroupDescribeResponse | Pending[ConsumerGroupDescribeResponse]:
     if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
         return _error_response(group_ids, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     from oncelog.coordinator.groups.consumer.describe import describe

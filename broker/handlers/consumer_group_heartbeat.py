@@ -22,16 +22,13 @@ from oncelog.wire.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: ConsumerGroupHeartbeatRequest, context: RequestContext
-) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
+) -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
     if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
         return _error_response(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat

@@ -17,17 +17,14 @@ from oncelog.wire.messages.delete_groups import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
     services: Services, request: DeleteGroupsRequest, context: RequestContext
-) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
+) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
     from oncelog.coordinator.groups.admin import delete_groups
 
     results: dict[str, DeletableGroupResult] = {}

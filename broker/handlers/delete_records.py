@@ -16,10 +16,9 @@ from oncelog.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 UNKNOWN_LOW_WATERMARK = -1
@@ -28,7 +27,7 @@ TO_HIGH_WATERMARK = -1
 
 def handle(
     services: Services, request: DeleteRecordsRequest, context: RequestContext
-) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
+) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
 
     def rows() -> Iterator[None]:

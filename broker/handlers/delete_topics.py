@@ -20,10 +20,9 @@ from oncelog.wire.messages.delete_topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 DELETION_DISABLED_VERSION = 3
@@ -33,7 +32,7 @@ TOPICS_VERSION = 6
 
 def handle(
     services: Services, request: DeleteTopicsRequest, context: RequestContext
-) -> DeleteTopicsResponse | Coroutine[Any, Any, DeleteTopicsResponse]:
+) -> DeleteTopicsResponse | Pending[DeleteTopicsResponse]:
     wanted = request.topics
     if context.api_version < TOPICS_VERSION:
         wanted = [DeleteTopicState(name) for name in request.topic_names]

@@ -24,10 +24,9 @@ from oncelog.wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 _NOT_SERVED = {BROKER_LOGGER: "BROKER_LOGGER", CLIENT_METRICS: "CLIENT_METRICS"}
@@ -39,7 +38,7 @@ _MALFORMED = (
 
 def handle(
     services: Services, request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
+) -> DescribeConfigsResponse | Pending[DescribeConfigsResponse]:
     types = {resource.resource_type for resource in request.resources}
     # Kafka refuses the whole request if one type is unknown.
     is_malformed = not types <= {TOPIC, BROKER, GROUP, *_NOT_SERVED}

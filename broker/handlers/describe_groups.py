@@ -20,20 +20,17 @@ from oncelog.wire.messages.describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
     services: Services, request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
+) -> DescribeGroupsResponse | Pending[DescribeGroupsResponse]:
     def describe(
         group_ids: list[str],
-    ) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
+    ) -> DescribeGroupsResponse | Pending[DescribeGroupsResponse]:
         return _describe(services, group_ids, request, context)
 
     return chunked_by_row(request.groups, describe, lambda response: response.groups, same=str)
@@ -41,7 +38,7 @@ def handle(
 
 def _describe(
     services: Services, group_ids: list[str], request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
+) -> DescribeGroupsResponse | Pending[DescribeGroupsResponse]:
     from oncelog.coordinator.groups.admin import describe_groups
 
     client = client_of(context)

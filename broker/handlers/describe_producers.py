@@ -18,16 +18,15 @@ from oncelog.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: DescribeProducersRequest, context: RequestContext
-) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
+) -> DescribeProducersResponse | Pending[DescribeProducersResponse]:
     response = DescribeProducersResponse()
 
     def rows() -> Iterator[None]:

@@ -23,10 +23,9 @@ from oncelog.wire.messages.describe_quorum import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 NODES_VERSION = 2
@@ -34,7 +33,7 @@ NODES_VERSION = 2
 
 def handle(
     services: Services, request: DescribeQuorumRequest, context: RequestContext
-) -> DescribeQuorumResponse | Coroutine[Any, Any, DescribeQuorumResponse]:
+) -> DescribeQuorumResponse | Pending[DescribeQuorumResponse]:
     if not _names_metadata_only(request):
         response = DescribeQuorumResponse()
         return chunked(_unknown(request, response.topics), len(request.topics), response)

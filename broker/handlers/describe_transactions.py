@@ -5,8 +5,7 @@ KIP-664.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -17,17 +16,17 @@ from oncelog.wire.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 
 def handle(
     services: Services, request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
+) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
     def describe(
         transactional_ids: list[str],
-    ) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
+    ) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
         return _describe(services, transactional_ids)
 
     return chunked_by_row(
@@ -37,7 +36,7 @@ def handle(
 
 def _describe(
     services: Services, transactional_ids: list[str]
-) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
+) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
     shards: list[TransactionShard] = []
     states = [_state(services, transactional_id, shards) for transactional_id in transactional_ids]
 

@@ -18,11 +18,10 @@ from oncelog.wire.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Iterator, Sequence
 
     from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 PREFERRED, UNCLEAN = 0, 1
@@ -30,7 +29,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 def handle(
     services: Services, request: ElectLeadersRequest, context: RequestContext
-) -> ElectLeadersResponse | Coroutine[Any, Any, ElectLeadersResponse]:
+) -> ElectLeadersResponse | Pending[ElectLeadersResponse]:
     image = services.metadata.image
     is_for_all = request.topic_partitions is None
     wanted: list[tuple[str, Sequence[int]]]

@@ -8,15 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
 
@@ -26,7 +25,7 @@ TRANSACTIONS_V2_VERSION = 5
 
 def handle(
     services: Services, request: EndTxnRequest, context: RequestContext
-) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
+) -> EndTxnResponse | Pending[EndTxnResponse]:
     from oncelog.coordinator.transactions.end import end_transaction
     from oncelog.coordinator.transactions.state import TRANSACTIONS_V0, TRANSACTIONS_V2
 

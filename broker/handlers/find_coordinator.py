@@ -21,11 +21,10 @@ from oncelog.wire.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
     from oncelog.broker.cluster import NodeAddress
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -36,7 +35,7 @@ NO_NODE = (-1, "", -1)
 
 def handle(
     services: Services, request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+) -> FindCoordinatorResponse | Pending[FindCoordinatorResponse]:
     if context.api_version >= BATCH_VERSION:
         response = FindCoordinatorResponse()
 

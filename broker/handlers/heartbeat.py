@@ -12,16 +12,13 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: HeartbeatRequest, context: RequestContext
-) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
+) -> HeartbeatResponse | Pending[HeartbeatResponse]:
     from oncelog.coordinator.groups.classic.heartbeat import heartbeat
 
     client = client_of(context)

@@ -17,16 +17,13 @@ from oncelog.wire.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse | Coroutine[Any, Any, IncrementalAlterConfigsResponse]:
+) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
     resources = (
         Resource(
             resource.resource_type,

@@ -10,15 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
 
@@ -29,7 +28,7 @@ FENCED_VERSION = 4
 
 def handle(
     services: Services, request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
+) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _error_response(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
@@ -42,7 +41,7 @@ def handle(
 
 def _transactional(
     services: Services, request: InitProducerIdRequest, transactional_id: str, context: RequestContext
-) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
+) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
     from oncelog.coordinator.transactions.init_producer_id import init_producer_id
     from oncelog.coordinator.transactions.state import ProducerIdAndEpoch
 

@@ -12,16 +12,13 @@ from oncelog.broker.handlers.client import client_of
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: JoinGroupRequest, context: RequestContext
-) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
+) -> JoinGroupResponse | Pending[JoinGroupResponse]:
     from oncelog.coordinator.groups.classic.join import check, join
     from oncelog.coordinator.groups.classic.responses import as_versioned, join_error
 

@@ -12,17 +12,14 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
     services: Services, request: LeaveGroupRequest, context: RequestContext
-) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
+) -> LeaveGroupResponse | Pending[LeaveGroupResponse]:
     from oncelog.coordinator.groups.classic.leave import SEVERAL_MEMBERS_VERSION, leave
 
     client = client_of(context)

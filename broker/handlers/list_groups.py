@@ -12,16 +12,13 @@ from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: ListGroupsRequest, context: RequestContext
-) -> ListGroupsResponse | Coroutine[Any, Any, ListGroupsResponse]:
+) -> ListGroupsResponse | Pending[ListGroupsResponse]:
     from oncelog.coordinator.groups.admin import list_groups
 
     try:

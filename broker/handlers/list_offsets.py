@@ -7,7 +7,7 @@ offset is the log start offset, and there is no tiered offset.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -20,10 +20,10 @@ from oncelog.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Iterator
 
     from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 LATEST = -1
@@ -40,7 +40,7 @@ LEADER_EPOCH_VERSION = 4
 
 def handle(
     services: Services, request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
     counts = Counter(
         [
             (topic.name, partition.partition_index)

@@ -5,20 +5,19 @@ Version 1 filters by duration (KIP-994), 2 by a regular expression that must mat
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: ListTransactionsRequest, context: RequestContext
-) -> ListTransactionsResponse | Coroutine[Any, Any, ListTransactionsResponse]:
+) -> ListTransactionsResponse | Pending[ListTransactionsResponse]:
     from oncelog.coordinator.transactions.admin import list_transactions
 
     def error_response(error: KafkaError) -> ListTransactionsResponse:

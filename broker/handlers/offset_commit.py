@@ -24,17 +24,16 @@ from oncelog.wire.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
     services: Services, request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
+) -> OffsetCommitResponse | Pending[OffsetCommitResponse]:
     by_id = context.api_version >= OFFSET_COMMIT_TOPIC_ID_VERSION
     topics = request.topics
     unknown: list[OffsetCommitResponseTopic] = []
@@ -55,7 +54,7 @@ def handle(
                 existing.append(found)
             yield
 
-    def commit() -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
+    def commit() -> OffsetCommitResponse | Pending[OffsetCommitResponse]:
         if services.metadata.image.offset != image_offset:  # a topic deleted meanwhile must get no offsets
             existing.clear()
             unknown.clear()
@@ -72,7 +71,7 @@ def _commit(
     context: RequestContext,
     existing: list[OffsetCommitRequestTopic],
     unknown: list[OffsetCommitResponseTopic],
-) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
+) -> OffsetCommitResponse | Pending[OffsetCommitResponse]:
     from oncelog.coordinator.groups.offsets import commit_offsets
 
     topic_of = attrgetter("topic_id" if context.api_version >= OFFSET_COMMIT_TOPIC_ID_VERSION else "name")

@@ -19,17 +19,14 @@ from oncelog.wire.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
 
 def handle(
     services: Services, request: OffsetDeleteRequest, context: RequestContext
-) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
+) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
     from oncelog.coordinator.groups.offsets import delete_offsets
 
     unknown: list[OffsetDeleteResponseTopic] = []

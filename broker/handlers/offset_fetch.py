@@ -27,10 +27,9 @@ from oncelog.wire.messages.offset_fetch import (
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Hashable, Iterator
-    from typing import Any
+    from collections.abc import Hashable, Iterator
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
@@ -41,10 +40,10 @@ NO_OFFSET = -1
 
 def handle(
     services: Services, request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
     def fetch(
         groups: list[OffsetFetchRequestGroup],
-    ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    ) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
         return _fetch(services, groups, request, context.api_version)
 
     if context.api_version < SEVERAL_GROUPS_VERSION:
@@ -63,14 +62,14 @@ def _request_key(asked: OffsetFetchRequestGroup) -> Hashable:
 
 def _fetch(
     services: Services, groups: list[OffsetFetchRequestGroup], request: OffsetFetchRequest, version: int
-) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
     lookups = [_Lookup(asked, version) for asked in groups]
     shards: list[GroupShard] = []
 
     def error_response(error: KafkaError) -> OffsetFetchResponse:
         return _response([_error_result(asked, error, version) for asked in groups], version)
 
-    def respond() -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    def respond() -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
         rows = [
             _group_result(services, lookup, shards, require_stable=request.require_stable, version=version)
             for lookup in lookups

@@ -18,16 +18,15 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
 def handle(
     services: Services, request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
+) -> OffsetForLeaderEpochResponse | Pending[OffsetForLeaderEpochResponse]:
     response = OffsetForLeaderEpochResponse()
 
     def rows() -> Iterator[None]:

@@ -36,7 +36,6 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from oncelog.wire.schema import Message
 from oncelog.wire.validate import InvalidRecords
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ Unflushed = tuple["PartitionLog", int, PartitionProduceResponse]
 
 def handle(
     services: Services, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Pending | None:
+) -> ProduceResponse | Pending[ProduceResponse | None] | None:
     for topic in request.topic_data:
         for partition in topic.partition_data:
             records = partition.records
@@ -106,7 +105,7 @@ def handle(
 
 def _append_in_turns(
     services: Services, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Pending | None:
+) -> ProduceResponse | Pending[ProduceResponse | None] | None:
     """As `_append_all` without refusals; where its partitions take long together, others have their turn between two.
 
     A compressed batch may be a hundred times what it seems.
@@ -131,7 +130,7 @@ async def _append_rest(
     todo: list[tuple[TopicProduceData, PartitionProduceData]],
     rows: list[PartitionProduceResponse],
     unflushed: list[Unflushed],
-) -> Message | None:
+) -> ProduceResponse | None:
     for topic, partition in todo:
         await trio.lowlevel.checkpoint()
         name = _name_of(services, topic, context)
@@ -148,7 +147,7 @@ def _keep_records(partitions: Iterable[PartitionProduceData]) -> None:
 
 def _respond(
     request: ProduceRequest, rows: list[PartitionProduceResponse], unflushed: list[Unflushed]
-) -> ProduceResponse | Pending | None:
+) -> ProduceResponse | Pending[ProduceResponse | None] | None:
     """What is owed for ``rows``, one for each of the request's partitions."""
     left = iter(rows)
     response = ProduceResponse(
@@ -174,7 +173,7 @@ def _name_of(services: Services, topic: TopicProduceData, context: RequestContex
 
 def _append_all(
     services: Services, request: ProduceRequest, context: RequestContext, refusals: Refusals
-) -> ProduceResponse | Pending | None:
+) -> ProduceResponse | Pending[ProduceResponse | None] | None:
     unflushed: list[Unflushed] = []
     rows: list[PartitionProduceResponse] = []
     for topic in request.topic_data:
@@ -253,7 +252,7 @@ def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> Partit
 
 def _handle_transactional(
     services: Services, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Pending | None:
+) -> ProduceResponse | Pending[ProduceResponse | None] | None:
     """Transactional batches are written once their partitions are known to be part of an open transaction."""
     if request.transactional_id is None:
         return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -299,7 +298,7 @@ async def _append_later(
     request: ProduceRequest,
     context: RequestContext,
     asked: tuple[Producer, dict[Partition, int], SupportedOperation],
-) -> Message | None:
+) -> ProduceResponse | None:
     refusals = await services.txn_partitions.verify_or_add(*asked)
     return await finished(_append_all(services, request, context, refusals))
 
@@ -339,7 +338,9 @@ def _refuse_all(
     )
 
 
-async def _wait_flushed(unflushed: list[Unflushed], response: ProduceResponse, acks: int) -> Message | None:
+async def _wait_flushed(
+    unflushed: list[Unflushed], response: ProduceResponse, acks: int
+) -> ProduceResponse | None:
     for log, up_to, row in unflushed:
         try:
             await log.flush(up_to)

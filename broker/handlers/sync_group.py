@@ -13,10 +13,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 PROTOCOL_VERSION = 5
@@ -24,7 +21,7 @@ PROTOCOL_VERSION = 5
 
 def handle(
     services: Services, request: SyncGroupRequest, context: RequestContext
-) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
+) -> SyncGroupResponse | Pending[SyncGroupResponse]:
     from oncelog.coordinator.groups.classic.sync import sync
 
     if context.api_version >= PROTOCOL_VERSION and (

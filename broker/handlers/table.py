@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
 
-Handle = Callable[["Services", Any, "RequestContext"], "Message | Pending | None"]
+Handle = Callable[["Services", Any, "RequestContext"], "Message | Pending[Any] | None"]
 """Returns the response, or a `Pending` one, or None where none is to be sent. Raises KafkaError for a response that
 says only that, CloseConnection."""
 

@@ -20,6 +20,7 @@ from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
 from oncelog.broker.handlers.chunked import chunked_then
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.handlers.topic_rows import merged
+from oncelog.broker.request import Pending, finished
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -33,23 +34,20 @@ from oncelog.wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
-    ResponseOrCoroutine = TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]
+    Response = TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]
 
 LOADING_VERSION = 2
 ABORTABLE_VERSION = 4
 ADDS_VERSION = 5
 
 
-def handle(
-    services: Services, request: TxnOffsetCommitRequest, context: RequestContext
-) -> ResponseOrCoroutine:
+def handle(services: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> Response:
     commit = _Commit(services, request, context)
     rows = len(request.topics) + sum([len(topic.partitions) for topic in request.topics])
     return chunked_then(commit.find_existing(), rows, commit.verify_or_add)
@@ -82,7 +80,7 @@ class _Commit:
             yield
         self.request.topics = existing
 
-    def verify_or_add(self) -> ResponseOrCoroutine:
+    def verify_or_add(self) -> Response:
         """Verify that the partition of the group's offsets is in the transaction, or add it, and commit them."""
         request = self.request
         if not request.topics:
@@ -91,7 +89,7 @@ class _Commit:
             return self.error_response(KafkaError(ErrorCode.INVALID_GROUP_ID))
         sequences = {(OFFSETS_TOPIC, self.services.groups.runtime.partition_for(request.group_id)): -1}
         refusals = self.services.txn_partitions.verify_or_add_now(self.producer, sequences, self.support)
-        return self.store_afterwards(sequences) if refusals is None else self.store(refusals)
+        return Pending(self.store_afterwards(sequences)) if refusals is None else self.store(refusals)
 
     def _existing(self, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic | None:
         topic_image = self.services.cluster.topic(topic.name)
@@ -108,7 +106,7 @@ class _Commit:
             self.unknown.append(TxnOffsetCommitResponseTopic(topic.name, missing))
         return TxnOffsetCommitRequestTopic(topic.name, existing) if existing else None
 
-    def store(self, refusals: Refusals) -> ResponseOrCoroutine:
+    def store(self, refusals: Refusals) -> Response:
         """Store the offsets unless the transaction's coordinator has refused."""
         if refusals:
             [code] = refusals.values()
@@ -117,8 +115,7 @@ class _Commit:
 
     async def store_afterwards(self, sequences: dict[Partition, int]) -> TxnOffsetCommitResponse:
         refusals = await self.services.txn_partitions.verify_or_add(self.producer, sequences, self.support)
-        response = self.store(refusals)
-        return response if isinstance(response, TxnOffsetCommitResponse) else await response
+        return await finished(self.store(refusals))
 
     def _step(self, shard: GroupShard) -> TxnOffsetCommitResponse:
         from oncelog.coordinator.groups.offsets import commit_transactional_offsets

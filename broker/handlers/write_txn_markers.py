@@ -6,12 +6,11 @@ only tools send the request, to abort a hanging transaction (KIP-664). Version 2
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.log.producers.state import Origin
+from oncelog.broker.request import Pending, finished
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -45,13 +44,13 @@ COORDINATOR_LOADING = frozenset(
 
 def handle(
     services: Services, request: WriteTxnMarkersRequest, context: RequestContext
-) -> WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse]:
+) -> WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse]:
     unflushed: list[Unflushed] = []
     response = WriteTxnMarkersResponse()
     partitions = sum([len(topic.partition_indexes) for marker in request.markers for topic in marker.topics])
     filled = chunked(_fill(services, request, response, unflushed), partitions, response)
-    if isinstance(filled, CoroutineType) or unflushed:
-        return _wait_flushed(filled, unflushed, response)
+    if isinstance(filled, Pending) or unflushed:
+        return Pending(_wait_flushed(filled, unflushed, response))
     return filled
 
 
@@ -124,12 +123,11 @@ def _append(
 
 
 async def _wait_flushed(
-    filled: WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse],
+    filled: WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse],
     unflushed: list[Unflushed],
     response: WriteTxnMarkersResponse,
 ) -> WriteTxnMarkersResponse:
-    if isinstance(filled, CoroutineType):
-        await filled
+    await finished(filled)
     for log, end_offset, result in unflushed:
         try:
             await log.flush(end_offset)

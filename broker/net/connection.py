@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -87,7 +87,7 @@ class Connection:
         self.principal = ANONYMOUS
         """Who the peer is; what it may do, and what the fast paths remember, depends on it."""
         self.writer = ResponseWriter(transport, server.files)
-        self.pending: deque[Pending] = deque()
+        self.pending: deque[Pending[Any]] = deque()
         """Produce responses that wait for the disk while reading goes on. While there are any, the task of
         `_respond_in_order` alone writes.
         """
@@ -284,7 +284,7 @@ class Connection:
 
     # -- responses that are not there yet
 
-    async def _respond(self, pending: Pending) -> None:
+    async def _respond(self, pending: Pending[Any]) -> None:
         """Wait for a response and put it behind the others; no request is read meanwhile."""
         if pending.reads_on:  # it is queued, and the queue is full
             await self.wait_drained()
@@ -312,7 +312,7 @@ class Connection:
         until, self.muted_until = self.muted_until, 0.0
         await real_time.sleep_until(until)
 
-    def _reads_on(self, pending: Pending) -> bool:
+    def _reads_on(self, pending: Pending[Any]) -> bool:
         """Whether requests may be read while this response is waited for; then it is queued."""
         if not pending.reads_on:
             return False

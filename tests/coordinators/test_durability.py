@@ -165,7 +165,7 @@ async def test_a_later_answer_of_a_shard_that_is_given_up() -> None:
         log_of(broker).fail(OSError(errno.EIO, "broken"))
         await trio.testing.wait_all_tasks_blocked()
         promise.resolve(HeartbeatResponse(0, 0))
-        assert (await waiting).error_code == NOT_COORDINATOR
+        assert (await waiting.wait()).error_code == NOT_COORDINATOR
 
 
 @simulated
