@@ -1,4 +1,4 @@
-"""Record batches of magic 2: the header, which is read, checked and stamped in place, and building batches.
+"""Record batches of magic 2: reads, checks and stamps their headers in place, and builds batches.
 
 A batch is 61 bytes of header and its records, which may be compressed as a whole. Big-endian:
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 HEADER_SIZE = 61
 """Bytes of a batch before its records."""
 LOG_OVERHEAD = 12
-"""Bytes of a batch that its batch length does not count."""
+"""Bytes of a batch that its ``batch length`` field does not count."""
 MAGIC = 2
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -66,7 +66,7 @@ _read = _header.unpack_from
 
 
 class BatchHeader:
-    """The 61 bytes before a batch's records, as numbers; stamping the bytes does not change it."""
+    """The decoded header of a batch. Stamping the batch's bytes does not change it."""
 
     __slots__ = (
         "attributes",
@@ -129,14 +129,14 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence number, which goes on at 0 after 2**31-1; -1 where there is none."""
+        """The last record's sequence number, which wraps to 0 after 2**31-1; -1 without sequence numbers."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
     @property
     def codec(self) -> int:
-        """The compression type's id (see wire.compression); 5 to 7 mean nothing."""
+        """The id of the compression type (see wire.compression); 5 to 7 are undefined."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -153,7 +153,7 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may remove this batch's tombstones (wall time, ms); None where it set no time."""
+        """The time from which the cleaner may remove the batch's tombstones (wall time, ms); None if not set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -174,8 +174,8 @@ class BatchHeader:
 def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
     """The header of the batch that starts at ``offset``; the records need not be there.
 
-    Raises DecodeError where fewer than 61 bytes are left, the magic is not 2, or the batch length is less
-    than the rest of a header takes. It does not look whether the buffer holds the whole batch.
+    Raises DecodeError if fewer than 61 bytes are left, the magic is not 2, or the batch length is too short for a
+    header. Does not check that the buffer holds the whole batch.
     """
     try:
         header = BatchHeader(*_read(buffer, offset))
@@ -189,7 +189,7 @@ def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
 
 
 def crc_matches(buffer: Buffer, offset: int, header: BatchHeader) -> bool:
-    """Whether the batch's bytes are those the CRC was computed of; False where they are not all there."""
+    """Whether the batch's CRC is right; False if the buffer does not hold the whole batch."""
     end = offset + header.batch_length + LOG_OVERHEAD
     view = memoryview(buffer)
     return end <= len(view) and crc32c(view[offset + _ATTRIBUTES_AT : end]) == header.crc
@@ -202,10 +202,10 @@ def stamp(buffer: Buffer, offset: int, base_offset: int, leader_epoch: int) -> N
 
 
 def restamp_timestamps(buffer: Buffer, offset: int, *, max_timestamp: int, log_append_time: bool) -> None:
-    """Write the max timestamp and timestamp type, and the CRC that goes with them.
+    """Write the max timestamp and timestamp type, and the new CRC.
 
-    The base timestamp stays, as with ``DefaultRecordBatch.setMaxTimestamp``; so does the rest of the
-    attributes, but for those bits that mean nothing.
+    The base timestamp and the other attributes stay, as with ``DefaultRecordBatch.setMaxTimestamp``; undefined
+    attribute bits are cleared.
     """
     view = memoryview(buffer)
     header = read_header(view, offset)
@@ -224,9 +224,9 @@ def restamp_timestamps(buffer: Buffer, offset: int, *, max_timestamp: int, log_a
 
 
 def assemble(header: BatchHeader, payload: Buffer) -> bytearray:
-    """A batch of ``header`` and ``payload``, its records as they are to stand there (compressed, where it says so).
+    """A batch of ``header`` and ``payload``: its records, already compressed if the header has a codec.
 
-    Writes the batch length and CRC that result into ``header`` too.
+    Sets the batch length and CRC in ``header`` too.
     """
     view = memoryview(payload)
     header.batch_length = HEADER_SIZE - LOG_OVERHEAD + view.nbytes
@@ -256,15 +256,15 @@ def assemble(header: BatchHeader, payload: Buffer) -> bytearray:
 
 _NO_DELTAS = bytes(2)
 _SHORT = 64
-"""Bytes whose number is a varint of one byte, twice it: below this many."""
+"""A length below this is a varint of one byte: twice the length."""
 
 
 class BatchBuilder:
     """Builds one batch, record by record: for internal topics, the metadata log, compaction and tests.
 
-    Offsets follow each other from ``base_offset`` unless ``append`` is given one (compaction leaves gaps).
-    ``log_append_time`` (ms) makes a batch whose timestamp type is LogAppendTime; ``delete_horizon_ms`` goes
-    where the base timestamp stands. ``codec`` and ``level`` are those of wire.compression.
+    Offsets are consecutive from ``base_offset`` unless ``append`` gets one (compaction leaves gaps).
+    ``log_append_time`` (ms) makes the timestamp type LogAppendTime; ``delete_horizon_ms`` replaces the base timestamp.
+    ``codec`` and ``level`` are those of wire.compression.
     """
 
     __slots__ = (
@@ -334,7 +334,7 @@ class BatchBuilder:
     ) -> int:
         """Add a record and return its offset. ``timestamp`` in ms, -1 for none; header keys are UTF-8.
 
-        Raises ValueError where ``offset`` is not above the last record's.
+        Raises ValueError if ``offset`` is not above the last record's.
         """
         if offset is None:
             offset = self._last_offset + 1
@@ -342,8 +342,8 @@ class BatchBuilder:
             raise ValueError(f"offset {offset} after {self._last_offset}")
         if self._base_timestamp is None:
             self._base_timestamp = timestamp
-        body = bytearray(1)  # the record's attributes: none are in use
-        if timestamp == self._base_timestamp and offset == self.base_offset:  # as in a batch of one
+        body = bytearray(1)  # the record's attributes, all unused
+        if timestamp == self._base_timestamp and offset == self.base_offset:  # as in a batch of one record
             body += _NO_DELTAS
         else:
             append_varint(body, timestamp - self._base_timestamp)
@@ -365,8 +365,8 @@ class BatchBuilder:
     def build(self, *, last_offset: int | None = None, max_timestamp: int | None = None) -> bytearray:
         """The batch's bytes, which may be stamped in place.
 
-        ``last_offset`` above the last record's is for a batch from which compaction took the last records;
-        ``max_timestamp`` where it is not that of the records. Raises ValueError for a batch without offsets.
+        ``last_offset`` may be above the last record's, where compaction removed the last records. ``max_timestamp``
+        replaces that of the records. Raises ValueError for a batch without offsets.
         """
         last_offset = self._last_offset if last_offset is None else last_offset
         if last_offset < max(self._last_offset, self.base_offset):

@@ -1,9 +1,8 @@
-"""From a declaration and a version: one flat decode and one flat encode function.
+"""Compiles one flat decode and one flat encode function for each message and version.
 
-Nested structs are written out in line, adjacent fields of fixed size share one ``struct`` call, and every
-read is checked before it is made: by ``struct`` and by indexing for fixed sizes, by a comparison with the
-end for lengths. This module holds what both directions share; ``decode_source`` and ``encode_source`` write
-the code.
+Nested structs are inlined, adjacent fields of fixed size share one ``struct`` call, and every read is checked: those of
+fixed size by ``struct`` and by indexing, those with a length by a comparison with the end. This module has what both
+directions share; ``decode_source`` and ``encode_source`` generate the code.
 
 Layouts: KIP-482 (flexible versions), ``org.apache.kafka.message.MessageDataGenerator``.
 """
@@ -43,24 +42,24 @@ STRING_LENGTH_MAX = 32767
 """Bytes of UTF-8 in a string, in flexible versions too (``MessageDataGenerator`` refuses longer ones)."""
 
 UNCHECKED_COUNT_MAX = 16
-"""Array elements that are read without looking at the bytes left first: each read is checked anyway."""
+"""Arrays up to this size are read without first comparing their count with the bytes left: each read is checked
+anyway."""
 
 ARRAY_LENGTH_MAX = 1_000_000
-"""Elements in one array. An element may take a hundred times its bytes in memory."""
+"""Elements of one array. In memory an element may take a hundred times its bytes on the wire."""
 
 REQUEST_ELEMENTS_MAX = 100_000
-"""Elements of all arrays of one request together, and its tagged fields: each costs its handler some microseconds, in
-which everybody waits. A request that names 10,000 partitions of as many topics has 20,000."""
+"""Elements of all arrays of one request, plus its tagged fields. Each costs the handler some microseconds, during which
+all connections wait. A request for 10,000 partitions of as many topics has 20,000."""
 
 LIMITED_KINDS = ("request", "data")
-"""Kinds of message that come from clients, ``data`` inside of requests. What we have written ourselves is as long as
-it is."""
+"""Kinds of message that come from clients (``data`` inside requests), to which `REQUEST_ELEMENTS_MAX` applies."""
 
 VARINT_MAX = 0xFFFFFFFF
 
 
 class _New:
-    """Marks a default that is made anew for every object."""
+    """The type of `NEW`: a default that is created for each object."""
 
     def __repr__(self) -> str:
         return "NEW"
@@ -74,13 +73,13 @@ def in_range(version: int, versions: tuple[int, int]) -> bool:
 
 
 def tagged_fields(cls: type[Struct], version: int) -> list[Field]:
-    """The fields that stand in the struct's tag section in this version, in the order of their tags."""
+    """The fields in the struct's tag section in this version, in the order of their tags."""
     fields = [f for f in cls.FIELDS if in_range(version, f.versions) and in_range(version, f.tagged)]
     return sorted(fields, key=lambda field: field.tag or 0)
 
 
 class FunctionSource:
-    """Lines of a function that is being written, and the names they use."""
+    """The source of a function that is being generated, and the global names that it uses."""
 
     def __init__(self, cls: type[Message], version: int) -> None:
         self.label = f"{cls.__name__} v{version}"
@@ -95,19 +94,21 @@ class FunctionSource:
         self.lines.append("    " * self.indent + line)
 
     def fresh(self, prefix: str) -> str:
-        """A name that nothing else in the function has."""
+        """A local name that is not used yet."""
         self._used += 1
         return f"{prefix}{self._used}"
 
     def struct_call(self, layout: str, method: str) -> str:
-        """The name of a precompiled struct's ``pack`` or ``unpack_from`` for a big-endian layout."""
+        """The global name of ``pack`` or ``unpack_from`` of a precompiled ``struct.Struct`` with a big-endian
+        ``layout``.
+        """
         name = method + "_" + layout.replace("?", "o")
         if name not in self.names:
             self.names[name] = getattr(_struct(layout), method)
         return name
 
     def type_name(self, cls: type[Struct]) -> str:
-        """The name that a struct class has in the function (two classes may be called the same)."""
+        """The global name of a struct class (two classes may have the same name)."""
         name = cls.__name__
         while self.names.setdefault(name, cls) is not cls:
             name += "_"
@@ -125,7 +126,7 @@ def _struct(layout: str) -> struct.Struct:
 
 
 def compile_function(name: str, where: str, lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:
-    """Compiles one function; its source shows in tracebacks under ``<oncelog WHERE NAME>``."""
+    """Compiles one function. Tracebacks show its source as ``<oncelog WHERE NAME>``."""
     import linecache
 
     source = "\n".join(lines) + "\n"
@@ -151,18 +152,18 @@ def compile_encoder(cls: type[M], version: int) -> Encoder[M]:
 
 
 def compile_step_encoder(cls: type[M], version: int) -> StepEncoder[M]:
-    """An encoder for what may be long: each step of its iterator writes some kilobytes (`STEP_BYTES`)."""
+    """An encoder for long messages: a generator, each step of which writes some kilobytes (`STEP_BYTES`)."""
     from oncelog.wire.encode_source import encode_lines
 
     lines, names = encode_lines(cls, version, in_steps=True)
     return compile_function("encode", f"{cls.__module__}.{cls.__name__} v{version} in steps", lines, names)
 
 
-# What the compiled functions call when the short way does not do.
+# What the compiled functions call in rarer cases.
 
 
 def long_uvarint(buffer: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte (> 127, just before ``pos``) is known.
+    """Reads the rest of an unsigned varint, whose ``first`` byte (> 127) is just before ``pos``.
 
     Returns the value and the position after it.
     """
@@ -183,7 +184,7 @@ def long_uvarint(buffer: Buffer, pos: int, first: int) -> tuple[int, int]:
 
 
 def long_string_length(buffer: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """``long_uvarint`` for a compact string's length plus one."""
+    """``long_uvarint`` for the length, plus one, of a compact string."""
     value, pos = long_uvarint(buffer, pos, first)
     if value > STRING_LENGTH_MAX + 1:
         raise DecodeError(f"string of {value - 1} bytes")
@@ -197,9 +198,9 @@ def uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
 
 
 def check_count(count: int, bytes_left: int, size_min: int, what: str, budget: int = 0) -> int:
-    """An array's count, if that many elements of at least ``size_min`` bytes can be there.
+    """Check an array's count: so many elements of at least ``size_min`` bytes must fit into the bytes left. Returns it.
 
-    ``budget`` is how many more the message may have after them.
+    ``budget``: how many more elements and tags the message may have after these.
     """
     if count < 0:
         raise DecodeError(f"{what}: " + ("null" if count == -1 else f"count {count}"))
@@ -223,9 +224,9 @@ def bad_length(length: int, bytes_left: int, what: str) -> DecodeError:
 
 
 def skip_tags(buffer: Buffer, pos: int, end: int, budget: int) -> tuple[int, int]:
-    """Passes over a tag section of which no tag is known, from its start.
+    """Skips a tag section with unknown tags; ``pos`` is its start.
 
-    Returns the position after it, and how many of ``budget`` elements and tags the message may still have.
+    Returns the position after it, and how many more elements and tags the message may have.
     """
     count, pos = uvarint(buffer, pos)
     budget -= count

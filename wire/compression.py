@@ -1,7 +1,7 @@
 """The codecs of record batches: gzip, snappy, lz4 and zstd, each library imported on its first use.
 
-A codec is the number in a batch's attributes (``CompressionType``). Decompression is bounded: a few bytes may
-stand for gigabytes, so it stops at the size it is given, and takes memory only as bytes come out.
+A codec is the id in a batch's attributes (``CompressionType``). Decompression is bounded, since a few bytes may expand
+to gigabytes: it stops at a given size, and allocates memory only as it produces output.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ LZ4 = 3
 ZSTD = 4
 
 CODECS = {"uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
-"""The values of the topic's ``compression.type`` that name a codec (the other one is "producer")."""
+"""Values of the topic's ``compression.type`` that name a codec (the only other value is "producer")."""
 
 GZIP_LEVEL_DEFAULT = -1
 ZSTD_LEVEL_DEFAULT = 3
 """Kafka's defaults of ``compression.gzip.level`` and ``compression.zstd.level``."""
 
-_CHUNK = 1024 * 1024  # bytes asked of a decompressor at a time, where it cannot be told where to stop
+_CHUNK = 1024 * 1024  # bytes to request at a time from a decompressor without an output limit
 _MEMORY_LEVEL = 8  # zlib's own default
 _GZIP_WINDOW = 31  # zlib's window bits for a gzip header and trailer
 _GZIP_MAGIC = b"\x1f\x8b"
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_HEADER_SIZE_MIN = 7
-# What Kafka reads: version 1, independent blocks, nothing in the bits for a dictionary or later use.
+# Kafka reads version 1 with independent blocks, no dictionary, and reserved bits 0.
 _LZ4_DESCRIPTOR_MASK = 0b11100011
 _LZ4_DESCRIPTOR = 0b01100000
-_LZ4_KAFKA_FAST_LEVEL = 9  # lz4-java's fast compressor stands behind Kafka's default level
+_LZ4_KAFKA_FAST_LEVEL = 9  # Kafka's default level: lz4-java's fast compressor
 _LZ4_HC_LEVEL_MIN = 3
 _LZ4_HC_LEVEL_MAX = 12
 
@@ -47,24 +47,23 @@ _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 _ZSTD_RLE_BLOCK = 1
 _ZSTD_COMPRESSED_BLOCK = 2
 _ZSTD_BLOCK_SIZE_MAX = 128 * 1024
-_ZSTD_KEPT_WINDOW_MAX = 8 * 1024 * 1024  # bytes that the decompressor which is kept may hold on to
+_ZSTD_KEPT_WINDOW_MAX = 8 * 1024 * 1024  # bytes of window that the cached decompressor may keep allocated
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2  # version, and the oldest that can read it
-_XERIAL_BLOCK = 32 * 1024  # bytes of data in a block that Java writes
+_XERIAL_HEADER = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2  # version and compatible version
+_XERIAL_BLOCK = 32 * 1024  # bytes in a block, as Java writes it
 _SNAPPY_SIZE_BYTES_MAX = 5
 
 
-class TooLarge(DecodeError):  # noqa: N818  # what it is, not that it is an error
-    """What was compressed is larger than the caller allows; it may be well formed."""
+class TooLarge(DecodeError):  # noqa: N818
+    """Decompressed data is larger than the caller allows; it may be well formed."""
 
 
 def decompress(codec: int, data: Data, max_size: int) -> bytes:
-    """The bytes that ``data`` stands for, at most ``max_size`` of them.
+    """Decompress ``data`` to at most ``max_size`` bytes.
 
-    Raises TooLarge where there are more, and DecodeError for data that is malformed or cut short and for a
-    codec that is none. Bytes after the end of a gzip or lz4 stream, or fewer than four after a
-    snappy stream, are ignored, as Kafka does.
+    Raises TooLarge if there are more, and DecodeError for malformed or truncated data and for an unknown codec. Bytes
+    after the end of a gzip or lz4 stream, or fewer than four after a snappy stream, are ignored, as in Kafka.
     """
     if codec == NONE:
         if len(data) > max_size:
@@ -77,9 +76,9 @@ def decompress(codec: int, data: Data, max_size: int) -> bytes:
 
 
 def compress(codec: int, data: Data, level: int | None = None) -> bytes:
-    """``data`` compressed as Kafka's brokers and Java clients do it; ``level`` is Kafka's, None its default.
+    """Compress ``data`` as Kafka's brokers and Java clients do. ``level`` is Kafka's, None for its default.
 
-    Raises ValueError for a codec that is none.
+    Raises ValueError for an unknown codec.
     """
     encoder = _ENCODERS.get(codec)
     if encoder is None:
@@ -199,9 +198,9 @@ def _zstd_decompress(data: Data, max_size: int) -> bytes:
 
 
 def _measure_zstd(data: Data) -> tuple[int, int]:
-    """The largest window of the frames in ``data``, and the most bytes that they can stand for (RFC 8878, 3.1.1).
+    """The largest window of the frames in ``data``, and an upper bound of their decompressed size (RFC 8878, 3.1.1).
 
-    Raises DecodeError where the last frame is cut short, of which the library says nothing.
+    Raises DecodeError if the last frame is truncated, which the library does not report.
     """
     window_max = size_max = position = 0
     end = len(data)
@@ -251,7 +250,7 @@ _kept_decompressors: list[Any] = []
 
 
 def _zstd_decompressor(window: int) -> Any:
-    """One that is kept, as making one costs more than a usual batch; for large windows a new one each time."""
+    """A cached decompressor: to create one costs more than a usual batch. A new one for a large window."""
     if window > _ZSTD_KEPT_WINDOW_MAX:
         return _zstd().ZstdDecompressor()
     if not _kept_decompressors:
@@ -273,14 +272,12 @@ def _unsnappy(data: Data, max_size: int) -> bytes:
     position = 0
     end = len(data)
     while position < end:
-        if (
-            bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
-        ):  # streams follow each other
+        if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:  # concatenated streams
             position += len(_XERIAL_HEADER)
             if position > end:
                 raise DecodeError("snappy: the stream's header is cut short")
             continue
-        if end - position < 4:  # too few to be the size of another block: Java's stream ends there too
+        if end - position < 4:  # too short for the size of another block: Java stops there too
             break
         size = int.from_bytes(data[position : position + 4], "big", signed=True)
         position += 4
@@ -296,7 +293,7 @@ def _unsnappy(data: Data, max_size: int) -> bytes:
 def _unsnappy_block(block: Data, left: int, max_size: int) -> bytes:
     import snappy  # type: ignore[import-untyped]
 
-    # The size that the block declares is what the library allocates.
+    # The library allocates the size that the block declares.
     declared = shift = 0
     for byte in bytes(block[:_SNAPPY_SIZE_BYTES_MAX]):
         declared |= (byte & 0x7F) << shift

@@ -1,6 +1,6 @@
-"""Control records: transaction markers, and what KRaft writes about its own log.
+"""Control batches: transaction markers, and KRaft's control records.
 
-A control batch has attribute bit 5 set and, in all that Kafka writes, one record. Source:
+A control batch has attribute bit 5 set. Kafka writes one record in each. Source:
 ``ControlRecordType``, ``EndTransactionMarker``, ``MemoryRecordsBuilder``; KIP-98, KIP-595.
 """
 
@@ -39,10 +39,10 @@ def control_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     transactional: bool = False,
 ) -> bytearray:
-    """A batch of one control record: its key is an int16 version, 0, and the int16 type.
+    """A batch of one control record. Its key is an int16 version, 0, and the int16 type.
 
-    An end-transaction marker's value begins with an int16 version (``end_transaction_marker``); that of a
-    leader change or a snapshot header is the message itself, with no version before it.
+    The value of an end-transaction marker begins with an int16 version (``end_transaction_marker``); other values are
+    the message alone.
     """
     builder = BatchBuilder(
         base_offset=base_offset,
@@ -80,7 +80,7 @@ def end_transaction_marker(
 
 
 def read_control_type(key: Buffer) -> int:
-    """The type in a control record's key, one of the constants above or one not known; raises DecodeError."""
+    """The type in a control record's key, which may be an unknown one. Raises DecodeError."""
     if memoryview(key).nbytes < _control_key.size:
         raise DecodeError("control record key is cut short")
     version, control_type = _control_key.unpack_from(key)
@@ -90,7 +90,7 @@ def read_control_type(key: Buffer) -> int:
 
 
 def read_coordinator_epoch(value: Buffer) -> int:
-    """The coordinator epoch in an end-transaction marker's value; raises DecodeError."""
+    """The coordinator epoch in an end-transaction marker's value. Raises DecodeError."""
     if memoryview(value).nbytes < _end_transaction_value.size:
         raise DecodeError("end transaction marker is cut short")
     version, epoch = _end_transaction_value.unpack_from(value)

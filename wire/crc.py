@@ -1,8 +1,8 @@
 """CRC-32C (Castagnoli), which covers a record batch from its attributes to its end.
 
-The ``crc32c`` package computes it in C with the processor's own instruction. Its ``__init__`` also imports
-``importlib.metadata`` for a version string, which is most of a start's budget, so the extension module is
-loaded by itself; where the package is laid out differently the ordinary import is used.
+The ``crc32c`` package computes it in C with the processor's instruction. Its ``__init__`` also imports
+``importlib.metadata`` for a version string, which takes most of the broker's start-up time. So only its extension
+module is loaded; if the package has another layout, it is imported as usual.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EXTENSION = "crc32c._crc32c"
 
 
 def _load_extension() -> Any:
-    """The package's extension module, its ``__init__`` not run; None where there is none to be found."""
+    """Load the package's extension module without its ``__init__``; None if it is not found."""
     if _EXTENSION in sys.modules:
         return sys.modules[_EXTENSION]
     package = PathFinder.find_spec("crc32c")
@@ -28,10 +28,10 @@ def _load_extension() -> Any:
     if spec is None or spec.loader is None:
         return None
     module = spec.loader.create_module(spec)
-    if module is None:  # a Python module: not the layout that is known to need no package around it
+    if module is None:  # a Python module, which may need its package
         return None
     spec.loader.exec_module(module)
-    sys.modules[_EXTENSION] = module  # a later ``import crc32c`` finds it, and does not load it twice
+    sys.modules[_EXTENSION] = module  # so that a later ``import crc32c`` does not load it again
     return module
 
 
@@ -45,7 +45,7 @@ def _find() -> Any:
 if TYPE_CHECKING:
 
     def crc32c(buffer: Buffer, value: int = 0, /) -> int:
-        """CRC-32C of ``buffer`` as an unsigned 32-bit number; ``value`` is that of the bytes before it."""
+        """CRC-32C of ``buffer`` as an unsigned 32-bit number. ``value``: the CRC of preceding bytes."""
         raise NotImplementedError
 else:
     crc32c = _find()

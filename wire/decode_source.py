@@ -1,4 +1,4 @@
-"""Writes the source of decode functions (see ``wire.compiler``)."""
+"""Generates the source of decode functions (see ``wire.compiler``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HELPERS: dict[str, Any] = {
 
 
 def decode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str, Any]]:
-    """The lines of ``decode(buf, pos)`` and the names they need."""
+    """The lines of ``decode(buf, pos)`` and their global names."""
     source = _DecodeSource(cls, version)
     source.names.update(_HELPERS)
     source.indent = 2
@@ -69,7 +69,7 @@ def _has_records(cls: type[Struct]) -> bool:
 
 
 def size_min(cls: type[Struct], version: int, flexible: bool) -> int:
-    """The fewest bytes that a struct of this version can take."""
+    """The minimum size in bytes of a struct in this version."""
     size = 1 if flexible else 0
     for field in cls.FIELDS:
         if in_range(version, field.versions) and not in_range(version, field.tagged):
@@ -97,7 +97,7 @@ class _DecodeSource(FunctionSource):
         self._targets: list[str] = []
 
     def fixed(self, layout: str, size: int, target: str) -> None:
-        """Notes a read of fixed size; it happens with its neighbours at ``flush``."""
+        """Queues a read of fixed size; ``flush`` emits it together with its neighbours."""
         self._layout += layout
         self._size += size
         self._targets.append(target)
@@ -113,13 +113,13 @@ class _DecodeSource(FunctionSource):
         self._layout, self._size, self._targets = "", 0, []
 
     def uvarint(self, name: str, slow: str = "long_uvarint") -> None:
-        """Reads an unsigned varint; its first byte comes with the fixed fields before it."""
+        """Emits the read of an unsigned varint; its first byte is read with the fixed fields before it."""
         self.fixed("B", 1, name)
         self.flush()
         self.emit(f"if {name} > 127: {name}, pos = {slow}(buf, pos, {name})")
 
     def struct(self, target: str, cls: type[Struct], path: str) -> None:
-        """Makes an object, assigns it to ``target`` and reads its fields."""
+        """Emits code that creates an object, assigns it to ``target`` and reads its fields."""
         name = target if target.isidentifier() else self.fresh("s")
         made = f"new({self.type_name(cls)})"
         self.emit(f"{name} = {made}" if name == target else f"{name} = {target} = {made}")
@@ -172,7 +172,7 @@ class _DecodeSource(FunctionSource):
         if field.kind != "struct" or not in_range(self.version, field.nullable):
             self.value(field, target, path)
             return
-        present = self.fresh("n")  # a varint here, a signed byte where the field is not tagged
+        present = self.fresh("n")  # a varint in the tag section, elsewhere a signed byte
         self.uvarint(present)
         self.null_or(f"{present} == 0", target)
         self.struct(target, cast("type[Struct]", field.element), path + ".")
@@ -180,7 +180,7 @@ class _DecodeSource(FunctionSource):
         self.indent -= 1
 
     def null_or(self, condition: str, target: str) -> None:
-        """Begins the block for a value that is not null; the caller ends it."""
+        """Begins the ``else`` block for a value that is not null; the caller ends it."""
         self.emit(f"if {condition}: {target} = None")
         self.emit("else:")
         self.indent += 1
@@ -208,7 +208,7 @@ class _DecodeSource(FunctionSource):
         self.indent -= 1
 
     def sized(self, field: Field, target: str, path: str) -> None:
-        """A string, bytes, records or array: a length or count (-1: null), then what it counts."""
+        """A string, bytes, records or array: a length or count (-1: null), then the content."""
         n = self.fresh("n")
         if self.flexible:
             self.uvarint(n, "long_string_length" if field.kind == "string" else "long_uvarint")

@@ -1,4 +1,4 @@
-"""Writes the source of encode functions (see ``wire.compiler``)."""
+"""Generates the source of encode functions (see ``wire.compiler``)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _HELPERS: dict[str, Any] = {
 
 
 STEP_BYTES = 16 * 1024
-"""How much a step of an encoder in steps writes, about: a fraction of a millisecond."""
+"""Approximate bytes that a step of a step encoder writes: a fraction of a millisecond."""
 
 
 def encode_lines(
     cls: type[Message], version: int, *, in_steps: bool = False
 ) -> tuple[list[str], dict[str, Any]]:
-    """The lines of ``encode(m, out, ranges)`` and the names they need. ``in_steps``: it is a generator then."""
+    """The lines of ``encode(m, out, ranges)`` and their global names. ``in_steps``: makes it a generator."""
     source = _EncodeSource(cls, version, in_steps=in_steps)
     source.names.update(_HELPERS)
     source.indent = 2
@@ -58,7 +58,7 @@ class _EncodeSource(FunctionSource):
         self._values: list[str] = []
 
     def fixed(self, layout: str, value: str = "") -> None:
-        """Notes a write of fixed size (``x``: a zero byte); it happens with its neighbours at ``flush``."""
+        """Queues a write of fixed size (``x``: a zero byte); ``flush`` emits it together with its neighbours."""
         self._layout += layout
         if value:
             self._values.append(value)
@@ -94,7 +94,7 @@ class _EncodeSource(FunctionSource):
             self.fixed("x")
 
     def is_set(self, field: Field, value: str) -> str:
-        """An expression: the value is not the default, so that it has to be sent."""
+        """An expression that is true if the value is not the default, and so must be sent."""
         if field.kind == "array":
             if field.default is None:
                 return f"{value} is not None"
@@ -153,7 +153,7 @@ class _EncodeSource(FunctionSource):
         kind = field.kind
         if kind in FIXED:
             if kind == "uuid":
-                # struct pads or cuts what has another size
+                # struct would pad or truncate any other size
                 value = self.local(value)
                 self.emit(f"if len({value}) != 16: raise ValueError('{path}: a uuid has 16 bytes')")
             self.fixed(FIXED[kind][0], value)
@@ -180,7 +180,7 @@ class _EncodeSource(FunctionSource):
         self.indent -= 1
 
     def length(self, n: str, layout: str) -> None:
-        """Writes a length or count; ``n`` is -1 for null."""
+        """Emits the write of a length or count; ``n`` is -1 for null."""
         if self.flexible:
             self.emit(f"{n} += 1")
             self.uvarint(n)
@@ -189,7 +189,9 @@ class _EncodeSource(FunctionSource):
             self.flush()
 
     def null_is_empty(self, field: Field, name: str, n: str, empty: str, path: str) -> None:
-        """Sets ``n`` to -1 for null (written as ``empty``); begins the block for what is not null."""
+        """Emits: ``n`` = -1 for null, with ``empty`` as its content. Begins the ``else`` block for a value that
+        is not null.
+        """
         if in_range(self.version, field.nullable):
             self.emit(f"if {name} is None: {n} = -1; {name} = {empty}")
         else:

@@ -1,4 +1,4 @@
-"""Kafka's error codes, and the two exceptions that the layers above the wire raise.
+"""Kafka's error codes, and the two exceptions for errors of a peer and of a request.
 
 Codes and names: ``org.apache.kafka.common.protocol.Errors`` of Kafka 4.3.1.
 """
@@ -9,11 +9,11 @@ from enum import IntEnum
 
 
 class DecodeError(Exception):
-    """The peer (or a file) sent bytes that are not what the protocol says: the connection is closed."""
+    """Bytes from a peer or a file violate the protocol. A peer's connection is closed."""
 
 
 class ErrorCode(IntEnum):
-    """What an answer's ``error_code`` fields mean (int16 on the wire)."""
+    """The values of ``error_code`` fields in responses (int16 on the wire)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -196,7 +196,7 @@ _RETRIABLE = frozenset(
 
 
 class KafkaError(Exception):
-    """A request that is answered with ``code``; ``message`` is what the answer's error message says."""
+    """A request fails with ``code``; ``message`` is the response's error message."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code.name if message is None else f"{code.name}: {message}")

@@ -1,4 +1,4 @@
-"""Types that messages are made of, beside Python's own."""
+"""Types of message fields, beside Python's own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from binascii import Error, a2b_base64, b2a_base64
 from typing import Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes to read from; a memoryview must be one-dimensional, of single bytes (as ``memoryview(bytes)`` is)."""
+"""Bytes to decode. A memoryview must be one-dimensional with single bytes as items, as ``memoryview(bytes)`` is."""
 
 Uuid: TypeAlias = bytes
-"""16 bytes, the most significant first."""
+"""16 bytes, big-endian."""
 
 UUID_SIZE = 16
 ZERO_UUID: Uuid = bytes(UUID_SIZE)
@@ -19,14 +19,14 @@ _FROM_URL_SAFE = bytes.maketrans(b"-_+/", b"+/..")
 
 
 class SizedRange(Protocol):
-    """Bytes that are not in memory: only their number is known here (a range of a log file)."""
+    """Bytes that are not in memory, such as a range of a log file; only their number is known."""
 
     @property
     def size(self) -> int: ...
 
 
 Records: TypeAlias = Buffer | SizedRange
-"""What a ``records()`` field may hold when it is encoded; decoding always gives a memoryview."""
+"""The type of a ``records()`` field to encode; a decoded one is always a memoryview."""
 
 
 def uuid_to_text(uuid: Uuid) -> str:
@@ -37,7 +37,7 @@ def uuid_to_text(uuid: Uuid) -> str:
 def uuid_from_text(text: str) -> Uuid:
     """The reverse of ``uuid_to_text``. Raises ValueError for anything but 16 bytes of URL-safe base64."""
     try:
-        # Not `base64.urlsafe_b64decode`: that passes over characters that are not in the alphabet.
+        # `base64.urlsafe_b64decode` would ignore characters outside the alphabet.
         uuid = a2b_base64(
             text.rstrip("=").encode("ascii").translate(_FROM_URL_SAFE) + b"==", strict_mode=True
         )

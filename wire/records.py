@@ -1,9 +1,9 @@
-"""The records inside a batch, one by one and as objects: for compaction, internal topics and tools.
+"""Reads the records of a batch, as objects or one by one: for compaction, internal topics and tools.
 
 A record: length (varint), attributes (1 byte, unused), timestamp delta (varlong), offset delta (varint), key
 and value (varint length, -1 for null, and bytes), header count (varint) and headers (key, value likewise).
-Source: ``org.apache.kafka.common.record.internal.DefaultRecord``. What every batch that a producer sends goes
-through, without objects, is wire.walk.
+Source: ``org.apache.kafka.common.record.internal.DefaultRecord``. `wire.walk` checks the batches of producers faster,
+without objects.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 DECOMPRESSED_BYTES_MAX = (1 << 31) - 1
-"""Bytes of one batch's decompressed records, where nobody asked for less: what Java could hold."""
+"""Default limit for the bytes of a batch's decompressed records: the largest array in Java."""
 
 
 class Record:
-    """One record. ``timestamp`` in ms (-1: none); header keys stay the bytes they are (UTF-8, unchecked)."""
+    """One record. ``timestamp`` in ms (-1: none). Header keys are bytes (UTF-8, unchecked)."""
 
     __slots__ = ("headers", "key", "offset", "timestamp", "value")
 
@@ -58,15 +58,15 @@ class Record:
 
 
 RecordLayout = tuple[int, int, int, int, int, int, int, int, int]
-"""What ``scan`` gives: end of the record, timestamp delta, offset delta, start and end of key and of value
-(an end of -1 for null), header count, start of the headers."""
+"""The result of ``scan``: end of the record, timestamp delta, offset delta, start and end of key and of value (end -1
+for null), header count, start of the headers."""
 
 
 def scan(data: bytes, position: int, limit: int) -> RecordLayout:
-    """Take apart the record at ``position`` of the (decompressed) records, which end at ``limit``.
+    """Find the fields of the record at ``position`` of the (decompressed) records, which end at ``limit``.
 
-    Raises DecodeError for whatever ``DefaultRecord.readFrom`` refuses: a varint that is too long, a length
-    that goes past the record or that its parts do not add up to, a negative header count or header key size.
+    Raises DecodeError where ``DefaultRecord.readFrom`` does: for a varint that is too long, a length that exceeds the
+    record or differs from the sum of its fields, a negative header count or header key size.
     """
     try:
         return _scan(data, position, limit)
@@ -75,7 +75,7 @@ def scan(data: bytes, position: int, limit: int) -> RecordLayout:
 
 
 def _scan(data: bytes, position: int, limit: int) -> RecordLayout:
-    # Varints of one byte that are not negative (neither of the bits 129) are read here, for speed.
+    # For speed, non-negative varints of one byte (neither bit of 129 is set) are read inline.
     length = data[position]
     if length & 129:
         length, at = read_varint(data, position)
@@ -115,9 +115,9 @@ def _scan(data: bytes, position: int, limit: int) -> RecordLayout:
 
 
 def skip_headers(data: bytes, position: int, end: int) -> int:
-    """The position after a record's headers, which begin with their count at ``position``.
+    """The position after a record's headers, whose count is at ``position``; ``end`` is the end of the record.
 
-    It may be past ``end``, the record's. Raises DecodeError, or IndexError where it is past that of ``data``.
+    The result may be beyond ``end``. Raises DecodeError, or IndexError beyond the end of ``data``.
     """
     count, at = read_varint(data, position)
     if count < 0 or count > end - at:
@@ -161,7 +161,7 @@ def records_of(
 ) -> bytes:
     """The bytes of a batch's records, decompressed; ``batch`` holds the whole batch at ``offset``.
 
-    Raises DecodeError where they cannot be decompressed, and TooLarge where they take more than ``max_size``.
+    Raises DecodeError if they cannot be decompressed, and TooLarge if they take more than ``max_size``.
     """
     end = offset + header.size
     view = memoryview(batch)[offset + HEADER_SIZE : end]
@@ -179,8 +179,8 @@ def iterate_records(
 ) -> Iterator[Record]:
     """The records of the batch at ``offset``, with absolute offsets and timestamps; control records too.
 
-    With LogAppendTime every record has the batch's max timestamp. Raises DecodeError at the first record
-    that is malformed, and where there are more or fewer bytes than the declared count of records take.
+    With LogAppendTime every record has the batch's max timestamp. Raises DecodeError at the first malformed record, and
+    if the declared number of records does not end at the end of the batch.
     """
     if header is None:
         header = read_header(batch, offset)
@@ -213,5 +213,5 @@ def _headers(data: bytes, position: int, count: int) -> list[tuple[bytes, bytes 
 
 
 def wrap_int64(value: int) -> int:
-    """``value`` as Java's ``long`` arithmetic leaves it: a timestamp beyond 2**63 goes on below zero."""
+    """``value`` with the overflow of Java's ``long``: a timestamp from 2**63 on becomes negative."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,11 +1,10 @@
-"""The words a message is declared with, and what every declared message can do.
+"""The language in which messages are declared, and the base classes of messages.
 
-A declaration names a message's fields once, in Kafka's order and with Kafka's names in snake_case; a
-specifier such as ``int32("7+", default=-1)`` says how a field looks on the wire and in which versions it is
-there. ``wire.compiler`` turns (message, version) into one decode and one encode function when they are
-first wanted. So declaring is cheap: importing a module of messages compiles nothing.
+A declaration lists a message's fields once for all versions, in Kafka's order and with Kafka's names in snake_case. A
+specifier such as ``int32("7+", default=-1)`` gives a field's wire format and versions. ``wire.compiler`` compiles a
+decode and an encode function for a version on its first use, so importing a module of messages compiles nothing.
 
-The facts follow Kafka's message definitions (``clients/src/main/resources/common/message/README.md``
+The facts are those of Kafka's message definitions (``clients/src/main/resources/common/message/README.md``
 explains them).
 """
 
@@ -47,10 +46,9 @@ def parse_versions(text: str) -> VersionRange:
 class Field:
     """One field of a struct.
 
-    ``kind`` is Kafka's type name, or ``"array"`` / ``"struct"`` with what it holds in ``element`` (a Field
-    that has no name, or a Struct class). ``versions``, ``nullable`` and ``tagged`` are the versions in
-    which the field is there, may be null, and stands in the tag section. ``default`` is the value of a
-    field that was not set; ``NEW`` stands for a new list or struct.
+    ``kind``: Kafka's type name, or ``"array"`` or ``"struct"`` with the type of its content in ``element`` (a Field
+    without a name, or a Struct class). ``versions``, ``nullable``, ``tagged``: the versions in which the field exists,
+    may be null, is in the tag section. ``default``: its value if not set; ``NEW`` means a new list or struct.
     """
 
     __slots__ = ("default", "element", "ignorable", "kind", "name", "nullable", "tag", "tagged", "versions")
@@ -141,8 +139,8 @@ def records(
     tagged: str | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """Record batches: a memoryview without a copy when decoded; bytes or a ``SizedRange`` to encode;
-    default None.
+    """Record batches, default None. Decoded ones are a memoryview, without a copy; bytes or a ``SizedRange`` can be
+    encoded.
     """
     return Field("records", versions, nullable, None, tag, tagged, ignorable)
 
@@ -157,8 +155,8 @@ def array(
     tagged: str | None = None,
     ignorable: bool = False,
 ) -> list[T]:
-    """A list of a struct class or of a specifier: ``array(Topic)``, ``array(int32)``; default a new list,
-    or None.
+    """A list of a struct class or specifier, as in ``array(Topic)``, ``array(int32)``. The default is a new list, or
+    None.
     """
     inner = element if isinstance(element, StructMeta) else element()
     value = None if default is None else NEW
@@ -179,9 +177,8 @@ def struct(
 ) -> T:
     """A struct in a struct.
 
-    A tagged one that may not be null defaults to None, which means what Kafka's default struct does: it is
-    not sent. (Such fields are many and nearly always absent: making a struct for each would cost more than
-    the rest.)
+    A tagged one that is not nullable defaults to None, which like Kafka's default struct is not sent. (There are many
+    such fields, nearly always absent: to create a struct for each would cost more than the rest of a message.)
     """
     absent = default is None or (tag is not None and not nullable)
     value = None if absent else NEW
@@ -190,7 +187,7 @@ def struct(
 
 @dataclass_transform()
 class StructMeta(type):
-    """Turns the specifiers of a class body into ``FIELDS`` and ``__slots__``."""
+    """Converts the specifiers of a class body to ``FIELDS`` and ``__slots__``."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **header: Any) -> Any:
         fields = []
@@ -227,14 +224,16 @@ def _message_facts(
 
 
 class Struct(metaclass=StructMeta):
-    """A group of fields: constructed by keyword or position, in declared order; compared by value."""
+    """A group of fields. Its constructor takes them by position, in declared order, or by keyword. Compared by
+    value.
+    """
 
     FIELDS: ClassVar[tuple[Field, ...]]
 
     if not TYPE_CHECKING:
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            # The first construction compiles the class's own __init__: at import it would cost start-up time.
+            # The first instance compiles the class's own __init__: to do so at import would slow down the start.
             cls = type(self)
             cls.__init__ = _compile_init(cls)
             cls.__init__(self, *args, **kwargs)
@@ -272,7 +271,7 @@ def _compile_init(cls: type[Struct]) -> Callable[..., None]:
 
 
 class Message(Struct):
-    """A struct that is a whole request, response or stored record, with versions of its own.
+    """A whole request, response or stored record, with its own versions.
 
     Declared as ``class X(Message, api_key=…, kind=…, versions=…, flexible=…, latest_version_unstable=…)``.
     ``kind`` is Kafka's word for the type of message: ``request``, ``response``, ``metadata`` (there
@@ -296,8 +295,8 @@ class Message(Struct):
 
     @classmethod
     def decoder(cls, version: int) -> Decoder[Self]:
-        """The compiled ``(buffer, offset) -> (message, end offset)``; raises DecodeError. ValueError: no
-        such version.
+        """The compiled function ``(buffer, offset) -> (message, end offset)``, which raises DecodeError. Raises
+        ValueError for an unknown version.
         """
         function: Decoder[Self] | None = cls._decoders.get(version)
         if function is None:
@@ -306,7 +305,7 @@ class Message(Struct):
 
     @classmethod
     def encoder(cls, version: int) -> Encoder[Self]:
-        """The compiled ``(message, out, ranges) -> None`` behind ``encode_into``. ValueError: no such
+        """The compiled function ``(message, out, ranges) -> None`` of ``encode_into``. Raises ValueError for an unknown
         version.
         """
         function: Encoder[Self] | None = cls._encoders.get(version)
@@ -324,17 +323,14 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int, offset: int = 0) -> Self:
-        """Reads one message that starts at ``offset``; bytes after it are ignored, as Kafka does.
+        """Decode the message at ``offset``. Bytes after it and unknown tagged fields are ignored, as in Kafka.
 
-        Unknown tagged fields are dropped. Raises DecodeError for bytes that are not such a message,
-        ValueError for a version that does not exist.
+        Raises DecodeError for malformed bytes, ValueError for an unknown version.
         """
         return cls.decoder(version)(buffer, offset)[0]
 
     def encode(self, version: int) -> bytes:
-        """The message's bytes. Raises ValueError as ``encode_into`` does, and for records that are not in
-        memory.
-        """
+        """The encoded message. Raises ValueError as ``encode_into`` does, and for records that are not in memory."""
         out = bytearray()
         ranges: list[tuple[int, SizedRange]] = []
         type(self).encoder(version)(self, out, ranges)
@@ -343,13 +339,12 @@ class Message(Struct):
         return bytes(out)
 
     def encode_into(self, version: int, out: bytearray, ranges: list[tuple[int, SizedRange]]) -> None:
-        """Appends the message to ``out``; records that are not in memory are noted in ``ranges`` and left
-        out.
+        """Append the encoded message to ``out``, without records that are not in memory.
 
-        Each entry ``(position, range)`` says that the bytes of ``range`` belong before ``out[position]``.
-        Raises ValueError for a value that this version cannot carry: a field that is set (not its default),
-        not ignorable and not in this version, null where it may not be, a number or string out of bounds.
-        ``out`` and ``ranges`` are then as before.
+        Each entry ``(position, range)`` that it adds to ``ranges`` means: the bytes of ``range`` belong before
+        ``out[position]``. Raises ValueError for a value that this version cannot hold (a non-default field that is
+        neither in this version nor ignorable, null in a field that is not nullable, a number or string out of bounds),
+        and then leaves ``out`` and ``ranges`` unchanged.
         """
         type(self).encoder(version)(self, out, ranges)
 
@@ -362,7 +357,7 @@ class Request(Message, Generic[ResponseT_co]):
 
     @classmethod
     def response_type(cls) -> type[ResponseT_co]:
-        """The class that is declared beside this one under the response's name."""
+        """The response's class, which is declared in the same module."""
         name = f"{cls.__name__.removesuffix('Request')}Response"
         found: type[ResponseT_co] = getattr(sys.modules[cls.__module__], name)
         return found

@@ -1,19 +1,20 @@
-"""What a broker refuses, or changes, in a batch that is to be appended.
+"""Validates a batch before it is appended, and changes it where the topic's configuration asks for that.
 
-It is what Kafka 4.3.1 does in ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
-``LogValidator``, in that order and with those error codes. Every batch is walked, decompressed where it must
-be. Known differences, all towards refusing:
+The checks are those of Kafka 4.3.1 in ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
+``LogValidator``, in the same order and with the same error codes. Every record of a batch is checked, after
+decompression if needed. Known differences, all of them stricter:
 
-- Records that Kafka takes in a compressed batch without looking at their lengths (it skips through the stream
-  there, and consumers fail later) are refused with INVALID_RECORD, as it does in an uncompressed batch.
-- A batch that decompresses to more than ``decompressed_bytes_max`` is refused with MESSAGE_TOO_LARGE, upon
-  which producers split a batch. Kafka walks it to its end, however long that takes.
-- So is a batch of more than ``RECORDS_MAX`` records, which would take too long to walk.
-- A varint of more than five bytes as the length of a record is INVALID_RECORD; Kafka fails with
-  UNKNOWN_SERVER_ERROR where the batch is not compressed.
-- At most ``RECORD_ERRORS_MAX`` errors are listed, and none of a batch of more than ``RECORDS_NAMED_MAX`` records.
+- Records with wrong lengths in a compressed batch are refused with INVALID_RECORD, as in an uncompressed batch. Kafka
+  skips them without checking their lengths, and consumers fail later.
+- A batch that decompresses to more than ``decompressed_bytes_max`` is refused with MESSAGE_TOO_LARGE, and producers
+  then split it. Kafka reads it to its end, however long that takes.
+- So is a batch of more than ``RECORDS_MAX`` records, which would take too long to check.
+- A record length whose varint has more than five bytes is INVALID_RECORD; in an uncompressed batch Kafka fails with
+  UNKNOWN_SERVER_ERROR.
+- A response lists at most ``RECORD_ERRORS_MAX`` record errors, and none for a batch of more than ``RECORDS_NAMED_MAX``
+  records.
 
-Kafka's own error messages are not on the wire, but for those with errors per record; ours are.
+Kafka sends an error message only together with errors of single records; here it is always sent.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ if TYPE_CHECKING:
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 DECOMPRESSED_RATIO_MAX = 16
-"""Bytes that a batch may decompress to: the first, or so many times max.message.bytes where that is more."""
+"""The most bytes to which a batch may decompress: the first, or the second times max.message.bytes if that is more."""
 RECORDS_MAX = 1 << 20
-"""Records of one batch. No client batches nearly as many; the odder they are, the longer they hold up the rest."""
+"""Records of one batch. Clients send far fewer, and while a batch is checked all connections wait."""
 RECORD_ERRORS_MAX = 10_000
-"""Records of one batch that are named in an answer."""
+"""Records of one batch that a response lists as invalid."""
 RECORDS_NAMED_MAX = 50_000
-"""Records of a batch that are looked at one by one for what is wrong with each; a larger one is refused as a whole."""
+"""Records of a batch up to which each one's error is found; a larger batch is refused as a whole."""
 
 _LENGTH_MIN = 14  # bytes after the length of a batch of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)
 _SIZE_UP_TO_MAGIC = 17
@@ -62,7 +63,7 @@ _AN_HOUR_MS = 3_600_000
 
 
 class InvalidRecords(KafkaError):  # noqa: N818  # the name that the log and the handlers know
-    """A batch whose content is refused. ``record_errors``: (index in the batch, message) per record at fault."""
+    """A batch with invalid content. ``record_errors``: (index in the batch, message) of each invalid record."""
 
     def __init__(
         self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]] | None = None
@@ -72,7 +73,7 @@ class InvalidRecords(KafkaError):  # noqa: N818  # the name that the log and the
 
 
 class ValidationRules:
-    """What a topic's configuration, and the origin of a batch, ask of it. Kafka's defaults, and its units."""
+    """What the topic's configuration and the origin of a batch require of it. Defaults and units are Kafka's."""
 
     __slots__ = (
         "codec",
@@ -104,19 +105,19 @@ class ValidationRules:
         decompressed_bytes_max: int | None = None,
     ) -> None:
         self.compacted = compacted
-        """cleanup.policy has compact: every record needs a key."""
+        """cleanup.policy contains "compact": every record needs a key."""
         self.log_append_time = log_append_time
         """message.timestamp.type is LogAppendTime."""
         self.timestamp_before_max_ms = timestamp_before_max_ms
         self.timestamp_after_max_ms = timestamp_after_max_ms
         self.codec = codec
-        """compression.type; None for "producer": as it came."""
+        """The codec of compression.type; None for "producer", which keeps that of the batch."""
         self.level = level
         """compression.<codec>.level; None for Kafka's default."""
         self.max_message_bytes = max_message_bytes
         self.segment_bytes = segment_bytes
         self.from_client = from_client
-        """From a producer, not from the broker itself: no control batches, counts and sequences make sense."""
+        """The batch is from a producer, not from the broker: check counts and sequences, refuse control batches."""
         self.zstd_allowed = zstd_allowed
         """The Produce request's version is 7 or above."""
         if decompressed_bytes_max is None:
@@ -125,32 +126,32 @@ class ValidationRules:
 
 
 class ValidatedBatch:
-    """A batch that may be appended once it is stamped with its base offset and leader epoch (wire.batch.stamp)."""
+    """A valid batch, to be stamped with its base offset and leader epoch (wire.batch.stamp) before it is appended."""
 
     __slots__ = ("batch", "header", "log_append_time", "max_timestamp")
 
     def __init__(self, batch: memoryview, header: BatchHeader, log_append_time: int) -> None:
         self.batch = batch
-        """What to write: the given bytes, changed in place, or new ones."""
+        """The bytes to append: the given ones, perhaps changed in place, or new ones."""
         self.header = header
         """The header of ``batch``."""
         self.max_timestamp = header.max_timestamp
-        """For the time index, which goes with the batch's last offset (Kafka indexes no offset inside a batch)."""
+        """For the time index, together with the batch's last offset (Kafka indexes no offset inside a batch)."""
         self.log_append_time = log_append_time
-        """What the producer is told (ms); -1 where the topic keeps the producer's timestamps."""
+        """For the response to the producer (ms); -1 if the topic keeps the producer's timestamps."""
 
 
 def read_produced_batch(records: Buffer, rules: ValidationRules) -> tuple[memoryview, BatchHeader]:
-    """The one batch that a Produce request may have for a partition, without bytes that follow it.
+    """The one batch that a Produce request may have for a partition, and its header.
 
-    Less than a batch after the first is ignored, as Kafka does. Raises KafkaError: INVALID_RECORD for no
-    batch, more than one, or another magic; CORRUPT_MESSAGE; UNSUPPORTED_COMPRESSION_TYPE.
+    An incomplete second batch is ignored, as in Kafka. Raises KafkaError: INVALID_RECORD for no batch, more than one,
+    or another magic; CORRUPT_MESSAGE; UNSUPPORTED_COMPRESSION_TYPE.
     """
     view = memoryview(records)
     try:
         header = read_header(view)
         if header.batch_length + LOG_OVERHEAD == len(view) and (rules.zstd_allowed or header.codec != ZSTD):
-            return view, header  # as it should be; below is what is wrong with the others
+            return view, header  # a valid batch; below, find the error of any other
     except DecodeError:
         pass
     size = _next_batch_size(view)
@@ -175,7 +176,9 @@ def read_produced_batch(records: Buffer, rules: ValidationRules) -> tuple[memory
 
 
 def _next_batch_size(view: memoryview) -> int:
-    """Bytes of the batch of any magic at the start; 0 where it is not all there. Raises CORRUPT_MESSAGE."""
+    """The size in bytes of the batch, of any magic, at the start; 0 if it is incomplete. Raises KafkaError
+    (CORRUPT_MESSAGE).
+    """
     if len(view) < LOG_OVERHEAD:
         return 0
     length = int.from_bytes(view[8:LOG_OVERHEAD], "big", signed=True)
@@ -189,11 +192,11 @@ def _next_batch_size(view: memoryview) -> int:
 
 
 def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> ValidatedBatch:
-    """Check the one batch in ``batch`` and change what the rules ask for.
+    """Check ``batch``, which is one whole batch, and change it as the rules require.
 
-    ``header`` is its header (``read_header``), which is changed along with it. Raises KafkaError
-    (MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, RECORD_LIST_TOO_LARGE) and InvalidRecords (INVALID_RECORD and
-    INVALID_TIMESTAMP; UNKNOWN_SERVER_ERROR for what does not decompress, as Kafka answers that).
+    ``header``, its decoded header, is changed along with it. Raises KafkaError (MESSAGE_TOO_LARGE, CORRUPT_MESSAGE,
+    RECORD_LIST_TOO_LARGE) and InvalidRecords (INVALID_RECORD, INVALID_TIMESTAMP, and as in Kafka UNKNOWN_SERVER_ERROR
+    if the records cannot be decompressed).
     """
     if rules.from_client and header.base_offset != 0:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, not 0")
@@ -254,9 +257,9 @@ def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now
 def validate_built(
     batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int
 ) -> ValidatedBatch:
-    """`validate` for a batch that this process has just built: its CRC and records are not looked at again.
+    """`validate` for a batch that this process has just built: does not check its CRC and records.
 
-    Where the rules ask for another codec or timestamp type, it is changed as any other. Raises as `validate`.
+    If the rules require another codec or timestamp type, the batch is fully validated. Raises as `validate`.
     """
     codec = header.attributes & CODEC_MASK
     target = _target_codec(codec, header, rules)
@@ -278,7 +281,7 @@ def _too_large(size: int, rules: ValidationRules) -> KafkaError:
 
 
 def _target_codec(codec: int, header: BatchHeader, rules: ValidationRules) -> int:
-    """What a batch that came with ``codec`` is to be compressed with; markers are not."""
+    """The codec for a batch that has ``codec``; uncompressed control batches stay so."""
     if rules.codec is None or (header.attributes & CONTROL_BIT and not codec):
         return codec
     return rules.codec
@@ -292,7 +295,7 @@ def _too_large_for_a_segment(size: int, rules: ValidationRules) -> KafkaError:
 
 
 def _check_header(header: BatchHeader) -> None:
-    """What a producer may not write (``LogValidator.validateBatch``)."""
+    """Refuse what a producer may not write (``LogValidator.validateBatch``)."""
     offsets = header.last_offset_delta + 1
     count = header.record_count
     if offsets <= 0 or count <= 0 or offsets != count:
@@ -309,7 +312,7 @@ def _check_header(header: BatchHeader) -> None:
 def _check_records(
     records: bytes | memoryview, header: BatchHeader, found: WalkResult, rules: ValidationRules, now_ms: int
 ) -> int:
-    """The max timestamp that the batch is to have. Raises InvalidRecords where a record breaks a rule."""
+    """The max timestamp for the batch. Raises InvalidRecords if a record breaks a rule."""
     base = header.base_timestamp
     latest = NO_TIMESTAMP if found.max_delta is None else base + found.max_delta
     suspect = header.attributes & LOG_APPEND_TIME_BIT or (rules.compacted and found.has_null_key)
@@ -320,14 +323,14 @@ def _check_records(
             or latest > _INT64_MAX
         )
     if suspect and header.record_count > RECORDS_NAMED_MAX:
-        latest = _check_as_one(header, found, rules, now_ms)
+        latest = _check_extremes(header, found, rules, now_ms)
     elif suspect:
         latest = _check_each(records, header, rules, now_ms)
     return now_ms if rules.log_append_time else max(latest, NO_TIMESTAMP)
 
 
-def _check_as_one(header: BatchHeader, found: WalkResult, rules: ValidationRules, now_ms: int) -> int:
-    """As `_check_each`, from what is known of all records together: no errors per record."""
+def _check_extremes(header: BatchHeader, found: WalkResult, rules: ValidationRules, now_ms: int) -> int:
+    """As `_check_each`, but only from the batch's extremes, and without errors of single records."""
     stamps = [header.max_timestamp]
     if not header.is_log_append_time:
         stamps = [
@@ -342,7 +345,9 @@ def _check_as_one(header: BatchHeader, found: WalkResult, rules: ValidationRules
 
 
 def _check_each(records: bytes | memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> int:
-    """Record by record, with Java's arithmetic: the greatest timestamp, or the errors of all."""
+    """Check each record, with Java's arithmetic. Returns the greatest timestamp; raises InvalidRecords with all
+    errors.
+    """
     data = bytes(records)
     errors: list[tuple[int, str]] = []
     bad_timestamp = False
@@ -375,7 +380,7 @@ def _check_each(records: bytes | memoryview, header: BatchHeader, rules: Validat
 
 
 def _timestamp_problem(timestamp: int, header: BatchHeader, rules: ValidationRules, now_ms: int) -> str:
-    """Why ``LogValidator.validateTimestamp`` refuses it; empty where it does not."""
+    """The reason why ``LogValidator.validateTimestamp`` refuses the timestamp; empty if it does not."""
     if not rules.log_append_time and timestamp != NO_TIMESTAMP:
         age = wrap_int64(now_ms - timestamp)
         before, after = rules.timestamp_before_max_ms, rules.timestamp_after_max_ms
@@ -395,7 +400,7 @@ def _rebuild(
     rules: ValidationRules,
     max_timestamp: int,
 ) -> memoryview:
-    """The batch with another codec, its offset deltas made 0, 1, 2, …; ``header`` becomes its header."""
+    """The batch with another codec and the offset deltas 0, 1, 2, …; updates ``header``."""
     if header.is_log_append_time or not found.sequential:
         builder = BatchBuilder()
         for record in iterate_records(batch, header, max_size=rules.decompressed_bytes_max):

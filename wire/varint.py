@@ -1,7 +1,7 @@
 """Zig-zag variable-length integers, as records inside a batch use them.
 
-Seven bits a byte, lowest first, the top bit set on all but the last: at most 5 bytes for 32 bits and 10
-for 64. Source: ``org.apache.kafka.common.utils.ByteUtils``.
+Each byte holds seven bits, lowest first, and has the top bit set unless it is the last: at most 5 bytes for 32 bits and
+10 for 64. Source: ``org.apache.kafka.common.utils.ByteUtils``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _read_raw(data: Sequence[int], position: int, bytes_max: int) -> tuple[int, 
 
 
 def read_varint(data: Sequence[int], position: int) -> tuple[int, int]:
-    """The signed 32-bit number at ``position`` and the position after it; raises DecodeError.
+    """The signed 32-bit number at ``position``, and the position after it. Raises DecodeError.
 
     Bits above the 32nd are dropped, as Java's ``int`` arithmetic drops them.
     """
@@ -51,7 +51,7 @@ def read_varint(data: Sequence[int], position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Sequence[int], position: int) -> tuple[int, int]:
-    """The signed 64-bit number at ``position`` and the position after it; raises DecodeError."""
+    """The signed 64-bit number at ``position``, and the position after it. Raises DecodeError."""
     raw, position = _read_raw(data, position, VARLONG_BYTES_MAX)
     raw &= 0xFFFFFFFFFFFFFFFF
     return (raw >> 1) ^ -(raw & 1), position

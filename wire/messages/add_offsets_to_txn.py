@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25): enrols a group's offsets partition in a transaction."""
+"""AddOffsetsToTxn (25): adds a group's offsets partition to a transaction."""
 
 from __future__ import annotations
 

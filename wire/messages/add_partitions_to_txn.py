@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn (24): enrols partitions in a transaction.
+"""AddPartitionsToTxn (24): adds partitions to a transaction.
 
-Up to version 3 clients send one transaction; from 4 brokers send several, or only ask whether they are
-enrolled (``verify_only``, KIP-890).
+Up to version 3 clients send one transaction. From version 4 on brokers send several, and may only verify that
+partitions were added (``verify_only``, KIP-890).
 """
 
 from __future__ import annotations

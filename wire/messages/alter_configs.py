@@ -1,5 +1,5 @@
-"""AlterConfigs (33): replaces all overrides of a resource. Deprecated in Kafka, but some clients know nothing
-else."""
+"""AlterConfigs (33): replaces all overrides of a resource. Deprecated in Kafka, but some clients have no
+other."""
 
 from __future__ import annotations
 

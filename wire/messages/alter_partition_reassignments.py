@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): moves partitions to other brokers, or stops that (KIP-455, KIP-860)."""
+"""AlterPartitionReassignments (45): reassigns partitions to brokers, or cancels a reassignment (KIP-455, KIP-860)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ApiVersions (18): what this broker can do, asked before anything else.
+"""ApiVersions (18): the API versions and features of the broker, usually a client's first request.
 
-The answer's header is always v0 (see ``wire.header``), and an unknown version is answered in v0 (KIP-511).
-Version 3 brings the client's name and, as tagged fields, the features (KIP-584); in version 4 a feature's
+The response header is always v0 (see ``wire.header``), and so is the response to an unknown version (KIP-511).
+Version 3 adds the client's name and, as tagged fields, the features (KIP-584); in version 4 a feature's
 lowest version may be 0.
 """
 
@@ -38,7 +38,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Message, api_key=18, kind="response", versions="0-4", flexible="3+"):
-    """``finalized_features`` count only where ``finalized_features_epoch`` is not -1."""
+    """``finalized_features`` are valid only if ``finalized_features_epoch`` is not -1."""
 
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)

@@ -1,4 +1,4 @@
-"""CreateAcls (30): adds to the access control lists (KIP-140, KIP-290)."""
+"""CreateAcls (30): adds access control entries (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreatePartitions (37): raises the number of partitions of topics; ``count`` is the number then, not the
+"""CreatePartitions (37): raises the number of partitions of topics; ``count`` is the new number, not the
 difference."""
 
 from __future__ import annotations

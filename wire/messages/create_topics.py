@@ -1,7 +1,7 @@
-"""CreateTopics (19): new topics, each with counts or with an assignment by hand.
+"""CreateTopics (19): creates topics, each with counts or with a manual assignment.
 
-Version 4 lets partitions and replication factor be -1, the broker's default (KIP-464); 5 answers the
-configs that the topic got (KIP-525), 7 its id.
+Version 4 lets partitions and replication factor be -1, the broker's default (KIP-464); 5 returns the
+topic's configs (KIP-525), 7 its id.
 """
 
 from __future__ import annotations

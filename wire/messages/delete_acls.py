@@ -1,4 +1,4 @@
-"""DeleteAcls (31): takes from the access control lists what matches a filter (KIP-140, KIP-290)."""
+"""DeleteAcls (31): deletes access control entries that match a filter (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteGroups (42): deletes groups that are empty (KIP-229)."""
+"""DeleteGroups (42): deletes empty groups (KIP-229)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords (21): moves log start offsets forward; offset -1 means the high watermark."""
+"""DeleteRecords (21): raises log start offsets; offset -1 means the high watermark."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """DeleteTopics (20): by name, and by id from version 6.
 
-Version 5 answers error messages; up to 5 topics are a list of names, from 6 one of names and ids (KIP-516).
+Version 5 adds error messages. Up to version 5 topics are a list of names, from 6 on of names and ids (KIP-516).
 """
 
 from __future__ import annotations

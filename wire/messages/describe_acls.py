@@ -1,4 +1,4 @@
-"""DescribeAcls (29): access control lists that match a filter (KIP-140, KIP-290)."""
+"""DescribeAcls (29): access control entries that match a filter (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 

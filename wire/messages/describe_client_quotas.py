@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48): what clients, users and addresses are limited to (KIP-546)."""
+"""DescribeClientQuotas (48): the quotas of clients, users and addresses (KIP-546)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """DescribeCluster (60): brokers, controller and cluster id (KIP-700).
 
-Version 1 may ask for controllers instead (``endpoint_type`` 2, KIP-919), 2 for fenced brokers too
+Version 1 may ask for controllers (``endpoint_type`` 2, KIP-919), 2 for fenced brokers too
 (KIP-1073).
 """
 

@@ -1,7 +1,7 @@
 """DescribeGroups (15): classic groups with their members.
 
-Version 3 has authorized operations (KIP-430), 4 static members (KIP-345), 6 answers GROUP_ID_NOT_FOUND and
-a message (KIP-1043).
+Version 3 adds authorized operations (KIP-430), 4 static members (KIP-345), 6 GROUP_ID_NOT_FOUND with an error
+message (KIP-1043).
 """
 
 from __future__ import annotations

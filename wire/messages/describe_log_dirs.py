@@ -1,6 +1,6 @@
 """DescribeLogDirs (35): log directories, and the replicas in them with their sizes (KIP-113).
 
-Version 3 has an error for the whole answer, 4 the volume's bytes (KIP-827), 5 whether the directory is
+Version 3 adds an error code of the whole response, 4 the volume's bytes (KIP-827), 5 whether the directory is
 cordoned (KIP-1066).
 """
 

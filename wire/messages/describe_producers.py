@@ -1,5 +1,5 @@
-"""DescribeProducers (61): the producers that a partition knows (KIP-664); -1 stands for what it does not
-know.
+"""DescribeProducers (61): the active producers of a partition (KIP-664); -1 for unknown
+values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeQuorum (55): who leads the cluster's metadata, and how far the others have read it (KIP-642, KIP-853)."""
+"""DescribeQuorum (55): the leader of the metadata log, and the log end offsets of its replicas (KIP-642, KIP-853)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ class TopicRequest(Struct):
 
 
 class Cursor(Struct):
-    """The first topic and partition that are not in this answer, or where the next one is to begin."""
+    """The first topic and partition of the next page: in a response None after the last page, in a request the one to
+    begin with."""
 
     topic_name: str = string()
     partition_index: int = int32()

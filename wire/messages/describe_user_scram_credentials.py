@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50): who has a password of which kind (KIP-554)."""
+"""DescribeUserScramCredentials (50): the SCRAM mechanisms of each user (KIP-554)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElectLeaders (43): makes replicas leaders of partitions (KIP-183, KIP-460)."""
+"""ElectLeaders (43): triggers elections of partition leaders (KIP-183, KIP-460)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EndTxn (26): commits or aborts. Version 5 raises the producer's epoch with every transaction and answers it
+"""EndTxn (26): commits or aborts a transaction. Version 5 bumps the producer epoch at every end and returns it
 (KIP-890)."""
 
 from __future__ import annotations

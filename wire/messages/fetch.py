@@ -1,9 +1,9 @@
 """Fetch (1): records from given offsets, with a long poll.
 
-Version 5 carries the log start offset, 7 fetch sessions (KIP-227), 9 the leader epoch (KIP-320), 10 allows
-zstd, 11 the rack and a preferred replica (KIP-392), 12 the last fetched epoch and divergence, 13 names
-topics by id (KIP-516), 15 moves the replica id into a tagged field (KIP-903), 16 adds node endpoints
-(KIP-951), 17 the follower's directory (KIP-853), 18 the follower's high watermark (KIP-1166).
+Version 5 adds the log start offset, 7 fetch sessions (KIP-227), 9 the leader epoch (KIP-320), 10 zstd, 11 the rack and
+a preferred replica (KIP-392), 12 the last fetched epoch and diverging epochs (KIP-595), 13 names topics by id
+(KIP-516), 15 moves the replica id into a tagged field (KIP-903), 16 adds node endpoints (KIP-951), 17 the follower's
+directory (KIP-853), 18 the follower's high watermark (KIP-1166).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""FindCoordinator (10): who coordinates a group, a transactional id or a share group's partition.
+"""FindCoordinator (10): the coordinator of a group, a transactional id or a share group's partition.
 
 ``key_type``: 0 group, 1 transaction, 2 share (version 6, KIP-932). Version 4 asks for many keys at once
-(KIP-699), 5 may answer TRANSACTION_ABORTABLE (KIP-890).
+(KIP-699), 5 may return TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations

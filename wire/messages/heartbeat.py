@@ -1,5 +1,5 @@
-"""Heartbeat (12): classic protocol: the member lives, and learns of a rebalance. Version 3 has static members
-(KIP-345)."""
+"""Heartbeat (12): classic protocol: renews a member's session, and tells it of a rebalance. Version 3 has static
+members (KIP-345)."""
 
 from __future__ import annotations
 

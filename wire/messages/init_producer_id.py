@@ -1,6 +1,6 @@
 """InitProducerId (22): a producer id and epoch, for an idempotent or a transactional producer.
 
-Version 3 lets a producer raise its own epoch (KIP-360), 4 may answer PRODUCER_FENCED, 5
+Version 3 lets a producer bump its own epoch (KIP-360), 4 may return PRODUCER_FENCED, 5
 TRANSACTION_ABORTABLE (KIP-890), 6 is for two-phase commit (KIP-939) and unstable.
 """
 

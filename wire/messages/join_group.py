@@ -1,7 +1,7 @@
 """JoinGroup (11): classic protocol, first half of a rebalance.
 
-Version 1 has the rebalance timeout, 4 makes a new member come twice (MEMBER_ID_REQUIRED, KIP-394), 5 static
-members (KIP-345), 7 the protocol type in the answer (KIP-559), 8 a reason (KIP-800), 9 lets a static leader
+Version 1 adds the rebalance timeout, 4 makes a new member join twice (MEMBER_ID_REQUIRED, KIP-394), 5 adds static
+members (KIP-345), 7 the protocol type in the response (KIP-559), 8 a reason (KIP-800), 9 lets a static leader
 skip the assignment (KIP-814).
 """
 

@@ -1,4 +1,4 @@
-"""ListConfigResources (74): what has configs (KIP-1142). Version 0 lists client metrics resources only
+"""ListConfigResources (74): resources that have configs (KIP-1142). Version 0 lists client metrics resources only
 (KIP-714)."""
 
 from __future__ import annotations

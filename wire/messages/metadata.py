@@ -1,8 +1,8 @@
 """Metadata (3): brokers, topics, partitions and their leaders.
 
-In version 0 an empty list of topics asks for all; later null does. Version 4 lets a client forbid auto-
-creation, 7 has leader epochs, 8 authorized operations, 10 topic ids, 12 topics asked for by id, 13 an error
-for the whole answer (KIP-1102).
+In version 0 an empty list of topics means all; later null does. Version 4 lets a client forbid auto-creation, 7 adds
+leader epochs, 8 authorized operations, 10 topic ids, 12 requests by topic id, 13 an error code of the whole
+response (KIP-1102).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
-    """``name`` is null only where a topic was asked for by an id that is not known."""
+    """``name`` is null only in response to an unknown topic id."""
 
     error_code: int = int16()
     name: str | None = string(nullable="12+")

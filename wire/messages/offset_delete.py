@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forgets offsets of topics to which the group is not subscribed (KIP-496)."""
+"""OffsetDelete (47): deletes offsets of topics to which the group is not subscribed (KIP-496)."""
 
 from __future__ import annotations
 

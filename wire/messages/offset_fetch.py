@@ -1,7 +1,7 @@
 """OffsetFetch (9): a group's offsets.
 
-Version 2 may ask for all topics (null) and has an error for the whole group, 5 leader epochs (KIP-320), 7
-refuses offsets that a transaction may still change (``require_stable``, KIP-447), 8 asks for many groups at
+Version 2 may ask for all topics (null) and adds an error code of the whole group, 5 adds leader epochs (KIP-320), 7
+refuses offsets with a pending transaction (``require_stable``, KIP-447), 8 asks for many groups at
 once (KIP-709), 9 serves the consumer protocol (KIP-848), 10 names topics by id.
 """
 

@@ -1,6 +1,7 @@
-"""OffsetForLeaderEpoch (23): where an epoch ends, so that a reader notices that the log was cut (KIP-320).
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch, by which a consumer detects that the log was truncated
+(KIP-320).
 
-Version 3 lets consumers ask: ``replica_id`` -1 is a consumer, -2 a debugging tool.
+Version 3 adds ``replica_id``: -1 for a consumer, -2 for a debugging tool.
 """
 
 from __future__ import annotations

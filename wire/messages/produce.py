@@ -1,8 +1,8 @@
 """Produce (0): record batches to append.
 
-Version 3 is the first with magic 2 and a transactional id (KIP-98), 7 allows zstd, 8 answers record errors
-(KIP-467), 10 hints at new leaders (KIP-951), 12 enrols the partition in the transaction by itself
-(KIP-890), 13 names topics by id (KIP-516).
+Version 3 is the first with magic 2 and a transactional id (KIP-98), 7 allows zstd, 8 returns record errors
+(KIP-467), 10 new leaders (KIP-951), 12 adds the partition to the transaction implicitly (KIP-890), 13 names topics
+by id (KIP-516).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Request["ProduceResponse"], api_key=0, kind="request", versions="3-13", flexible="9+"):
-    """``acks``: 0 none (and no answer), 1 the leader, -1 all in-sync replicas."""
+    """``acks``: 0 none (and no response), 1 the leader, -1 all in-sync replicas."""
 
     transactional_id: str | None = string(nullable="3+", default=None)
     acks: int = int16()

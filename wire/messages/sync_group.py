@@ -1,6 +1,6 @@
-"""SyncGroup (14): classic protocol, second half of a rebalance: the leader's assignments go out.
+"""SyncGroup (14): classic protocol, second half of a rebalance: distributes the leader's assignments.
 
-Version 3 has static members (KIP-345), 5 the protocol's type and name (KIP-559).
+Version 3 adds static members (KIP-345), 5 the protocol's type and name (KIP-559).
 """
 
 from __future__ import annotations

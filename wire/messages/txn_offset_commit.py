@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (28): offsets that count once the transaction commits.
+"""TxnOffsetCommit (28): commits offsets as part of a transaction.
 
-Version 2 has leader epochs (KIP-320), 3 the member's generation (KIP-447), 5 enrols the offsets partition
-by itself (KIP-890).
+Version 2 adds leader epochs (KIP-320), 3 the member's generation (KIP-447), 5 adds the offsets partition to the
+transaction implicitly (KIP-890).
 """
 
 from __future__ import annotations

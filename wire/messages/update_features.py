@@ -1,7 +1,7 @@
 """UpdateFeatures (57): finalizes feature levels (KIP-584).
 
 In version 0 a flag allows a downgrade; from 1 ``upgrade_type`` says 1 upgrade, 2 safe downgrade, 3 unsafe
-downgrade (KIP-778). Version 2 answers no rows for single features (KIP-1022).
+downgrade (KIP-778). Version 2 has no results of single features (KIP-1022).
 """
 
 from __future__ import annotations

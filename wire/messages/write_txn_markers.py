@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27): the coordinator's outcome, to the leaders of a transaction's partitions.
+"""WriteTxnMarkers (27): sends a transaction's outcome from its coordinator to the leaders of its partitions.
 
 ``transaction_result``: true commit, false abort. Version 2 has the transaction version (KIP-1228).
 """

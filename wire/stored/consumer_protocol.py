@@ -1,7 +1,7 @@
-"""What consumers of the classic protocol put into a JoinGroup's metadata and a SyncGroup's assignment.
+"""The consumer embedded protocol: metadata in JoinGroup and assignments in SyncGroup of classic consumers.
 
-The broker only passes it on, except to know which topics a group reads and where a classic group is converted. Its
-version (int16) comes first; a newer version is read as the newest known one (Kafka: ``ConsumerProtocol``).
+The broker decodes them only to find a group's subscribed topics and to convert a classic group. An int16 version comes
+first; a newer version is read as the newest known one (Kafka: ``ConsumerProtocol``).
 """
 
 from __future__ import annotations

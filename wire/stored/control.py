@@ -1,7 +1,6 @@
-"""Bodies of control records: quorum changes and snapshot ends in the metadata log, and transaction markers.
+"""Values of control records: leader changes, voters and snapshot bounds in the metadata log, and transaction markers.
 
-The type of a control record is in its key (``wire.batch``). ``version`` in the fields repeats the version
-that the message is written in.
+The type of a control record is in its key (``wire.control``). The field ``version`` repeats the message's version.
 
 Source: ``ControlRecordUtils``, ``EndTransactionMarker``, KIP-98, KIP-595, KIP-630, KIP-853.
 """
@@ -29,7 +28,7 @@ class Voter(Struct):
 
 
 class LeaderChangeMessage(Message, kind="data", versions="0-1", flexible="0+"):
-    """First batch of a leader epoch: who leads, and which voters made it so."""
+    """First batch of a leader epoch: the leader, all voters, and those that voted for it."""
 
     version: int = int16()
     leader_id: int = int32()
@@ -45,7 +44,7 @@ class SnapshotHeaderRecord(Message, kind="data", versions="0", flexible="0+"):
 
 
 class SnapshotFooterRecord(Message, kind="data", versions="0", flexible="0+"):
-    """Last record of a snapshot: without it the snapshot is not whole."""
+    """Last record of a snapshot, without which the snapshot is incomplete."""
 
     version: int = int16()
 
@@ -74,13 +73,13 @@ class VotersRecordVoter(Struct):
 
 
 class VotersRecord(Message, kind="data", versions="0", flexible="0+"):
-    """The quorum's voters, where they are kept in the log (``kraft.version`` 1)."""
+    """The quorum's voters, which are in the log from ``kraft.version`` 1 on."""
 
     version: int = int16()
     voters: list[VotersRecordVoter] = array(VotersRecordVoter)
 
 
 class EndTxnMarker(Message, kind="data", versions="0", flexible="none"):
-    """Body of a COMMIT or ABORT marker; its version (int16) comes first (``EndTransactionMarker``)."""
+    """Value of a COMMIT or ABORT marker, after an int16 version (``EndTransactionMarker``)."""
 
     coordinator_epoch: int = int32()

@@ -1,7 +1,7 @@
-"""Keys and values of the coordinators' records: a type or version (int16), then the fields.
+"""Encodes and decodes the coordinators' records: the key after an int16 type, the value after an int16 version.
 
-Source: ``CoordinatorRecordSerde``. A reader that meets a type it does not know skips the record; a value in a version
-it does not know is an error (KIP-915), but for a transaction coordinator, which skips it too (``TransactionLog.read``).
+Source: ``CoordinatorRecordSerde``. A reader skips records of an unknown type. A value of an unknown version is an error
+(KIP-915), but a transaction coordinator skips it too (``TransactionLog.read``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def encode_value(value: Message, version: int) -> bytes:
 
 
 def decode_key(data: Buffer, types: Mapping[int, type[Message]]) -> Message | None:
-    """The key; None for a type that is not among ``types``. Raises DecodeError."""
+    """The key; None if its type is not in ``types``. Raises DecodeError."""
     if len(data) < _INT16.size:
         raise DecodeError("a record's key is too short for its type")
     found = types.get(_INT16.unpack_from(data)[0])
@@ -32,7 +32,7 @@ def decode_key(data: Buffer, types: Mapping[int, type[Message]]) -> Message | No
 
 
 def decode_value(data: Buffer, value_type: type[Message]) -> Message:
-    """The value of a record whose key says what it is. Raises DecodeError, also for a version not known."""
+    """The value of a record; ``value_type`` follows from its key. Raises DecodeError, also for an unknown version."""
     version = _version(data)
     if not value_type.MIN_VERSION <= version <= value_type.MAX_VERSION:
         raise DecodeError(f"{value_type.__name__} of version {version} is not known")
@@ -40,7 +40,7 @@ def decode_value(data: Buffer, value_type: type[Message]) -> Message:
 
 
 def is_known_version(data: Buffer, value_type: type[Message]) -> bool:
-    """Whether a value's version is one that can be decoded. Raises DecodeError."""
+    """Whether the value's version is known. Raises DecodeError."""
     return value_type.MIN_VERSION <= _version(data) <= value_type.MAX_VERSION
 
 

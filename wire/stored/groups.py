@@ -1,7 +1,7 @@
 """Records of ``__consumer_offsets``: committed offsets, classic groups, consumer groups (KIP-848).
 
-A record's key begins with its type, `api_key` here, and its value with the version that it is written in, each an int16
-before the fields: `wire.stored.coordinator` puts them there.
+The key begins with the record's type (``api_key`` here) and the value with its version, each an int16, which
+`wire.stored.coordinator` writes and reads.
 
 Source: the group coordinator's record definitions, ``GroupCoordinatorRecordSerde``, KIP-211, KIP-345, KIP-848,
 KIP-1101, KIP-1263.
@@ -31,7 +31,7 @@ class OffsetCommitKey(Message, api_key=1, kind="coordinator-key", versions="0", 
 
 
 class OffsetCommitValue(Message, api_key=1, kind="coordinator-value", versions="0-4", flexible="4+"):
-    """A committed offset; timestamps in milliseconds, -1: none. Only version 1 has an expiry of its own."""
+    """A committed offset; timestamps in milliseconds, -1: none. Only version 1 has an expire timestamp."""
 
     offset: int = int64()
     leader_epoch: int = int32("3+", default=-1, ignorable=True)
@@ -59,7 +59,7 @@ class MemberMetadata(Struct):
 
 
 class GroupMetadataValue(Message, api_key=2, kind="coordinator-value", versions="0-4", flexible="4+"):
-    """A classic group as its last completed rebalance left it."""
+    """A classic group after its last completed rebalance."""
 
     protocol_type: str = string()
     generation: int = int32()
@@ -74,7 +74,7 @@ class ConsumerGroupMetadataKey(Message, api_key=3, kind="coordinator-key", versi
 
 
 class ConsumerGroupMetadataValue(Message, api_key=3, kind="coordinator-value", versions="0", flexible="0+"):
-    """A consumer group's epoch, and a hash of the topics that it reads (0: to be computed anew)."""
+    """A consumer group's epoch, and the hash of its subscribed topics (0: unknown)."""
 
     epoch: int = int32()
     metadata_hash: int = int64(tag=0)
@@ -101,7 +101,7 @@ class TopicMetadata(Struct):
 class ConsumerGroupPartitionMetadataValue(
     Message, api_key=4, kind="coordinator-value", versions="0", flexible="0+"
 ):
-    """Written by brokers before 4.1; since then the group's ``metadata_hash`` stands for it."""
+    """Written by brokers before 4.1; replaced by the group's ``metadata_hash``."""
 
     topics: list[TopicMetadata] = array(TopicMetadata)
 
@@ -119,7 +119,7 @@ class ClassicProtocol(Struct):
 
 
 class ClassicMemberMetadata(Struct):
-    """What a member that speaks the classic protocol joined with; the timeout in milliseconds."""
+    """JoinGroup fields of a member of the classic protocol."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
@@ -128,7 +128,7 @@ class ClassicMemberMetadata(Struct):
 class ConsumerGroupMemberMetadataValue(
     Message, api_key=5, kind="coordinator-value", versions="0", flexible="0+"
 ):
-    """What a member of a consumer group said of itself; the timeout in milliseconds."""
+    """A member of a consumer group: its subscription and client."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")
@@ -152,7 +152,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(
 class ConsumerGroupTargetAssignmentMetadataValue(
     Message, api_key=6, kind="coordinator-value", versions="0", flexible="0+"
 ):
-    """The group epoch that the target assignment was computed at, and when, in milliseconds."""
+    """The group epoch of the target assignment, and the time (ms) at which it was computed."""
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0, ignorable=True)
@@ -173,7 +173,7 @@ class TopicPartition(Struct):
 class ConsumerGroupTargetAssignmentMemberValue(
     Message, api_key=7, kind="coordinator-value", versions="0", flexible="0+"
 ):
-    """What a member shall have once everybody has given up what is not theirs any more."""
+    """A member's target assignment."""
 
     topic_partitions: list[TopicPartition] = array(TopicPartition)
 
@@ -186,7 +186,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(
 
 
 class TopicPartitions(Struct):
-    """Partitions of a topic, and the member epoch at which each was assigned (of the same length, or null)."""
+    """Partitions of a topic, and the member epoch at which each was assigned (as many, or null)."""
 
     topic_id: Uuid = uuid()
     partitions: list[int] = array(int32)
@@ -196,7 +196,7 @@ class TopicPartitions(Struct):
 class ConsumerGroupCurrentMemberAssignmentValue(
     Message, api_key=8, kind="coordinator-value", versions="0", flexible="0+"
 ):
-    """What a member has now, what it must give up, and how far its reconciliation is."""
+    """A member's current assignment: its partitions, those that it must revoke, and the state of its reconciliation."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -215,7 +215,7 @@ class ConsumerGroupRegularExpressionKey(
 class ConsumerGroupRegularExpressionValue(
     Message, api_key=16, kind="coordinator-value", versions="0", flexible="0+"
 ):
-    """The topics that the expression matched, in the metadata of that version, at that time in milliseconds."""
+    """The topics that the expression matched, with the metadata version and the time (ms)."""
 
     topics: list[str] = array(string)
     version: int = int64()

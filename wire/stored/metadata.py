@@ -1,7 +1,7 @@
 """Records of the cluster metadata log, as KRaft writes them; ``api_key`` is the record's type.
 
-Framing (frame version, type and version before the fields) belongs to the log, not to the record. A field
-that a change record does not carry is left as it was: it has a default that means "no change".
+The framing (frame version, type and version before the fields) is not declared here. The default of a field in a change
+record means "no change".
 
 Source: Kafka's metadata record definitions, ``MetadataRecordSerde``, KIP-631, KIP-858 (directories),
 KIP-866 (migration), KIP-868 (transactions), KIP-966 (eligible leader replicas).
@@ -41,7 +41,7 @@ class BrokerFeature(Struct):
 
 
 class RegisterBrokerRecord(Message, api_key=0, kind="metadata", versions="0-4", flexible="0+"):
-    """A broker (re)registered with a new epoch; until an unfencing it is fenced, if so said."""
+    """A broker registered with a new epoch; if ``fenced``, until an UnfenceBrokerRecord."""
 
     broker_id: int = int32()
     is_migrating_zk_broker: bool = boolean("2+")
@@ -92,7 +92,7 @@ class ConfigRecord(Message, api_key=4, kind="metadata", versions="0", flexible="
 
 
 class PartitionChangeRecord(Message, api_key=5, kind="metadata", versions="0-2", flexible="0+"):
-    """What changed in a partition: ``leader`` -2 is no change, -1 no leader; null lists are no change."""
+    """Changes of a partition. ``leader``: -2 no change, -1 no leader. Null lists: no change."""
 
     partition_id: int = int32(default=-1)
     topic_id: Uuid = uuid()
@@ -162,7 +162,7 @@ class ClientQuotaRecord(Message, api_key=14, kind="metadata", versions="0", flex
 
 
 class ProducerIdsRecord(Message, api_key=15, kind="metadata", versions="0", flexible="0+"):
-    """Producer ids below ``next_producer_id`` have been handed out in blocks."""
+    """Producer ids below ``next_producer_id`` have been allocated, in blocks."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -209,7 +209,7 @@ class RemoveUserScramCredentialRecord(Message, api_key=22, kind="metadata", vers
 
 
 class BeginTransactionRecord(Message, api_key=23, kind="metadata", versions="0", flexible="0+"):
-    """Records from here on count only once an EndTransactionRecord is there."""
+    """Records after this one take effect only with an EndTransactionRecord."""
 
     name: str | None = string(nullable="0+", default=None, tag=0)
 

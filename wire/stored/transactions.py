@@ -1,4 +1,4 @@
-"""Records of ``__transaction_state``: one per transactional id, its last state.
+"""Records of ``__transaction_state``: the last state of each transactional id.
 
 Source: the transaction coordinator's record definitions, ``TransactionLog``, KIP-98, KIP-890.
 """
@@ -18,7 +18,7 @@ class PartitionsSchema(Struct):
 
 
 class TransactionLogValue(Message, api_key=0, kind="coordinator-value", versions="0-1", flexible="1+"):
-    """Timestamps and the time-out in milliseconds; ids and epochs of -1 are none."""
+    """Timestamps and the timeout in milliseconds; -1 for no id or epoch."""
 
     producer_id: int = int64()
     previous_producer_id: int = int64("1+", default=-1, tag=0)
