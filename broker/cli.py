@@ -43,7 +43,9 @@ EXIT_STOPPED, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 # What an argparse.Namespace has beside the options that can be set in the environment.
-WITHOUT_VARIABLE = {"serve", "settings", "version"}
+WITHOUT_VARIABLE = {"help", "settings", "version", "words"}
+# What Kubernetes sets where a service is called oncelog: ONCELOG_SERVICE_HOST, ONCELOG_PORT_9092_TCP_ADDR and so on.
+OF_KUBERNETES = (VARIABLE_PREFIX + "SERVICE_", VARIABLE_PREFIX + "PORT_")
 
 # Our own options that set one of Kafka's keys.
 KEY_OF_OPTION = {
@@ -194,7 +196,7 @@ def _configuration(
 ) -> tuple[BrokerConfig, list[Listener]]:
     """The configuration of all sources, and its listeners. `scratch`: where data goes with --ephemeral.
 
-    Raises ConfigError with everything that is wrong with it, or UsageError where a file cannot be read."""
+    Raises ConfigError with everything that is wrong with it."""
     from oncelog.broker.config import sources
     from oncelog.broker.config.definitions import ConfigError
     from oncelog.broker.config.listeners import resolve_listeners
@@ -203,19 +205,14 @@ def _configuration(
     variables = {option: environment.get(VARIABLE_PREFIX + option.upper()) for option in KEY_OF_OPTION}
     path = options.config or environment.get(VARIABLE_PREFIX + "CONFIG")
     from_environment = sources.from_environment(environment)
-    problems = [
-        f"{variable}: no such option of oncelog's [from the environment]"
-        for variable in sorted(environment)
-        if variable.startswith(VARIABLE_PREFIX)
-        and variable.removeprefix(VARIABLE_PREFIX).lower() not in vars(options).keys() - WITHOUT_VARIABLE
-    ]
+    problems = _unknown_variables(options, environment)
     config = sources.build_config(
         [sources.Setting("log.dir", _default_data_dir(environment), "the default")],
-        sources.from_file(_read(path), path, problems) if path else (),
+        sources.from_file(_read(path, problems), path, problems) if path else (),
         from_environment.settings,
-        _own_settings(variables, scratch, lambda option: VARIABLE_PREFIX + option.upper()),
+        _own_settings(variables, scratch, lambda option: VARIABLE_PREFIX + option.upper(), problems),
         sources.from_options(options.settings, problems),
-        _own_settings(flags, scratch, lambda option: "--" + option.replace("_", "-")),
+        _own_settings(flags, scratch, lambda option: "--" + option.replace("_", "-"), problems),
         problems=problems,
     )
     try:
@@ -233,10 +230,22 @@ def _configuration(
     return config, listeners
 
 
+def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
+    """A line for each variable that looks like one of ours, and sets none of the options."""
+    known = {VARIABLE_PREFIX + option.upper() for option in vars(options).keys() - WITHOUT_VARIABLE}
+    return [
+        f"{variable}: no such option of oncelog's [from the environment]"
+        for variable in sorted(environment)
+        if variable.startswith(VARIABLE_PREFIX)
+        and variable not in known
+        and not variable.startswith(OF_KUBERNETES)
+    ]
+
+
 def _own_settings(
-    given: Mapping[str, str | None], scratch: str, origin_of: Callable[[str], str]
+    given: Mapping[str, str | None], scratch: str, origin_of: Callable[[str], str], problems: list[str]
 ) -> Iterator[Setting]:
-    """Our own options in Kafka's keys."""
+    """Our own options in Kafka's keys; what cannot be used is added to the problems."""
     from oncelog.broker.config.sources import Setting
 
     for option, text in given.items():
@@ -245,27 +254,36 @@ def _own_settings(
             option == "port" and text.startswith("tcp://") and origin.startswith(VARIABLE_PREFIX)
         ):
             continue  # Kubernetes sets such an ONCELOG_PORT where a service is called oncelog
-        if option == "ephemeral":
-            if text.lower() not in BOOLEANS:
-                raise UsageError(f"{origin}={text}: expected true or false")
-            if BOOLEANS[text.lower()]:
-                yield Setting(KEY_OF_OPTION[option], scratch, origin)
-        elif option == "data_dir":
-            yield Setting(KEY_OF_OPTION[option], os.path.abspath(text), origin)
-        else:
-            yield Setting(KEY_OF_OPTION[option], listeners_of(option, text, origin), origin)
+        try:
+            value = _value_of_option(option, text, origin, scratch)
+        except UsageError as error:
+            problems.append(str(error))
+            continue
+        if value is not None:
+            yield Setting(KEY_OF_OPTION[option], value, origin)
+
+
+def _value_of_option(option: str, text: str, origin: str, scratch: str) -> str | None:
+    """What an option says, as the text of its key; None where it says nothing. Raises UsageError."""
+    if option == "ephemeral":
+        if text.lower() not in BOOLEANS:
+            raise UsageError(f"{origin}={text}: expected true or false")
+        return scratch if BOOLEANS[text.lower()] else None
+    return os.path.abspath(text) if option == "data_dir" else listeners_of(option, text, origin)
 
 
 def _text(flag: object) -> str | None:
     return "true" if flag is True else str(flag) if flag else None
 
 
-def _read(path: str) -> str:
+def _read(path: str, problems: list[str]) -> str:
+    """The text of a file; empty, and a problem more, where it cannot be read."""
     try:
         with open(path, encoding="latin-1", newline="") as file:
             return file.read()
     except OSError as error:
-        raise UsageError(f"cannot read the configuration {path}: {error.strerror}") from None
+        problems.append(f"cannot read the configuration {path}: {error.strerror}")
+        return ""
 
 
 def _default_data_dir(environment: Mapping[str, str]) -> str:

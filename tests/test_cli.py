@@ -249,12 +249,14 @@ def test_every_error_is_a_line(
 ) -> None:
     path = tmp_path / "server.properties"
     path.write_text("num.partitions=many\nlisteners=SSL://a:1,SASL_SSL://b:2\nauthorizer.class.name=Mine\n")
-    monkeypatch.setenv("ONCELOG_SERVE", "1")
+    monkeypatch.setenv("ONCELOG_WORDS", "1")
+    monkeypatch.setenv("ONCELOG_EPHEMERAL", "perhaps")
     monkeypatch.setenv("KAFKA_NUM_IO_TREADS", "1")
     assert cli.main(["serve", "-c", "foo=1", "--config", str(path)]) == cli.EXIT_USAGE
     listening = "listeners=SSL://a:1,SASL_SSL://b:2: listener"
     assert capsys.readouterr().err.splitlines() == [
-        "oncelog: ONCELOG_SERVE: no such option of oncelog's [from the environment]",
+        "oncelog: ONCELOG_WORDS: no such option of oncelog's [from the environment]",
+        "oncelog: ONCELOG_EPHEMERAL=perhaps: expected true or false",
         f"oncelog: Invalid value many for configuration num.partitions: Not a number of type INT [from {path}:1]",
         "oncelog: Unknown configuration foo (value 1) [from -c]",
         "oncelog: authorizer.class.name=Mine: oncelog has no ACLs yet, anybody may do anything: leave it empty "
@@ -263,6 +265,16 @@ def test_every_error_is_a_line(
         f"oncelog: {listening} SASL_SSL://b:2 is SASL_SSL, which oncelog does not serve yet: use PLAINTEXT "
         f"[from {path}:2]",
     ]
+
+
+def test_what_kubernetes_sets_for_a_service_of_this_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = {
+        "ONCELOG_SERVICE_HOST": "10.96.0.17",
+        "ONCELOG_SERVICE_PORT_CLIENT": "9092",
+        "ONCELOG_PORT": "tcp://10.96.0.17:9092",
+        "ONCELOG_PORT_9092_TCP_ADDR": "10.96.0.17",
+    }
+    assert chosen(monkeypatch, **service)["listen"] == "PLAINTEXT://127.0.0.1:9092"
 
 
 def test_variables_that_name_no_key_are_one_warning(serve: Serve) -> None:
