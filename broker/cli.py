@@ -75,7 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from oncelog.broker.config.definitions import ConfigError
 
-    scratch = os.path.join(environment.get("TMPDIR") or "/tmp", f"oncelog-{os.urandom(8).hex()}")
+    parent = environment.get("TMPDIR") or "/tmp"
+    scratch = os.path.join(parent, f"oncelog-{os.urandom(8).hex()}")
     try:
         _start_logs(options, environment)
         config, listeners = _configuration(options, environment, scratch)
@@ -83,16 +84,20 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return _complain(error, EXIT_USAGE)
     if config.data_dir != scratch:
         return run(config, listeners, durable=True)
+    from oncelog.broker.seams.scratch import ScratchDirectory, sweep
+
+    for left in sweep(parent):
+        get_logger(__name__).info("removed what a killed process had left", directory=left)
     try:
-        os.mkdir(scratch, 0o700)
+        directory = ScratchDirectory(scratch)
     except OSError as error:
-        return _complain(f"cannot make a directory for --ephemeral: {error}", EXIT_FAILED)
+        return _complain(
+            f"cannot make a directory for --ephemeral in {parent}: {error.strerror}", EXIT_FAILED
+        )
     try:
         return run(config, listeners, durable=False)
     finally:
-        import shutil
-
-        shutil.rmtree(scratch, ignore_errors=True)
+        directory.remove()
 
 
 def run(config: BrokerConfig, listeners: list[Listener], *, durable: bool) -> int:

@@ -131,8 +131,25 @@ def test_ephemeral_data_is_gone_afterwards(serve: Serve, tmp_path: pathlib.Path)
 def test_no_place_for_ephemeral_data(serve: Serve, tmp_path: pathlib.Path) -> None:
     process = serve("--listen", "127.0.0.1:0", "--ephemeral", TMPDIR=str(tmp_path / "none"))
     assert process.end() == cli.EXIT_FAILED
-    assert process.stderr.startswith("oncelog: cannot make a directory for --ephemeral: ")
-    assert process.stderr.count("\n") == 1
+    assert process.stderr == (
+        f"oncelog: cannot make a directory for --ephemeral in {tmp_path}/none: No such file or directory\n"
+    )
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(serve: Serve, tmp_path: pathlib.Path) -> None:
+    killed, alive = serve("--port", "0", "--ephemeral"), serve("--port", "0", "--ephemeral")
+    left = pathlib.Path(killed.wait_ready()["data.dir"])
+    kept = pathlib.Path(alive.wait_ready()["data.dir"])
+    killed.end(signal.SIGKILL)
+    assert (left / "meta.properties").exists()
+    third = serve("--port", "0", "--ephemeral")
+    address = address_of(third.wait_ready())
+    assert not left.exists()
+    assert f"removed what a killed process had left directory={left}" in third.stderr
+    assert (kept / "meta.properties").exists()
+    assert answers(address)
+    assert [process.end(signal.SIGTERM) for process in (alive, third)] == [0, 0]
+    assert not list(tmp_path.glob("oncelog-*"))
 
 
 def test_what_clients_are_told_may_differ(serve: Serve) -> None:

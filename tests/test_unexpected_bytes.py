@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from oncelog.broker import logs
-from oncelog.broker.unexpected_bytes import unexpected_bytes
+from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError

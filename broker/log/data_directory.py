@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.seams.scratch import SCRATCH_MARK
 from oncelog.wire.schema import uuid_from_text, uuid_to_text
 
 if TYPE_CHECKING:
@@ -24,11 +25,8 @@ DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
 
-EPHEMERAL_MARK = ".oncelog-ephemeral"
-"""Stands, locked, in a directory that ends with its process (`oncelog.broker.seams.scratch`)."""
-
 HARMLESS_NAMES = frozenset(
-    (LOCK_FILE, META_PROPERTIES + ".tmp", EPHEMERAL_MARK, "lost+found", ".DS_Store", ".gitignore", ".gitkeep")
+    (LOCK_FILE, META_PROPERTIES + ".tmp", SCRATCH_MARK, "lost+found", ".DS_Store", ".gitignore", ".gitkeep")
 )
 """What a directory may hold that becomes a data directory: what a start that was cut short leaves, what a new file
 system has, and what stands in for an empty folder."""

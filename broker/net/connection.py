@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from oncelog.broker.logs import get_logger
+from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.broker.net.writer import SEND_SOON_BYTES, ResponseWriter
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
-from oncelog.broker.unexpected_bytes import unexpected_bytes
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.header import REQUEST_PREFIX_SIZE
 
