@@ -103,8 +103,8 @@ def _step(
 
 
 def _exists(services: Services, topic: str, partition: int) -> bool:
-    known = services.cluster.topic(topic)
-    return known is not None and 0 <= partition < len(known.partitions)
+    image = services.cluster.topic(topic)
+    return image is not None and 0 <= partition < len(image.partitions)
 
 
 def _response(

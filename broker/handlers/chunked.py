@@ -1,9 +1,10 @@
 """Requests of many rows, answered in chunks: between two chunks the other connections have their turn.
 
 The number of rows in a request is bounded (`wire.compiler.REQUEST_ELEMENTS_MAX`), but a row may cost a handler tens of
-microseconds. The handler of such a request fills the response with an iterator, a row at each step (`chunked`,
-`chunked_then`), or answers every row on its own (`chunked_by_row`). Between two steps other requests may change what
-the next row is about. What is all or nothing is done in one step.
+microseconds. The handler of such a request is an iterator that fills the response, a row at each step: `chunked` and
+`chunked_then` take as many steps at once as fit in a slice. Where one row may take longer than that, `chunked_by_row`
+responds to every row on its own. Between two chunks other requests may change what the next rows are about. What is all
+or nothing is done in one step.
 """
 
 from __future__ import annotations
@@ -96,6 +97,6 @@ async def _respond_by_row(
         [found[key]] = results(response)
         if slices.is_over():
             await slices.pause()
-    # The responses differ in their results only: the last becomes that to all rows.
+    # The responses differ only in their results: put all results into the last one.
     results(response)[:] = [found[key] for key in keys]
     return response

@@ -25,7 +25,7 @@ def handle(
 ) -> DescribeClusterResponse:
     if request.endpoint_type != BROKERS:
         return _unserved_endpoint_type(request.endpoint_type, context.api_version)
-    asked = request.include_cluster_authorized_operations
+    wants_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         0,
         0,
@@ -37,7 +37,7 @@ def handle(
             DescribeClusterBroker(*endpoint)
             for endpoint in services.cluster.nodes(context.connection.listener_name)
         ],
-        CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        CLUSTER_OPERATIONS if wants_operations else NOT_ASKED,
     )
 
 

@@ -52,8 +52,8 @@ def _transactional(
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
 
     def step(shard: TransactionShard) -> InitProducerIdResponse:
-        found = init_producer_id(shard, transactional_id, request.transaction_timeout_ms, expected)
-        return InitProducerIdResponse(0, 0, *found)
+        initialized = init_producer_id(shard, transactional_id, request.transaction_timeout_ms, expected)
+        return InitProducerIdResponse(0, 0, *initialized)
 
     def error_response(error: KafkaError) -> InitProducerIdResponse:
         return _error_response(producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))

@@ -28,9 +28,9 @@ def handle(
 ) -> ListConfigResourcesResponse:
     if context.api_version < RESOURCE_TYPES_VERSION:
         return ListConfigResourcesResponse()
-    known = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
-    wanted = request.resource_types or known
-    if any(resource_type not in known for resource_type in wanted):
+    resource_types = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
+    wanted = request.resource_types or resource_types
+    if any(resource_type not in resource_types for resource_type in wanted):
         return ListConfigResourcesResponse(0, ErrorCode.UNSUPPORTED_VERSION)
     resources = []
     if GROUP in wanted:

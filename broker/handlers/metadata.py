@@ -35,13 +35,13 @@ CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 def handle(services: Services, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     version = context.api_version
     if version < TOPIC_ID_LOOKUP_VERSION and any(
-        asked.name is None or asked.topic_id != ZERO_UUID for asked in request.topics or []
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or []
     ):
         return _invalid_request(request)
     topics = _topics(services, request, version)
     if request.include_topic_authorized_operations:
-        for row in topics:
-            row.topic_authorized_operations = TOPIC_OPERATIONS
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
     wants_cluster_operations = (
         version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations
     )
@@ -65,8 +65,8 @@ def _invalid_request(request: MetadataRequest) -> MetadataResponse:
     """
     return MetadataResponse(
         topics=[
-            MetadataResponseTopic(ErrorCode.INVALID_REQUEST, asked.name or "", asked.topic_id)
-            for asked in request.topics or []
+            MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id)
+            for topic in request.topics or []
         ]
     )
 
@@ -74,7 +74,7 @@ def _invalid_request(request: MetadataRequest) -> MetadataResponse:
 def _topics(services: Services, request: MetadataRequest, version: int) -> list[MetadataResponseTopic]:
     if request.topics is None or (version == 0 and not request.topics):
         return [_existing(topic) for topic in services.metadata.image.topics.values()]
-    ids = list(dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID))
+    ids = list(dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID))
     if ids:
         by_id = [(topic_id, services.cluster.topic_by_id(topic_id)) for topic_id in ids]
         unknown = [
@@ -83,37 +83,37 @@ def _topics(services: Services, request: MetadataRequest, version: int) -> list[
             if topic is None
         ]
         return unknown + [_existing(topic) for _, topic in by_id if topic is not None]
-    names = list(dict.fromkeys(asked.name for asked in request.topics if asked.name is not None))
+    names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
     return _by_name(services, names, request, version)
 
 
 def _by_name(
     services: Services, names: list[str], request: MetadataRequest, version: int
 ) -> list[MetadataResponseTopic]:
-    found = [topic for name in names if (topic := services.cluster.topic(name)) is not None]
-    known = {topic.name for topic in found}
-    missing = [name for name in names if name not in known]
-    rows = [_existing(topic) for topic in found]
+    existing = [topic for name in names if (topic := services.cluster.topic(name)) is not None]
+    existing_names = {topic.name for topic in existing}
+    missing = [name for name in names if name not in existing_names]
+    results = [_existing(topic) for topic in existing]
     if not missing:
-        return rows
+        return results
     may_create = version < ALLOW_AUTO_CREATION_VERSION or request.allow_auto_topic_creation
     if may_create and services.config.current.auto_create_topics_enable:
         for name, error in auto_create(services.metadata, services.config, missing).items():
             created = services.cluster.topic(name) if error is None else None
             if created is not None:
                 # Kafka returns LEADER_NOT_AVAILABLE first, and the client retries; here the topic exists already.
-                rows.append(_existing(created))
+                results.append(_existing(created))
             else:
                 code = error.code if error is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                rows.append(_unknown(name, code))
-        return rows
+                results.append(_unknown(name, code))
+        return results
     for name in missing:
         try:
             check_name(name)
-            rows.append(_unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            results.append(_unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         except KafkaError as error:
-            rows.append(_unknown(name, error.code))
-    return rows
+            results.append(_unknown(name, error.code))
+    return results
 
 
 def _unknown(name: str, code: ErrorCode) -> MetadataResponseTopic:
@@ -121,10 +121,16 @@ def _unknown(name: str, code: ErrorCode) -> MetadataResponseTopic:
 
 
 def _existing(topic: Topic) -> MetadataResponseTopic:
-    rows = [
+    partitions = [
         MetadataResponsePartition(
-            0, index, state.leader, state.leader_epoch, list(state.replicas), list(state.isr), []
+            0,
+            index,
+            partition.leader,
+            partition.leader_epoch,
+            list(partition.replicas),
+            list(partition.isr),
+            [],
         )
-        for index, state in enumerate(topic.partitions)
+        for index, partition in enumerate(topic.partitions)
     ]
-    return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.name in INTERNAL_TOPICS, rows)
+    return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.name in INTERNAL_TOPICS, partitions)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import ROWS_AT_ONCE, chunked_then
 from oncelog.broker.handlers.client import client_of
-from oncelog.broker.handlers.topic_rows import merged
+from oncelog.broker.handlers.topic_results import merged
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_commit import (
     OFFSET_COMMIT_TOPIC_ID_VERSION,
@@ -86,8 +86,8 @@ def _commit(
         return response
 
     def error_response(error: KafkaError) -> OffsetCommitResponse:
-        rows = [_error_result(topic, topic.partitions, error.code) for topic in existing]
-        return OffsetCommitResponse(0, merged(unknown + rows, topic_of))
+        refused = [_error_result(topic, topic.partitions, error.code) for topic in existing]
+        return OffsetCommitResponse(0, merged(unknown + refused, topic_of))
 
     return services.groups.ask(request.group_id, step, error_response, empty_allowed=True)
 
@@ -112,9 +112,9 @@ def _existing_partitions(
         return None
     topic.name, topic.topic_id = topic_image.name, topic_image.topic_id
     count = len(topic_image.partitions)
-    existing = [row for row in topic.partitions if 0 <= row.partition_index < count]
+    existing = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
     if len(existing) < len(topic.partitions):
-        missing = [row for row in topic.partitions if not 0 <= row.partition_index < count]
+        missing = [partition for partition in topic.partitions if not 0 <= partition.partition_index < count]
         unknown.append(_error_result(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     return OffsetCommitRequestTopic(topic_image.name, topic_image.topic_id, existing) if existing else None
 
@@ -122,5 +122,5 @@ def _existing_partitions(
 def _error_result(
     topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: ErrorCode
 ) -> OffsetCommitResponseTopic:
-    rows = [OffsetCommitResponsePartition(row.partition_index, code) for row in partitions]
-    return OffsetCommitResponseTopic(topic.name, topic.topic_id, rows)
+    results = [OffsetCommitResponsePartition(partition.partition_index, code) for partition in partitions]
+    return OffsetCommitResponseTopic(topic.name, topic.topic_id, results)

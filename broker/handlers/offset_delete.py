@@ -8,7 +8,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.topic_rows import merged
+from oncelog.broker.handlers.topic_results import merged
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -34,11 +34,11 @@ def handle(
     for topic in request.topics:
         topic_image = services.cluster.topic(topic.name)
         count = 0 if topic_image is None else len(topic_image.partitions)
-        existing = [row for row in topic.partitions if 0 <= row.partition_index < count]
+        existing = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
         missing = [
-            OffsetDeleteResponsePartition(row.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            for row in topic.partitions
-            if not 0 <= row.partition_index < count
+            OffsetDeleteResponsePartition(partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for partition in topic.partitions
+            if not 0 <= partition.partition_index < count
         ]
         if missing or topic_image is None:
             unknown.append(OffsetDeleteResponseTopic(topic.name, missing))

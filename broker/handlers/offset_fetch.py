@@ -51,30 +51,31 @@ def handle(
     return chunked_by_row(request.groups, fetch, lambda response: response.groups, same=_request_key)
 
 
-def _request_key(asked: OffsetFetchRequestGroup) -> Hashable:
-    """Return equal keys for rows that get the same result. Every row that names topics has its own key: its result is
-    not much longer than the row.
+def _request_key(group: OffsetFetchRequestGroup) -> Hashable:
+    """Return the same key for groups of a request that have the same result.
+
+    A group with a list of topics has a key of its own: its result is not much longer than the list.
     """
-    if asked.topics is not None:
-        return id(asked)
-    return asked.group_id, asked.member_id, asked.member_epoch
+    if group.topics is not None:
+        return id(group)
+    return group.group_id, group.member_id, group.member_epoch
 
 
 def _fetch(
     services: Services, groups: list[OffsetFetchRequestGroup], request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
-    lookups = [_Lookup(asked, version) for asked in groups]
+    lookups = [_Lookup(group, version) for group in groups]
     shards: list[GroupShard] = []
 
     def error_response(error: KafkaError) -> OffsetFetchResponse:
-        return _response([_error_result(asked, error, version) for asked in groups], version)
+        return _response([_error_result(group, error, version) for group in groups], version)
 
     def respond() -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
-        rows = [
+        results = [
             _group_result(services, lookup, shards, require_stable=request.require_stable, version=version)
             for lookup in lookups
         ]
-        return services.groups.runtime.respond(shards, _response(rows, version), error_response)
+        return services.groups.runtime.respond(shards, _response(results, version), error_response)
 
     steps = (step for lookup in lookups for step in lookup.resolve(services))
     return chunked_then(steps, sum([len(lookup.by_id) for lookup in lookups]), respond)
@@ -91,13 +92,13 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 class _Lookup:
-    """A row for one group; `resolve` replaces topic ids with names, and makes the results for unknown ids."""
+    """One group of a request. `resolve` replaces topic ids by names, and makes the results for unknown ids."""
 
-    __slots__ = ("asked", "by_id", "unknown", "wanted")
+    __slots__ = ("by_id", "group", "resolved", "unknown")
 
-    def __init__(self, asked: OffsetFetchRequestGroup, version: int) -> None:
-        self.asked = self.wanted = asked
-        self.by_id = asked.topics or () if version >= OFFSET_FETCH_TOPIC_ID_VERSION else ()
+    def __init__(self, group: OffsetFetchRequestGroup, version: int) -> None:
+        self.group = self.resolved = group
+        self.by_id = group.topics or () if version >= OFFSET_FETCH_TOPIC_ID_VERSION else ()
         self.unknown: list[OffsetFetchResponseTopics] = []
 
     def resolve(self, services: Services) -> Iterator[None]:
@@ -105,10 +106,10 @@ class _Lookup:
             return
         known_topics: list[OffsetFetchRequestTopics] = []
         for topic in self.by_id:
-            found = services.cluster.topic_by_id(topic.topic_id)
-            if found is not None:
+            image = services.cluster.topic_by_id(topic.topic_id)
+            if image is not None:
                 known_topics.append(
-                    OffsetFetchRequestTopics(found.name, topic.topic_id, topic.partition_indexes)
+                    OffsetFetchRequestTopics(image.name, topic.topic_id, topic.partition_indexes)
                 )
             else:
                 code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -118,9 +119,9 @@ class _Lookup:
                 ]
                 self.unknown.append(OffsetFetchResponseTopics("", topic.topic_id, rows))
             yield
-        asked = self.asked
-        self.wanted = OffsetFetchRequestGroup(
-            asked.group_id, asked.member_id, asked.member_epoch, known_topics
+        group = self.group
+        self.resolved = OffsetFetchRequestGroup(
+            group.group_id, group.member_id, group.member_epoch, known_topics
         )
 
 
@@ -130,17 +131,17 @@ def _group_result(
     """Return one group's result; append the shard that was read to ``shards``."""
     from oncelog.coordinator.groups.offsets import fetch_offsets
 
-    asked = lookup.asked
+    group = lookup.group
     try:
-        shard = services.groups.shard(asked.group_id, empty_allowed=True)
-        found = fetch_offsets(shard, lookup.wanted, require_stable=require_stable)
+        shard = services.groups.shard(group.group_id, empty_allowed=True)
+        result = fetch_offsets(shard, lookup.resolved, require_stable=require_stable)
     except KafkaError as error:
-        return _error_result(asked, error, version)
+        return _error_result(group, error, version)
     shards.append(shard)
-    if version >= OFFSET_FETCH_TOPIC_ID_VERSION and asked.topics is None:
-        found.topics = _with_ids(services, found.topics)
-    found.topics += lookup.unknown
-    return found
+    if version >= OFFSET_FETCH_TOPIC_ID_VERSION and group.topics is None:
+        result.topics = _with_ids(services, result.topics)
+    result.topics += lookup.unknown
+    return result
 
 
 def _with_ids(services: Services, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
@@ -155,10 +156,10 @@ def _with_ids(services: Services, topics: list[OffsetFetchResponseTopics]) -> li
 
 
 def _error_result(
-    asked: OffsetFetchRequestGroup, error: KafkaError, version: int
+    group: OffsetFetchRequestGroup, error: KafkaError, version: int
 ) -> OffsetFetchResponseGroup:
     if version >= WHOLE_ERROR_VERSION:
-        return OffsetFetchResponseGroup(asked.group_id, error_code=error.code)
+        return OffsetFetchResponseGroup(group.group_id, error_code=error.code)
     rows = [
         OffsetFetchResponseTopics(
             topic.name,
@@ -167,9 +168,9 @@ def _error_result(
                 for partition in topic.partition_indexes
             ],
         )
-        for topic in asked.topics or ()
+        for topic in group.topics or ()
     ]
-    return OffsetFetchResponseGroup(asked.group_id, rows)
+    return OffsetFetchResponseGroup(group.group_id, rows)
 
 
 def _response(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:

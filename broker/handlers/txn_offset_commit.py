@@ -19,7 +19,7 @@ from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
 )
 from oncelog.broker.handlers.chunked import chunked_then
 from oncelog.broker.handlers.client import client_of
-from oncelog.broker.handlers.topic_rows import merged
+from oncelog.broker.handlers.topic_results import merged
 from oncelog.broker.request import Pending, finished
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.coordinator.groups.errors import to_client_error
@@ -96,12 +96,12 @@ class _Commit:
         count = 0 if topic_image is None else len(topic_image.partitions)
         existing: list[TxnOffsetCommitRequestPartition] = []
         missing: list[TxnOffsetCommitResponsePartition] = []
-        for row in topic.partitions:
-            if 0 <= row.partition_index < count:
-                existing.append(row)
+        for partition in topic.partitions:
+            if 0 <= partition.partition_index < count:
+                existing.append(partition)
             else:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                missing.append(TxnOffsetCommitResponsePartition(row.partition_index, code))
+                missing.append(TxnOffsetCommitResponsePartition(partition.partition_index, code))
         if missing:
             self.unknown.append(TxnOffsetCommitResponseTopic(topic.name, missing))
         return TxnOffsetCommitRequestTopic(topic.name, existing) if existing else None
@@ -128,11 +128,14 @@ class _Commit:
         code = error.code
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self.context.api_version < LOADING_VERSION:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        rows = [
+        refused = [
             TxnOffsetCommitResponseTopic(
                 topic.name,
-                [TxnOffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions],
+                [
+                    TxnOffsetCommitResponsePartition(partition.partition_index, code)
+                    for partition in topic.partitions
+                ],
             )
             for topic in self.request.topics
         ]
-        return TxnOffsetCommitResponse(0, merged(self.unknown + rows, attrgetter("name")))
+        return TxnOffsetCommitResponse(0, merged(self.unknown + refused, attrgetter("name")))

@@ -1,8 +1,8 @@
 """UpdateFeatures (API key 57): finalizes other feature levels, all of them or none (KIP-584, KIP-778).
 
-- Version 1 adds the upgrade types and ``validate_only``; the response of version 2 has no row for each feature.
+- Version 1 adds the upgrade types and ``validate_only``; the response of version 2 has no result for each feature.
 - In version 0 Kafka ignores ``allow_downgrade`` too: every update is an upgrade.
-- A row without an error has the message NONE.
+- A result without an error has the message NONE.
 """
 
 from __future__ import annotations

@@ -65,14 +65,17 @@ def _fill(
     for marker in request.markers:
         topics = results.setdefault(marker.producer_id, {})
         for topic in marker.topics:
-            rows = topics.setdefault(topic.name, [])
+            results_of_topic = topics.setdefault(topic.name, [])
             for index in topic.partition_indexes:
-                rows.append(_write(services, marker, topic.name, index, unflushed))
+                results_of_topic.append(_write(services, marker, topic.name, index, unflushed))
                 yield
     response.markers = [
         WritableTxnMarkerResult(
             producer_id,
-            [WritableTxnMarkerTopicResult(topic, rows) for topic, rows in topics.items()],
+            [
+                WritableTxnMarkerTopicResult(topic, results_of_topic)
+                for topic, results_of_topic in topics.items()
+            ],
         )
         for producer_id, topics in results.items()
     ]

@@ -211,7 +211,7 @@ def test_a_large_group_that_is_named_again_is_read_once(monkeypatch: pytest.Monk
     read = offset_fetch._group_result
 
     def counted(services: Any, lookup: Any, *args: Any, **kwargs: Any) -> Any:
-        asked.append((lookup.asked.group_id, lookup.asked.member_epoch))
+        asked.append((lookup.group.group_id, lookup.group.member_epoch))
         return read(services, lookup, *args, **kwargs)
 
     topics = [OffsetFetchRequestTopics("here", partition_indexes=[0])]

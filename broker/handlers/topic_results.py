@@ -1,0 +1,29 @@
+"""Results about partitions, grouped by topic, merged from several lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+
+class TopicResult(Protocol):
+    partitions: list[Any]
+
+
+T = TypeVar("T", bound=TopicResult)
+
+
+def merged(results: Iterable[T], topic_of: Callable[[T], Hashable]) -> list[T]:
+    """Return one result for each topic, with its partitions from all ``results``; topics in the order of `results`.
+
+    ``topic_of`` returns a result's topic. A topic's first result is changed.
+    Source: ``OffsetCommitResponse.Builder.merge`` and its like.
+    """
+    by_topic: dict[Hashable, T] = {}
+    for result in results:
+        first = by_topic.setdefault(topic_of(result), result)
+        if first is not result:
+            first.partitions += result.partitions
+    return list(by_topic.values())
