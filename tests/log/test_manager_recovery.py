@@ -11,10 +11,11 @@ import trio
 
 from oncelog.broker.log.read_ahead import READ_AHEAD_BYTES
 from oncelog.broker.log.recovery.queue import RECOVER_AT_ONCE_BYTES
+from oncelog.broker.seams.memory_files import MemoryFile
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.lives import CLEAN_MARK, OTHER_ID, make_unclean
 from tests.log.rig import DATA, Rig, append, offsets_in, run
-from tests.sim.files import Fault, SimFile, SimFileSystem
+from tests.sim.files import Fault, SimFileSystem
 
 # --- unclean stops
 
@@ -277,9 +278,9 @@ def test_what_is_cold_is_read_in_threads(lost: str | None, monkeypatch: pytest.M
     warm: list[range] = []
     in_thread = False
     waited_for = 0
-    pread, offload = SimFile.pread, SimFileSystem.offload
+    pread, offload = MemoryFile.pread, SimFileSystem.offload
 
-    def spy(file: SimFile, size: int, offset: int) -> bytes:
+    def spy(file: MemoryFile, size: int, offset: int) -> bytes:
         nonlocal waited_for
         if in_thread:
             warm.append(range(offset, offset + size))
@@ -300,7 +301,7 @@ def test_what_is_cold_is_read_in_threads(lost: str | None, monkeypatch: pytest.M
 
         return await offload(files, called)
 
-    monkeypatch.setattr(SimFile, "pread", spy)
+    monkeypatch.setattr(MemoryFile, "pread", spy)
     monkeypatch.setattr(SimFileSystem, "offload", in_a_thread)
 
     async def main() -> None:
