@@ -13,11 +13,11 @@ from fnmatch import fnmatch
 import vulture
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-USERS = ("wire", "coordinator", "broker", "client", "spark_it", "bench", "oncelog/*.py")
+USERS = ("wire", "coordinator", "broker", "spark_it", "bench", "oncelog/*.py")
 TESTS = ("tests", "compat_tests")
 
 # Made for tests: there, they are users.
-FOR_TESTS = ("broker/seams/memory_*.py", "client/*")
+FOR_TESTS = ("broker/seams/memory_*.py", "broker/client/*")
 
 # Where variables and classes are facts of Kafka's (fields, records, error codes, keys), used or not.
 DECLARED = (
@@ -35,10 +35,6 @@ KEPT = {
     "use_fast_paths": "a test compares both ways",
     "advance": "for the test kit: moves the clock",
     "MovableClock": "for the test kit",
-    "FrameReader": "for clients of wire, as are the three that follow",
-    "next_frame": "",
-    "encode_request": "",
-    "decode_response": "",
     "MEMBER_TRANSITIONS": "what Kafka allows: tests hold every step against it",
     "GROUP_TRANSITIONS": "the same",
     "LATEST_VERSION_UNSTABLE": "what a declaration says; a test compares it with Kafka's",

@@ -6,11 +6,12 @@ one that would block is awaited (`wait_readable`, `wait_writable`).
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import trio
 
@@ -54,6 +55,10 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close; waiting tasks get trio.ClosedResourceError. May be called again."""
+
+
+Connect = Callable[[str, int], Awaitable[Transport]]
+"""Opens a connection to a host and a port. Raises OSError where nobody accepts it."""
 
 
 class SocketTransport:
@@ -157,4 +162,29 @@ class SocketListener:
             self._sock.close()
 
 
-__all__ = ["WOULD_BLOCK", "Buffer", "SocketListener", "SocketTransport", "Transport"]
+async def connect(host: str, port: int) -> SocketTransport:
+    """A TCP connection to the first of the host's addresses that accepts one. Raises OSError, the last address's."""
+    refused: OSError | None = None
+    for family, kind, proto, _, found in await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        address: tuple[Any, ...] = found
+        sock = socket.socket(family, kind, proto)
+        try:
+            sock.setblocking(False)
+            error = sock.connect_ex(address)
+            if error == errno.EINPROGRESS:
+                await trio.lowlevel.wait_writable(sock)
+                error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, os.strerror(error))
+            return SocketTransport(sock, f"{address[0]}:{address[1]}")
+        except OSError as why:
+            refused = why
+            sock.close()
+        except BaseException:  # cancelled
+            sock.close()
+            raise
+    assert refused is not None, "getaddrinfo gives an address or raises"
+    raise refused
+
+
+__all__ = ["WOULD_BLOCK", "Buffer", "Connect", "SocketListener", "SocketTransport", "Transport", "connect"]

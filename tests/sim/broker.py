@@ -20,7 +20,7 @@ from oncelog.broker.seams.clock import MovableClock
 from tests.clocks import VirtualWall
 from tests.sim.client import SimClient
 from tests.sim.files import SimFileSystem, SimulatedCrash
-from tests.sim.transport import MemoryListener
+from tests.sim.transport import MemoryListener, MemoryTransport
 
 DATA_DIR = "/data"
 EPOCH_MS = 1_900_000_000_000
@@ -127,6 +127,13 @@ class SimBroker:
 
     def connect(self) -> SimClient:
         return SimClient(self.listener.connect())
+
+    async def open_transport(self, host: str, port: int) -> MemoryTransport:
+        """A `Connect` of the transport seam, to the process that runs now."""
+        await trio.lowlevel.checkpoint()
+        if (host, port) != self.listener.address:
+            raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
+        return self.listener.connect()
 
     def server_connections(self) -> list[Connection]:
         """The connections the node has open."""

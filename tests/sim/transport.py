@@ -108,11 +108,21 @@ class MemoryTransport:
             raise ConnectionResetError("the simulated connection was lost")
 
 
+def memory_pair(
+    client: str = "client:1", server: str = "simulated:9092", pipe_bytes_max: int = PIPE_BYTES_MAX
+) -> tuple[MemoryTransport, MemoryTransport]:
+    """A connection: the client's end and the server's, named ``client`` and ``server``."""
+    there, back = _Pipe(pipe_bytes_max), _Pipe(pipe_bytes_max)
+    return MemoryTransport(back, there, server), MemoryTransport(there, back, client)
+
+
 class MemoryListener:
     """A listener whose connections come from `connect`."""
 
-    def __init__(self, pipe_bytes_max: int = PIPE_BYTES_MAX) -> None:
-        self.address = ("simulated", 9092)
+    def __init__(
+        self, pipe_bytes_max: int = PIPE_BYTES_MAX, address: tuple[str, int] = ("simulated", 9092)
+    ) -> None:
+        self.address = address
         self._pipe_bytes_max = pipe_bytes_max
         self._waiting: list[MemoryTransport] = []
         self._arrived = trio.Event()
@@ -123,11 +133,12 @@ class MemoryListener:
         """The client's end of a new connection; ConnectionRefusedError where nobody listens any more."""
         if self._closed:
             raise ConnectionRefusedError
-        there, back = _Pipe(self._pipe_bytes_max), _Pipe(self._pipe_bytes_max)
         self._count += 1
-        self._waiting.append(MemoryTransport(there, back, f"client:{self._count}"))
+        host, port = self.address
+        ours, theirs = memory_pair(f"client:{self._count}", f"{host}:{port}", self._pipe_bytes_max)
+        self._waiting.append(theirs)
         self._arrived.set()
-        return MemoryTransport(back, there, "simulated:9092")
+        return ours
 
     def accept(self) -> MemoryTransport | None:
         return self._waiting.pop(0) if self._waiting else None
@@ -140,3 +151,28 @@ class MemoryListener:
         self._closed = True
         for transport in self._waiting:
             transport.close()
+
+
+class MemoryNetwork:
+    """Listeners by host and port; `connect` is a `Connect` of the transport seam."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[tuple[str, int], MemoryListener] = {}
+        self.connected: list[tuple[str, int]] = []
+        """Where connections were opened, in order; refused ones are here too."""
+
+    def add(self, listener: MemoryListener) -> None:
+        self._listeners[listener.address] = listener
+
+    def listen(self, host: str, port: int) -> MemoryListener:
+        listener = MemoryListener(address=(host, port))
+        self.add(listener)
+        return listener
+
+    async def connect(self, host: str, port: int) -> MemoryTransport:
+        await trio.lowlevel.checkpoint()
+        self.connected.append((host, port))
+        listener = self._listeners.get((host, port))
+        if listener is None:
+            raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
+        return listener.connect()

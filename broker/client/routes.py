@@ -1,0 +1,56 @@
+"""Where a request goes. A `ClusterClient` finds the broker anew for each attempt."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+GROUP, TRANSACTION = 0, 1
+"""Key types of FindCoordinator."""
+
+
+class AnyBroker(NamedTuple):
+    """Whichever broker is at hand."""
+
+
+class Node(NamedTuple):
+    """The broker with this id."""
+
+    node_id: int
+
+
+class Controller(NamedTuple):
+    """The broker that Metadata calls the controller: with KRaft any that passes requests on to it."""
+
+
+class Leader(NamedTuple):
+    """The leader of a partition."""
+
+    topic: str
+    partition: int
+
+
+class Coordinator(NamedTuple):
+    """The coordinator of a group, or of a transactional id (``key_type``).
+
+    It has a connection of its own, as in Kafka's clients: a heartbeat is not to wait behind a Fetch.
+    """
+
+    key: str
+    key_type: int = GROUP
+
+
+Route: TypeAlias = AnyBroker | Node | Controller | Leader | Coordinator
+
+
+class Retry(NamedTuple):
+    """Repeat a request while it may succeed later: the connection is lost, times out, or all errors are retriable.
+
+    The whole request is sent again, after a pause that doubles, until ``timeout_s`` are over. So a Produce of several
+    partitions without a producer id may be written twice.
+    """
+
+    timeout_s: float
+    backoff_s: float = 0.1
+    """Kafka's ``retry.backoff.ms``: the first pause."""
+    backoff_max_s: float = 1.0
+    """Kafka's ``retry.backoff.max.ms``."""

@@ -1,0 +1,149 @@
+"""Connections opened through the transport seam: over TCP, and over the simulated network in its place."""
+
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from oncelog.broker.seams.transport import (
+    WOULD_BLOCK,
+    Connect,
+    SocketListener,
+    SocketTransport,
+    Transport,
+    connect,
+)
+from tests.sim.transport import MemoryListener, MemoryNetwork
+
+Listener = SocketListener | MemoryListener
+
+
+async def accepted(listener: Listener) -> Transport:
+    while (transport := listener.accept()) is None:
+        await listener.wait_for_connection()
+    return transport
+
+
+async def received(transport: Transport, size: int) -> bytes:
+    buffer, found = memoryview(bytearray(100)), b""
+    while len(found) < size:
+        count = transport.receive_into(buffer)
+        if count == WOULD_BLOCK:
+            await transport.wait_readable()
+        elif count == 0:
+            break
+        else:
+            found += buffer[:count]
+    return found
+
+
+async def both_ways(listener: Listener, open_transport: Connect) -> None:
+    ours = await open_transport(*listener.address)
+    theirs = await accepted(listener)
+    assert ours.peer == f"{listener.address[0]}:{listener.address[1]}"
+    for one, other in ((ours, theirs), (theirs, ours)):
+        assert one.receive_into(memoryview(bytearray(10))) == WOULD_BLOCK
+        assert other.send(b"hello") == 5
+        assert await received(one, 5) == b"hello"
+    async with trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await theirs.wait_readable()
+
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        theirs.close()
+    assert await received(ours, 1) == b""
+    ours.close()
+    ours.close()
+
+
+async def refused(listener: Listener, open_transport: Connect) -> None:
+    listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        await open_transport(*listener.address)
+
+
+@pytest.mark.parametrize("check", [both_ways, refused], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("kind", ["tcp", "simulated"])
+def test_opening_a_connection(kind: str, check: Callable[[Listener, Connect], Awaitable[None]]) -> None:
+    async def main() -> None:
+        if kind == "tcp":
+            listener = SocketListener.bind("127.0.0.1", 0, 10)
+            try:
+                await check(listener, connect)
+            finally:
+                listener.close()
+        else:
+            network = MemoryNetwork()
+            await check(network.listen("here", 1), network.connect)
+
+    trio.run(main)
+
+
+def test_a_host_that_does_not_exist() -> None:
+    async def main() -> None:
+        with pytest.raises(OSError, match=r"\w"):
+            await connect("nowhere.invalid", 9092)
+
+    trio.run(main)
+
+
+def test_the_first_address_that_accepts() -> None:
+    """A host has several addresses: those that refuse are passed over."""
+
+    class Names(trio.abc.HostnameResolver):
+        async def getaddrinfo(
+            self, host: object, port: object, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+        ) -> Any:
+            assert isinstance(port, int)
+            return [
+                (socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port))
+                for address in ("127.0.0.2", "127.0.0.1")
+            ]
+
+        async def getnameinfo(self, sockaddr: object, flags: int) -> tuple[str, str]:
+            raise NotImplementedError
+
+    async def main() -> None:
+        trio.socket.set_custom_hostname_resolver(Names())
+        listener = SocketListener.bind("127.0.0.1", 0, 10)
+        transport = await connect("host.with.two.addresses", listener.address[1])
+        assert transport.peer == f"127.0.0.1:{listener.address[1]}"
+        transport.close()
+        listener.close()
+        with pytest.raises(ConnectionRefusedError):
+            await connect("host.with.two.addresses", listener.address[1])
+
+    trio.run(main)
+
+
+def test_a_cancelled_connect_leaves_no_socket_behind() -> None:
+    """The listen queue is full, so that nobody accepts: pytest fails where a socket is left to the collector."""
+
+    async def main() -> None:
+        with socket.socket() as full:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            opened: list[SocketTransport] = []
+            scope = trio.CancelScope()
+            async with trio.open_nursery() as nursery:
+
+                async def fill() -> None:
+                    with scope:
+                        while True:
+                            opened.append(await connect(*full.getsockname()))
+
+                nursery.start_soon(fill)
+                with trio.move_on_after(5):
+                    await trio.testing.wait_all_tasks_blocked(0.05)
+                scope.cancel()
+            assert scope.cancelled_caught
+            for one in opened:
+                one.close()
+
+    trio.run(main)
