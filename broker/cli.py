@@ -229,7 +229,7 @@ def _configuration(
     log = get_logger(__name__)
     if from_environment.no_keys:
         named = ", ".join(from_environment.no_keys)
-        log.warning(f"environment variables that name no key of Kafka's have no effect: {named}")
+        log.warning(f"environment variables that set no key of Kafka's have no effect: {named}")
     for warning in sources.warnings_of(config) + warnings:
         log.warning(warning)
     return config, listeners

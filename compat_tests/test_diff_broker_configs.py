@@ -12,7 +12,7 @@ from compat_tests.differential import Pair, Session
 from compat_tests.real_kafka import PROPERTIES, RealPartMissing, require
 
 BROKER, GROUP = 4, 32
-SET = 0
+SET, APPEND = 0, 2
 NODE_ID = "1"
 
 # What both are started with: keys in effect and without, what only listeners or plug-ins know, what nobody knows any
@@ -210,3 +210,25 @@ def test_a_groups_settings_keep_within_the_brokers_bounds(own_pair: Pair) -> Non
         "share.delivery.count.limit must be less than or equal to group.share.max.delivery.count.limit"
         in refused
     )
+
+
+def test_changes_of_keys_without_effect_that_kafka_refuses_too(own_pair: Pair) -> None:
+    texts: list[list[Any]] = []
+
+    def scenario(session: Session) -> None:
+        texts.append([])
+        for key, operation, value in (
+            ("queued.max.requests", SET, "600"),
+            ("early.start.listeners", APPEND, "A"),
+            ("num.io.threads", APPEND, "1"),
+            ("no.such.key", APPEND, "1"),
+        ):
+            row = {"name": key, "config_operation": operation, "value": value}
+            resource = {"resource_type": BROKER, "resource_name": NODE_ID, "configs": [row]}
+            answer = session.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, key)
+            texts[-1].append(answer["responses"][0]["error_message"])
+
+    own_pair.compare(scenario)
+    kafka, ours = texts
+    assert kafka == ours
+    assert None not in kafka

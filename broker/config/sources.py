@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.config.broker_config import BrokerConfig, is_known
+from oncelog.broker.config.broker_config import BrokerConfig, is_known, key_of
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import parse_endpoint
 from oncelog.broker.config.properties import parse_properties
@@ -130,7 +130,7 @@ def from_options(options: Iterable[str], problems: list[str] | None = None) -> l
 
 
 class Environment(NamedTuple):
-    """What the environment sets, and the ``KAFKA_…`` variables in it that name no key."""
+    """What the environment sets, and the ``KAFKA_…`` variables in it that set no key."""
 
     settings: list[Setting]
     no_keys: list[str]
@@ -152,7 +152,7 @@ def from_environment(environment: Mapping[str, str]) -> Environment:
         name, text = environment_key(variable), environment[variable]
         if variable in CLUSTER_ID or (name == "broker.id" and text.strip() == "-1"):
             continue
-        if not is_known(name) or (name in (_PORT, _TOLD_PORT) and not text.isdecimal()):
+        if not _is_meant(name, text):
             no_keys.append(variable)
         else:
             settings.append(Setting(name, text, ENVIRONMENT_ORIGIN + variable))
@@ -161,6 +161,21 @@ def from_environment(environment: Mapping[str, str]) -> Environment:
         no_keys += [setting.origin.removeprefix(ENVIRONMENT_ORIGIN) for setting in alone]
         settings = [setting for setting in settings if setting not in alone]
     return Environment(settings, no_keys)
+
+
+def _is_meant(name: str, text: str) -> bool:
+    """Whether a variable of that name and value is for the broker: not where it names no key, or one that does nothing
+    here and cannot have that value."""
+    if name in (_PORT, _TOLD_PORT):
+        return text.isdecimal()
+    key = key_of(name)
+    if key is None or key.in_effect:
+        return is_known(name)
+    try:
+        key.parse(text)
+    except ConfigError:
+        return False
+    return True
 
 
 def environment_key(variable: str) -> str:

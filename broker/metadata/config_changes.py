@@ -15,6 +15,7 @@ from oncelog.broker.config.group_config import GroupConfig, parse_group_override
 from oncelog.broker.config.topic_config import TopicConfig, parse_topic_overrides
 from oncelog.broker.metadata.configs import (
     VALUE_CHARS_MAX,
+    broker_keys,
     dynamic_texts,
     is_dynamic,
     parse_node_id,
@@ -202,7 +203,7 @@ def _alter_broker(image: MetadataImage, config: DynamicBrokerConfig, resource: R
     if resource.name:
         _check_node_id(config.current, resource.name)
     for change in resource.changes:
-        key = BrokerConfig.KEYS.get(change.name)
+        key = broker_keys().get(change.name)
         if change.operation in _OPERATION_NAMES and key is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {change.name}")
         if change.operation in _OPERATION_NAMES and key is not None and key.type is not LIST:
@@ -212,7 +213,7 @@ def _alter_broker(image: MetadataImage, config: DynamicBrokerConfig, resource: R
                 f"Config value {operation} is not allowed for config key: {change.name}",
             )
     current = image.configs.get((BROKER, resource.name), {})
-    changed = _changed(resource, current, BrokerConfig.KEYS)
+    changed = _changed(resource, current, broker_keys())
     after = _after(dynamic_texts(current), changed)
     _check_dynamic(after, resource.name)
     _check_min_insync_replicas(image, resource.name, changed)

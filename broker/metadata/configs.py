@@ -168,11 +168,10 @@ def broker_rows(
 
     These are all of Kafka's, also those that do nothing here, and whatever else the broker was started with."""
     places, wanted = _places(image, config), frozenset(names or ())
-    keys, given = _broker_keys(), config.current.texts
+    keys, given = broker_keys(), config.current.texts
     rows = []
-    for name in sorted({*keys, *given}):
-        if wanted and name not in wanted:
-            continue
+    every = {*keys, *given}
+    for name in sorted(wanted & every if wanted else every):
         key = keys.get(name)
         if key is None:
             rows.append(_row_without_key(name, places))
@@ -184,7 +183,8 @@ def broker_rows(
 
 
 @functools.cache
-def _broker_keys() -> Mapping[str, Key]:
+def broker_keys() -> Mapping[str, Key]:
+    """All of a broker's keys, also those of Kafka's that do nothing here."""
     from oncelog.broker.config.definitions_known import keys_without_effect
 
     return {**keys_without_effect(), **BrokerConfig.KEYS}
@@ -197,7 +197,7 @@ def _row_without_key(name: str, places: Places) -> DescribeConfigsResourceResult
     from oncelog.broker.config.definitions_known import listener_base
 
     base = listener_base(name)
-    key = None if base is None else _broker_keys().get(base)
+    key = None if base is None else broker_keys().get(base)
     sensitive = key is None or key.sensitive
     own = _found((name,), places, sensitive=sensitive)
     return DescribeConfigsResourceResult(
@@ -218,7 +218,7 @@ def cluster_rows(
     """The keys (all, or those of ``names``) that are set dynamically for every broker."""
     rows = []
     for name, text in sorted(image.configs.get((BROKER, ""), {}).items()):
-        key = _broker_keys().get(name)
+        key = broker_keys().get(name)
         if key is None or (names and name not in names):
             continue
         synonyms = [
@@ -298,7 +298,7 @@ def _broker_synonyms(places: Places, name: str) -> list[DescribeConfigsSynonym]:
     with ``log.retention.hours`` alone set, ``log.retention.ms`` seems to have its default, in Kafka too.
     """
     names = _SYNONYMS_OF.get(name, (name,))
-    keys = {other: _broker_keys()[other] for other in names}
+    keys = {other: broker_keys()[other] for other in names}
     defaults = {other: key.to_text(key.default) for other, key in keys.items()}
     found = _found(names, (*places, (defaults, DEFAULT_CONFIG)), sensitive=keys[name].sensitive)
     while found and found[0].name != name:

@@ -110,6 +110,8 @@ def test_settings() -> None:
         (APPLICATION, sorted(APPLICATION.keys() - {"KAFKA_BOOTSTRAP_SERVERS"})),
         ({"KAFKA_NUM_PARTITION": "5"}, ["KAFKA_NUM_PARTITION"]),
         ({"KAFKA_CFG_NUM_PARTITION": "5"}, ["KAFKA_CFG_NUM_PARTITION"]),
+        # The key would do nothing, and cannot have that value: it is somebody else's.
+        ({"KAFKA_REQUEST_TIMEOUT_MS": "30s", "KAFKA_NUM_IO_THREADS": "4"}, ["KAFKA_REQUEST_TIMEOUT_MS"]),
         ({"KAFKA_ADVERTISED_PORT": "tcp://10.96.0.17:9092"}, ["KAFKA_ADVERTISED_PORT"]),
     ],
 )

@@ -133,3 +133,46 @@ def test_the_session_is_longer_than_the_heartbeat() -> None:
     node = StandInNode({"group.consumer.max.heartbeat.interval.ms": "60000"})
     text = f"{SESSION} must be greater than {HEARTBEAT}"
     assert alter(node, resource(GROUP, "g", (HEARTBEAT, SET, "45000"))) == [(ErrorCode.INVALID_CONFIG, text)]
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad", "message"),
+    [
+        (
+            "share.session.timeout.ms",
+            "40000",
+            "39999",
+            "greater than or equal to group.share.min.session.timeout.ms",
+        ),
+        (
+            "share.delivery.count.limit",
+            "9",
+            "10",
+            "less than or equal to group.share.max.delivery.count.limit",
+        ),
+        (
+            "streams.num.standby.replicas",
+            "4",
+            "5",
+            "less than or equal to group.streams.max.standby.replicas",
+        ),
+        (
+            "streams.assignment.interval.ms",
+            "500",
+            "499",
+            "greater than or equal to group.streams.min.assignment.interval.ms",
+        ),
+    ],
+)
+def test_the_brokers_own_bounds_hold(key: str, good: str, bad: str, message: str) -> None:
+    node = StandInNode(
+        {
+            "group.share.min.session.timeout.ms": "40000",
+            "group.share.max.delivery.count.limit": "9",
+            "group.streams.max.standby.replicas": "4",
+            "group.streams.min.assignment.interval.ms": "500",
+        }
+    )
+    assert alter(node, resource(GROUP, "g", (key, SET, good))) == [(0, None)]
+    refused = (ErrorCode.INVALID_CONFIG, f"{key} must be {message}")
+    assert alter(node, resource(GROUP, "g", (key, SET, bad))) == [refused]
