@@ -6,12 +6,13 @@ for a command line or a configuration that cannot be used."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from oncelog import __version__
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.options import (
     LOG_FORMATS,
     LOG_LEVELS,
@@ -78,10 +79,17 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     parent = environment.get("TMPDIR") or "/tmp"
     scratch = os.path.join(parent, f"oncelog-{os.urandom(8).hex()}")
     try:
-        _start_logs(options, environment)
-        config, listeners = _configuration(options, environment, scratch)
+        output = _log_output(options, environment)
+        with logging_to(output):
+            config, listeners = _configuration(options, environment, scratch)
     except (ConfigError, UsageError) as error:
         return _complain(error, EXIT_USAGE)
+    with logging_to(output):
+        return _run_in(scratch, parent, config, listeners)
+
+
+def _run_in(scratch: str, parent: str, config: BrokerConfig, listeners: list[Listener]) -> int:
+    """Run the broker. If its data directory is ``scratch``, make that in ``parent`` and remove it at the end."""
     if config.data_dir != scratch:
         return run(config, listeners, durable=True)
     from oncelog.broker.seams.scratch import ScratchDirectory, sweep
@@ -104,8 +112,10 @@ def run(config: BrokerConfig, listeners: list[Listener], *, durable: bool) -> in
     import trio
 
     from oncelog.broker.log.data_directory import DataDirectoryError
+    from oncelog.broker.seams.os_files import raise_open_files_limit
     from oncelog.broker.serve import ListenError
 
+    raise_open_files_limit()
     bytes(HEAP_BLOCK_BYTES)
     try:
         trio.run(serve_until_signal, config, listeners, durable)
@@ -130,7 +140,7 @@ async def serve_until_signal(config: BrokerConfig, listeners: list[Listener], du
     async with trio.open_nursery() as nursery:
         await nursery.start(_cancel_on_signal, stop)
         with stop:
-            await serve(config, listeners, _say_ready, durable=durable)
+            await serve(config, listeners, _on_ready, durable=durable)
         nursery.cancel_scope.cancel()
 
 
@@ -151,6 +161,12 @@ def _single(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
+
+
+def _on_ready(node: Node, listeners: list[BoundListener]) -> None:
+    # What the start has allocated stays: the collector need not walk through it again and again.
+    gc.freeze()
+    _say_ready(node, listeners)
 
 
 def _say_ready(node: Node, listeners: list[BoundListener]) -> None:
@@ -183,8 +199,7 @@ def _complain(what: object, exit_code: int) -> int:
     return exit_code
 
 
-def _start_logs(options: argparse.Namespace, environment: Mapping[str, str]) -> None:
-    from oncelog.broker import logs
+def _log_output(options: argparse.Namespace, environment: Mapping[str, str]) -> LogOutput:
     from oncelog.broker.seams.clock import SystemClock
     from oncelog.broker.seams.stderr import StderrSink
 
@@ -193,7 +208,8 @@ def _start_logs(options: argparse.Namespace, environment: Mapping[str, str]) -> 
         return choose(option, getattr(options, option), variable, allowed)
 
     style = chosen("log_format", LOG_FORMATS) or "human"
-    logs.configure(StderrSink(), SystemClock(), style=style, level=chosen("log_level", LOG_LEVELS) or "info")
+    level = chosen("log_level", LOG_LEVELS) or "info"
+    return LogOutput(StderrSink(), SystemClock(), style=style, level=level)
 
 
 def _configuration(

@@ -1,26 +1,30 @@
-"""Logging: a text and fields, as lines for people or as JSON, to standard error.
+"""Logging: a text and fields, as lines for people or as JSON.
 
     log = get_logger(__name__)
     log.warning("connection closed", peer=peer, reason=reason)
 
-Nothing is written until `configure` has said where to. A call never waits for a reader: see
-`broker/seams/stderr.py`. Texts are constant and what varies is a field, so that lines can be searched; a
-field's value may come from a client, so it is shortened, and quoted where it is not plain."""
+Lines go to the `LogOutput` of the current context (`contextvars`), which Trio hands on from a task to those that it
+starts and to worker threads: ``with logging_to(output): await node.run(...)`` gives a node an output of its own.
+Without one, nothing is written. A call never waits for a reader: see `broker/seams/stderr.py`. Texts are constant and
+what varies is a field, so that lines can be searched; a field's value may come from a client, so it is shortened, and
+quoted where it is not plain.
+"""
 
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from oncelog.broker.seams.clock import Clock
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 LEVELS = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
 _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
-_OFF = 100
 
 FIELD_MAX_CHARS = 1_000
 """Characters of a field's value that are written."""
@@ -38,42 +42,50 @@ class Sink(Protocol):
         ...
 
 
-class _Output:
-    __slots__ = ("clock", "level", "render", "second", "second_text", "sink")
+class LogOutput:
+    """Renders lines in a ``style`` (``human``, ``json``) with the time of ``clock`` and writes them to ``sink``, from
+    the ``level`` on (one of `LEVELS`).
+    """
 
-    def __init__(self) -> None:
-        self.level = _OFF
-        self.sink: Sink
-        self.clock: Clock
-        self.render: Callable[[str, int, str, str, dict[str, Any], str], str]
-        self.second = -1
-        self.second_text = ""
+    __slots__ = ("_clock", "_render", "_second", "_second_text", "_sink", "level")
 
-    def timestamp(self) -> str:
-        second, millisecond = divmod(self.clock.now_ms(), 1000)
-        if second != self.second:
+    def __init__(self, sink: Sink, clock: Clock, *, style: str = "human", level: str = "info") -> None:
+        self.level = LEVELS[level]
+        self._sink = sink
+        self._clock = clock
+        self._render = {"human": _render_human, "json": _render_json}[style]
+        self._second = -1
+        self._second_text = ""
+
+    def write(self, level: int, name: str, text: str, fields: dict[str, Any], trace: str = "") -> None:
+        """Write one line, whatever its level, and another if lines were lost."""
+        line = self._render(self._timestamp(), level, name, text, fields, trace)
+        self._sink.write(line.encode("utf-8", "backslashreplace"))
+        lost = self._sink.take_lost()
+        if lost:
+            self.write(WARNING, __name__, "log lines were lost, nobody read them", {"lines": lost})
+
+    def _timestamp(self) -> str:
+        second, millisecond = divmod(self._clock.now_ms(), 1000)
+        if second != self._second:
             from datetime import UTC, datetime
 
-            self.second = second
-            self.second_text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{self.second_text}.{millisecond:03d}Z"
+            self._second = second
+            self._second_text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._second_text}.{millisecond:03d}Z"
 
 
-_output = _Output()
+_current: ContextVar[LogOutput | None] = ContextVar("oncelog_log_output", default=None)
 
 
-def configure(sink: Sink, clock: Clock, *, style: str = "human", level: str = "info") -> None:
-    """Say where lines go, what time it is, how they look (``human``, ``json``) and from which of `LEVELS` on
-    they count."""
-    _output.render = {"human": _render_human, "json": _render_json}[style]
-    _output.sink = sink
-    _output.clock = clock
-    _output.level = LEVELS[level]
-
-
-def silence() -> None:
-    """Write nothing any more, as before `configure`."""
-    _output.level = _OFF
+@contextmanager
+def logging_to(output: LogOutput | None) -> Iterator[None]:
+    """Write the lines of this context, and of tasks and threads that begin in it, to ``output``; None: nowhere."""
+    token = _current.set(output)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 class Logger:
@@ -86,44 +98,40 @@ class Logger:
 
     def debug(self, text: str, **fields: object) -> None:
         """What helps to follow one request."""
-        if _output.level <= DEBUG:
-            _emit(DEBUG, self.name, text, fields)
+        output = _current.get()
+        if output is not None and output.level <= DEBUG:
+            output.write(DEBUG, self.name, text, fields)
 
     def info(self, text: str, **fields: object) -> None:
         """What the broker did that its owner may want to know."""
-        if _output.level <= INFO:
-            _emit(INFO, self.name, text, fields)
+        output = _current.get()
+        if output is not None and output.level <= INFO:
+            output.write(INFO, self.name, text, fields)
 
     def warning(self, text: str, **fields: object) -> None:
         """What a client or the configuration got wrong, and what was done about it."""
-        if _output.level <= WARNING:
-            _emit(WARNING, self.name, text, fields)
+        output = _current.get()
+        if output is not None and output.level <= WARNING:
+            output.write(WARNING, self.name, text, fields)
 
     def error(self, text: str, **fields: object) -> None:
         """What the broker could not do."""
-        if _output.level <= ERROR:
-            _emit(ERROR, self.name, text, fields)
+        output = _current.get()
+        if output is not None and output.level <= ERROR:
+            output.write(ERROR, self.name, text, fields)
 
     def exception(self, text: str, **fields: object) -> None:
         """`error`, with the traceback of the exception being handled."""
-        if _output.level <= ERROR:
+        output = _current.get()
+        if output is not None and output.level <= ERROR:
             import traceback
 
-            _emit(ERROR, self.name, text, fields, traceback.format_exc()[-TRACEBACK_MAX_CHARS:])
+            output.write(ERROR, self.name, text, fields, traceback.format_exc()[-TRACEBACK_MAX_CHARS:])
 
 
 def get_logger(name: str) -> Logger:
     """The logger for a module, such as ``broker.connection``."""
     return Logger(sys.intern(name))
-
-
-def _emit(level: int, name: str, text: str, fields: dict[str, Any], trace: str = "") -> None:
-    out = _output
-    line = out.render(out.timestamp(), level, name, text, fields, trace)
-    out.sink.write(line.encode("utf-8", "backslashreplace"))
-    lost = out.sink.take_lost()
-    if lost:
-        _emit(WARNING, __name__, "log lines were lost, nobody read them", {"lines": lost})
 
 
 def _render_human(

@@ -1,9 +1,12 @@
-"""The real broker: a `Node` on the operating system's files, sockets and clock."""
+"""The real broker: a `Node` on the operating system's files, sockets and clock.
+
+Changes nothing that belongs to the process: a program may run several brokers beside its own work. What a process that
+is all the broker's does besides (descriptor limit, signals, garbage collection), the command line does.
+"""
 
 from __future__ import annotations
 
 import errno
-import gc
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -14,7 +17,7 @@ from oncelog.broker.config.listeners import address_text
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import SystemClock
-from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem, raise_open_files_limit
+from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
 from oncelog.broker.seams.transport import SocketListener
 
 if TYPE_CHECKING:
@@ -38,7 +41,6 @@ async def serve(
 
     Raises ListenError where an address, DataDirectoryError where the data directory cannot be used.
     """
-    raise_open_files_limit()
     bound_listeners: list[BoundListener] = []
     try:
         for listener in listeners:
@@ -51,8 +53,6 @@ async def serve(
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(_run, node, bound_listeners)
-            # What there is now stays: the collector need not walk through it again and again.
-            gc.freeze()
             on_ready(node, bound_listeners)
     finally:
         for bound in bound_listeners:

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+import trio
+import trio.testing
 
 from oncelog.broker import logs
 from oncelog.broker.seams import stderr
@@ -41,9 +43,8 @@ class Lines:
 @pytest.fixture
 def sink() -> Iterator[Lines]:
     lines = Lines()
-    logs.configure(lines, Clock(), level="debug")
-    yield lines
-    logs.silence()
+    with logs.logging_to(logs.LogOutput(lines, Clock(), level="debug")):
+        yield lines
 
 
 log = logs.get_logger("broker.some")
@@ -58,8 +59,8 @@ def test_human(sink: Lines) -> None:
 
 
 def test_json(sink: Lines) -> None:
-    logs.configure(sink, Clock(), style="json")
-    log.error("bad", client_id="é\n", size=7, done=True, what=None, key=b"x", level="mine")
+    with logs.logging_to(logs.LogOutput(sink, Clock(), style="json")):
+        log.error("bad", client_id="é\n", size=7, done=True, what=None, key=b"x", level="mine")
     assert json.loads(sink.lines[0]) == {
         "time": "2023-11-14T22:13:20.123Z",
         "level": "error",
@@ -91,10 +92,10 @@ def test_long_fields_are_shortened(sink: Lines) -> None:
 
 def test_levels(sink: Lines) -> None:
     for level, written in (("debug", 4), ("info", 3), ("warning", 2), ("error", 1)):
-        logs.configure(sink, Clock(), level=level)
         sink.lines.clear()
-        for write in (log.debug, log.info, log.warning, log.error):
-            write("x")
+        with logs.logging_to(logs.LogOutput(sink, Clock(), level=level)):
+            for write in (log.debug, log.info, log.warning, log.error):
+                write("x")
         assert len(sink.lines) == written
 
 
@@ -109,10 +110,36 @@ def test_a_traceback_follows_its_line(sink: Lines) -> None:
     assert trace[-1] == "ValueError: see \\x1b[2J"
 
 
-def test_silence(sink: Lines) -> None:
-    logs.silence()
-    log.error("x")
+def test_without_an_output_nothing_is_written(sink: Lines) -> None:
+    with logs.logging_to(None):
+        log.error("x")
     assert sink.lines == []
+    log.error("x")
+    assert len(sink.lines) == 1
+
+
+def test_tasks_and_worker_threads_write_where_the_task_writes_that_started_them() -> None:
+    one, other = Lines(), Lines()
+
+    async def write(sink: Lines) -> None:
+        with logs.logging_to(logs.LogOutput(sink, Clock())):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(to_the_other_side_of_a_checkpoint)
+                await trio.to_thread.run_sync(log.info, "thread")
+
+    async def to_the_other_side_of_a_checkpoint() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        log.info("task")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write, one)
+            nursery.start_soon(write, other)
+        log.info("nobody's")
+
+    trio.run(main)
+    assert sorted(line.split()[-1] for line in one.lines) == ["task", "thread"]
+    assert sorted(line.split()[-1] for line in other.lines) == ["task", "thread"]
 
 
 def test_lost_lines_are_owned_up_to(sink: Lines) -> None:

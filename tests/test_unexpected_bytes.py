@@ -55,9 +55,8 @@ def test_a_size_that_a_client_could_mean_is_taken_for_nothing_else(size: int) ->
 @pytest.fixture
 def lines() -> Iterator[list[str]]:
     sink = Lines()
-    logs.configure(sink, Clock())
-    yield sink.lines
-    logs.silence()
+    with logs.logging_to(logs.LogOutput(sink, Clock())):
+        yield sink.lines
 
 
 @pytest.mark.parametrize("frame_bytes_max", ["104857600", "2147483647"])

@@ -167,9 +167,8 @@ async def test_a_full_disk_for_hours_and_then_a_clean_stop() -> None:
 @pytest.fixture
 def lines() -> Iterator[list[str]]:
     sink = Lines()
-    logs.configure(sink, Clock())
-    yield sink.lines
-    logs.silence()
+    with logs.logging_to(logs.LogOutput(sink, Clock())):
+        yield sink.lines
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
