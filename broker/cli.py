@@ -184,7 +184,7 @@ def _say_ready(node: Node, listeners: list[BoundListener]) -> None:
             fields["advertised.listeners"] = ",".join(map(str, told))
     fields["node.id"] = node.config.current.node_id
     fields["cluster.id"] = node.cluster.cluster_id
-    fields["data.dir"] = os.path.abspath(node.config.current.data_dir)
+    fields["data.dir"] = node.logs.data_dir
     get_logger(__name__).info("ready", **fields)
     try:
         print("oncelog ready", *(f"{name}={value}" for name, value in fields.items()), flush=True)

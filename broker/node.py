@@ -69,7 +69,7 @@ class Node:
         self.bugs = 0
         """How many requests and tasks failed because of a defect of ours."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, rng)
-        self.logs = LogManager(config.data_dir, files, clock, rng, config)
+        self.logs = LogManager(files.absolute_path(config.data_dir), files, clock, rng, config)
         self.logs.on_bug = self.note_bug
         self.metadata: MetadataStore
         self.cluster: Cluster

@@ -86,6 +86,11 @@ class Lock(Protocol):
         ...
 
 
+def without_extra_slashes(path: str) -> str:
+    """Return an absolute ``path`` with single slashes and none at its end, as Java's ``File`` has it."""
+    return "/" + "/".join(name for name in path.split("/") if name)
+
+
 class FileSystem(Protocol):
     """Paths are strings with ``/``; the parent directory must exist. All calls raise OSError as the os
     module's do."""
@@ -93,6 +98,10 @@ class FileSystem(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing. Without ``create`` a missing file is FileNotFoundError; with it an
         existing file is opened as it is."""
+        ...
+
+    def absolute_path(self, path: str) -> str:
+        """Return the path from the root; ``.`` and ``..`` stay (Java: ``File.getAbsolutePath``)."""
         ...
 
     def exists(self, path: str) -> bool: ...

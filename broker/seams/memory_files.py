@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import trio
 
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.files import without_extra_slashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -362,6 +363,9 @@ class MemoryFileSystem:
         inode.modified_ms = self._now_ms()
         self._change(inode, None, (directory, name))
         return inode
+
+    def absolute_path(self, path: str) -> str:
+        return without_extra_slashes(path)
 
     def exists(self, path: str) -> bool:
         try:

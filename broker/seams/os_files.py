@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import trio
 
-from oncelog.broker.seams.files import Buffer, File
+from oncelog.broker.seams.files import Buffer, File, without_extra_slashes
 from oncelog.broker.seams.platforms import HERE, Platform, lock_file, open_files_limit, sync_file
 
 T = TypeVar("T")
@@ -221,6 +221,9 @@ class OsFileSystem:
             del self._open[file]
             os.close(file._fd)
             file._fd = -1
+
+    def absolute_path(self, path: str) -> str:
+        return without_extra_slashes(path if path.startswith("/") else f"{os.getcwd()}/{path}")
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

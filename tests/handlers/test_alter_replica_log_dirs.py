@@ -11,6 +11,7 @@ from oncelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
+from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from oncelog.wire.stored.metadata import PartitionChangeRecord
 from tests.sim.ask import create_topic, produce
 from tests.sim.broker import DATA_DIR, SimBroker
@@ -48,6 +49,19 @@ async def test_a_replica_that_is_on_other_nodes_only() -> None:
         broker.node.metadata.commit([PartitionChangeRecord(1, topic_id, replicas=[2], isr=[2], leader=2)])
         found = await alter(client, (DATA_DIR, "a", [0, 1]))
         assert found == {"a": {0: 0, 1: ErrorCode.REPLICA_NOT_AVAILABLE}}
+
+
+@simulated
+async def test_the_directory_is_named_by_its_absolute_path() -> None:
+    """As in Kafka: tools take it from DescribeLogDirs."""
+    async with SimBroker(config={"log.dirs": "data//"}) as broker:
+        client = broker.connect()
+        await create_topic(client, "a")
+        response = await client.ask(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
+        assert [result.log_dir for result in response.results] == [DATA_DIR]
+        moves = [("data//", "a", [0])], [(DATA_DIR, "a", [0])]
+        found = [await alter(client, *move) for move in moves]
+        assert found == [{"a": {0: ErrorCode.LOG_DIR_NOT_FOUND}}, {"a": {0: 0}}]
 
 
 @simulated

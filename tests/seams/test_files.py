@@ -192,6 +192,16 @@ def test_offload_and_sync(disk: tuple[FileSystem, str]) -> None:
     trio.run(main)
 
 
+def test_absolute_paths(disk: tuple[FileSystem, str]) -> None:
+    files, root = disk
+    assert files.absolute_path(root) == files.absolute_path(f"/{root}//") == root
+    assert files.absolute_path(f"{root}/./a/../b") == f"{root}/./a/../b"
+    assert files.absolute_path("/") == "/"
+    here = files.absolute_path("")
+    assert files.absolute_path("a//b/") == files.absolute_path(f"{here}/a/b")
+    assert here == (str(pathlib.Path.cwd()) if isinstance(files, OsFileSystem) else "/")
+
+
 def test_volume_and_times(disk: tuple[FileSystem, str]) -> None:
     files, root = disk
     total, usable = files.disk_space(root)
