@@ -89,11 +89,22 @@ def build_config(*sources: Iterable[Setting], problems: list[str] | None = None)
 
 
 def warnings_of(config: BrokerConfig) -> list[str]:
-    """A sentence that names the given keys that change nothing, or none."""
-    if not config.without_effect:
+    """A sentence that names the given keys that change nothing, by where they come from; or none."""
+    names: dict[str, list[str]] = {}
+    for name in config.without_effect:
+        names.setdefault(_source_of(config.origins.get(name, "the program")), []).append(name)
+    if not names:
         return []
-    named = (f"{name} [from {config.origins.get(name, 'the program')}]" for name in config.without_effect)
-    return [f"keys of Kafka's that have no effect in oncelog: {', '.join(named)}"]
+    named = "; ".join(f"{', '.join(found)} [from {source}]" for source, found in names.items())
+    return [f"keys of Kafka's that have no effect in oncelog: {named}"]
+
+
+def _source_of(origin: str) -> str:
+    """An origin without the line or the variable."""
+    if origin.startswith(ENVIRONMENT_ORIGIN):
+        return "the environment"
+    path, _, line = origin.rpartition(":")
+    return path if line.isdecimal() else origin
 
 
 def from_file(text: str, path: str, problems: list[str] | None = None) -> list[Setting]:
