@@ -89,7 +89,10 @@ class Node:
         """
         self.logs.start()
         try:
-            self._load(listeners)
+            try:
+                self._load(listeners)
+            except (KafkaError, DecodeError, OSError) as error:
+                raise DataDirectoryError.of(self.logs.data_dir, error) from error
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.logs.run)
                 nursery.start_soon(self._flush_metadata)
@@ -114,10 +117,7 @@ class Node:
             cluster_id=logs.cluster_id,
             directory_id=logs.directory_id,
         )
-        try:
-            self.metadata.start()
-        except (KafkaError, DecodeError) as error:
-            raise DataDirectoryError(f"cannot use the data directory {logs.data_dir}: {error}") from error
+        self.metadata.start()
         self.metadata.register([BrokerEndpoint(row.name, row.host, row.port, PLAINTEXT) for row in listeners])
         self._apply_broker_configs()
         self.metadata.subscribe(self._on_record)

@@ -82,6 +82,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if words:
         what = "command" if words is options.words else "argument"
         raise UsageError(_about_word(words[0], what, known))
+    if "" in options.settings:
+        raise UsageError("-c needs a value")
     for name, value in vars(options).items():
         if value == "":
             raise UsageError(f"--{name.replace('_', '-')} needs a value")

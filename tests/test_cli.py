@@ -99,6 +99,32 @@ def test_a_file_in_the_place_of_the_data_directory(serve: Serve, tmp_path: pathl
     assert line == f"cannot use the data directory {path}/below: {why}"
 
 
+def test_metadata_that_cannot_be_read(serve: Serve, tmp_path: pathlib.Path) -> None:
+    arguments = ("--port", "0", "--data-dir", str(tmp_path / "data"))
+    first = serve(*arguments)
+    first.wait_ready()
+    assert first.end(signal.SIGTERM) == 0
+    path = tmp_path / "data" / "__cluster_metadata-0" / f"{0:020d}.log"
+    path.unlink()
+    path.mkdir()
+    line = failed(serve(*arguments))
+    assert line == f"cannot use the data directory {tmp_path / 'data'}: Is a directory: {path}"
+
+
+def test_a_data_directory_that_cannot_be_written_from_the_start(serve: Serve, tmp_path: pathlib.Path) -> None:
+    """As on a disk that is full: here a file may have no more bytes than meta.properties."""
+    size = 200
+    program = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
+    program += "; import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
+    program += "; import sys; from oncelog.broker import cli; sys.exit(cli.main())"
+    data = tmp_path / "data"
+    command = [sys.executable, "-c", program, "--port", "0", "--data-dir", str(data), "--log-level", "error"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (cli.EXIT_FAILED, "")
+    assert done.stderr.startswith(f"oncelog: cannot use the data directory {data}: ")
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_host_that_is_not_there(serve: Serve, tmp_path: pathlib.Path) -> None:
     line = failed(serve("--ephemeral", "--listen", "no-such-host.invalid:0"))
     assert line.startswith("cannot listen on no-such-host.invalid:0: ")
@@ -333,6 +359,7 @@ def test_a_malformed_value(refused: Callable[..., str]) -> None:
         (("--port",), "--port needs a value"),
         (("--data-dir", ""), "--data-dir needs a value"),
         (("-c",), "-c needs a value"),
+        (("-c", ""), "-c needs a value"),
         (("--ephemeral=yes",), "--ephemeral takes no value"),
         (("--log-format", "xml"), "--log-format=xml: expected human or json"),
         (("--log-level", "loud"), "--log-level=loud: expected debug, info, warning or error"),

@@ -43,6 +43,20 @@ _RESERVED_IDS = 100
 class DataDirectoryError(Exception):
     """The data directory cannot be used; the message, which names it, is for the user."""
 
+    @classmethod
+    def of(cls, path: str, error: Exception) -> DataDirectoryError:
+        """For an error that was met in the data directory ``path``."""
+        reason = str(error)
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            reason = "there is a file in its place"
+        elif isinstance(error, OSError) and error.strerror:
+            reason = error.strerror
+        file = error.filename if isinstance(error, OSError) else None
+        return cls(
+            f"cannot use the data directory {path}: {reason}"
+            + (f": {file}" if file not in (None, path) else "")
+        )
+
 
 class DataDirectory:
     """What `open` found: ``cluster_id``, ``node_id``, ``directory_id``; ``was_clean``: the last stop was."""
@@ -78,10 +92,7 @@ class DataDirectory:
                 self._files.sync_dir(self.path)
         except OSError as error:
             self.release()
-            about = f": {error.filename}" if error.filename not in (None, self.path) else ""
-            raise DataDirectoryError(
-                f"cannot use the data directory {self.path}: {_reason(error)}{about}"
-            ) from error
+            raise DataDirectoryError.of(self.path, error) from error
         except DataDirectoryError:
             self.release()
             raise
@@ -135,12 +146,6 @@ class DataDirectory:
         if found != wanted:
             text = "".join(f"{key}={value}\n" for key, value in {**found, **wanted}.items())
             self._files.replace(path, text.encode())
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, FileExistsError | NotADirectoryError):
-        return "there is a file in its place"
-    return error.strerror or str(error)
 
 
 def _check_identity(found: Mapping[str, str], path: str, node_id: int, cluster_id: str | None) -> None:
