@@ -14,18 +14,10 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.log.durability import Durability
 from oncelog.broker.log.environment import WaiterSet, is_shortage
-from oncelog.broker.log.indexes import AbortedTransaction
 from oncelog.broker.log.local_log import LocalLog
 from oncelog.broker.log.producers.replay import read_marker, restore_earlier_batches
 from oncelog.broker.log.producers.state import NO_SEQUENCE, Origin
-from oncelog.broker.log.results import (
-    AppendResult,
-    FileRange,
-    LogRead,
-    TimestampOffset,
-    first_at_or_after,
-    latest_timestamp,
-)
+from oncelog.broker.log.results import AppendResult, LogRead, first_at_or_after, latest_timestamp
 from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, AppendRules
 from oncelog.broker.logs import get_logger
 from oncelog.wire.batch import CONTROL_BIT, LOG_OVERHEAD, stamp
@@ -38,21 +30,13 @@ if TYPE_CHECKING:
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.log.durability import FlushWork
     from oncelog.broker.log.environment import LogEnvironment
+    from oncelog.broker.log.indexes import AbortedTransaction
     from oncelog.broker.log.loaded_log import LoadedLog
     from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-    from oncelog.broker.log.producers.state import BatchMetadata
+    from oncelog.broker.log.producers.state import BatchMetadata, Marker
+    from oncelog.broker.log.results import TimestampOffset
     from oncelog.broker.log.segment import Segment
     from oncelog.wire.batch import BatchHeader
-
-__all__ = [
-    "AbortedTransaction",
-    "AppendResult",
-    "FileRange",
-    "LogRead",
-    "Origin",
-    "PartitionLog",
-    "TimestampOffset",
-]
 
 _log = get_logger(__name__)
 
@@ -203,9 +187,9 @@ class PartitionLog:
             if header.attributes & CONTROL_BIT:
                 marker = self._check_marker(batch, header, origin, transaction_version)
             else:
-                repeated = self._check_producer(header, origin)
-                if repeated is not None:
-                    return self._answer_repeated(repeated)
+                duplicate = self._check_producer(header, origin)
+                if duplicate is not None:
+                    return AppendResult.of_duplicate(duplicate, self.log_start_offset, self.high_watermark)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         if batch.readonly:
@@ -230,7 +214,7 @@ class PartitionLog:
             if marker is None:
                 self.producers.add(header, base_offset, max_timestamp)
             else:
-                self._add_marker(header, base_offset, *marker)
+                self._add_marker(header, base_offset, marker)
         must_flush = end_offset - durability.recovery_point >= config.flush_messages
         if not must_flush:
             if self.waiters:
@@ -264,47 +248,25 @@ class PartitionLog:
                 raise self.storage_error(error) from error
             self._producers_complete = True
         if origin is Origin.CLIENT:
-            repeated = self.producers.find_duplicate(header)
-            if repeated is not None:
-                return repeated
+            duplicate = self.producers.find_duplicate(header)
+            if duplicate is not None:
+                return duplicate
         self.producers.check(header, origin)
         return None
 
-    def _answer_repeated(self, batch: BatchMetadata) -> AppendResult:
-        """As Kafka answers: with the batch's timestamp as append time, even where it is the producer's."""
-        return AppendResult(
-            batch.first_offset,
-            batch.last_offset,
-            batch.timestamp,
-            self.log_start_offset,
-            batch.last_offset >= self.high_watermark,
-            True,
-        )
-
     def _check_marker(
         self, batch: memoryview | bytearray, header: BatchHeader, origin: Origin, transaction_version: int
-    ) -> tuple[int, int, bool] | None:
-        """(coordinator epoch, timestamp, aborted) of an end-transaction marker; None for another control batch."""
+    ) -> Marker | None:
+        """The end-transaction marker in a control batch; None for another control batch. Raises KafkaError."""
         marker = read_marker(batch)
         if marker is not None:
-            self.producers.check_marker(header, marker[0], origin, transaction_version)
+            self.producers.check_marker(header, marker.coordinator_epoch, origin, transaction_version)
         return marker
 
-    def _add_marker(
-        self, header: BatchHeader, offset: int, coordinator_epoch: int, timestamp: int, aborted: bool
-    ) -> None:
-        ended = self.producers.add_marker(header, offset, coordinator_epoch, timestamp, aborted=aborted)
-        if ended is not None and aborted:
-            transaction, last_stable_offset = ended
-            index = self.local.active.txn_index
-            index.append(
-                AbortedTransaction(
-                    transaction.producer_id,
-                    transaction.first_offset,
-                    transaction.last_offset,
-                    last_stable_offset,
-                )
-            )
+    def _add_marker(self, header: BatchHeader, offset: int, marker: Marker) -> None:
+        aborted = self.producers.add_marker(header, offset, marker)
+        if aborted is not None:
+            self.local.active.txn_index.append(aborted)
 
     def become_leader(self, leader_epoch: int) -> None:
         """This broker leads the partition in that epoch from now on: it begins at the log end offset."""

@@ -12,6 +12,7 @@ from oncelog.wire.records import iterate_records
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oncelog.broker.log.producers.state import BatchMetadata
     from oncelog.broker.log.segment import Segment
     from oncelog.broker.seams.files import File
     from oncelog.wire.batch import BatchHeader
@@ -48,6 +49,12 @@ class AppendResult:
         """Whether ``PartitionLog.flush`` must return before the append is acknowledged."""
         self.duplicate = duplicate
         """Whether the batch was in the log already, at these offsets."""
+
+    @classmethod
+    def of_duplicate(cls, batch: BatchMetadata, log_start_offset: int, high_watermark: int) -> AppendResult:
+        """As in Kafka, its log append time is the timestamp of the batch in the log, even if the producer set that."""
+        waits = batch.last_offset >= high_watermark
+        return cls(batch.first_offset, batch.last_offset, batch.timestamp, log_start_offset, waits, True)
 
 
 class FileRange:

@@ -12,8 +12,9 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.log.environment import LogEnvironment
 from oncelog.broker.log.opening import create_partition, open_partition
-from oncelog.broker.log.partition_log import FileRange, LogRead, PartitionLog
+from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
+from oncelog.broker.log.results import FileRange, LogRead
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.batch import BatchBuilder

@@ -8,7 +8,8 @@ import warnings
 import pytest
 import trio
 
-from oncelog.broker.log.partition_log import Origin, PartitionLog
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.log.producers.state import Origin
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import KafkaError

@@ -11,7 +11,8 @@ import pytest
 from conftest import KafkaTool
 from oncelog.broker.log.cleaner.cleaner import Cleaner
 from oncelog.broker.log.cleaner.log_to_clean import LogToClean
-from oncelog.broker.log.partition_log import Origin, PartitionLog
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.log.producers.state import Origin
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.batch import BatchBuilder, read_header
 from oncelog.wire.control import end_transaction_marker

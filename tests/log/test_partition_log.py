@@ -7,7 +7,8 @@ import warnings
 
 import pytest
 
-from oncelog.broker.log.partition_log import Origin, PartitionLog
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.log.producers.state import Origin
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.support import (

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from oncelog.broker.log.partition_log import FileRange
+from oncelog.broker.log.results import FileRange
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.log.support import (

@@ -8,6 +8,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from oncelog.broker.log.indexes import AbortedTransaction
 from oncelog.broker.log.producers.snapshots import (
     CorruptSnapshot,
     ProducerSnapshots,
@@ -15,7 +16,7 @@ from oncelog.broker.log.producers.snapshots import (
     decode_snapshot,
     encode_snapshot,
 )
-from oncelog.broker.log.producers.state import Origin, ProducerState, first_sequence_of
+from oncelog.broker.log.producers.state import Marker, Origin, ProducerState, first_sequence_of
 from oncelog.wire.batch import BatchHeader, read_header
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -148,21 +149,20 @@ def test_transactions() -> None:
     log.refuse(header(0, 2), ErrorCode.INVALID_TXN_STATE)
     assert state.first_unstable_offset == 0
     state.check_marker(marker(0), 1, Origin.COORDINATOR, 0)
-    ended = state.add_marker(marker(0), 5, 1, START_MS, aborted=True)
-    assert ended is not None
-    assert (ended[0].first_offset, ended[0].last_offset, ended[1]) == (0, 5, 2)
+    ended = state.add_marker(marker(0), 5, Marker(1, START_MS, aborted=True))
+    assert ended == AbortedTransaction(producer_id=7, first_offset=0, last_offset=5, last_stable_offset=2)
     assert state.first_unstable_offset == 0  # until the high watermark has passed the marker
     state.on_high_watermark(5)
     assert state.first_unstable_offset == 0
     state.on_high_watermark(6)
     assert state.first_unstable_offset == 2
-    assert state.add_marker(marker(0, 8), 6, 1, START_MS, aborted=False) is not None
+    assert state.add_marker(marker(0, 8), 6, Marker(1, START_MS, aborted=False)) is None
     state.on_high_watermark(7)
     assert state.first_unstable_offset is None
     assert not state.has_transactions
     # The producer's numbers go on after a marker of its epoch, and begin anew with a marker of the next.
     assert log.add(header(0, 2)) is None
-    state.add_marker(marker(1), 8, 1, START_MS, aborted=True)
+    state.add_marker(marker(1), 8, Marker(1, START_MS, aborted=True))
     log.refuse(header(1, 3), SEQUENCE)
     assert log.add(header(1, 0)) is None
 
@@ -179,7 +179,7 @@ def test_markers_that_are_refused() -> None:
         else:
             state.check_marker(marker(epoch), 1, Origin.COORDINATOR, version)
     state.check_marker(marker(2), 1, Origin.REPLICATION, 0)
-    state.add_marker(marker(3), 1, 5, START_MS, aborted=True)
+    state.add_marker(marker(3), 1, Marker(5, START_MS, aborted=True))
     state.check_marker(marker(3), 5, Origin.COORDINATOR, 2)  # a marker's retry
     with pytest.raises(KafkaError) as error:
         state.check_marker(marker(4), 4, Origin.COORDINATOR, 2)

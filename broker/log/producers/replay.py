@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.log.batches import iterate_headers
-from oncelog.broker.log.indexes import AbortedTransaction
 from oncelog.broker.log.producers.snapshots import CorruptSnapshot
-from oncelog.broker.log.producers.state import BATCHES_RETAINED, BatchMetadata
+from oncelog.broker.log.producers.state import BATCHES_RETAINED, BatchMetadata, Marker
 from oncelog.broker.log.read_ahead import ReadAhead
 from oncelog.broker.logs import get_logger
 from oncelog.wire.batch import CONTROL_BIT
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oncelog.broker.log.environment import LogEnvironment
+    from oncelog.broker.log.indexes import AbortedTransaction
     from oncelog.broker.log.producers.snapshots import ProducerSnapshots
     from oncelog.broker.log.producers.state import ProducerEntry, ProducerState
     from oncelog.broker.log.read_ahead import Progress
@@ -76,14 +76,15 @@ def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
     return len(entry.batches) < BATCHES_RETAINED
 
 
-def read_marker(batch: memoryview | bytearray | bytes) -> tuple[int, int, bool] | None:
-    """(coordinator epoch, timestamp, aborted) of a control batch's first record; None where that is no
-    end-transaction marker, or the cleaner has taken it. Raises KafkaError (INVALID_RECORD)."""
+def read_marker(batch: memoryview | bytearray | bytes) -> Marker | None:
+    """The end-transaction marker in a control batch's first record; None if that is another control record, or the
+    cleaner has removed it. Raises KafkaError (INVALID_RECORD)."""
     try:
         for record in iterate_records(batch):
             kind = read_control_type(record.key or b"")
             if kind in (ABORT_MARKER, COMMIT_MARKER):
-                return read_coordinator_epoch(record.value or b""), record.timestamp, kind == ABORT_MARKER
+                epoch = read_coordinator_epoch(record.value or b"")
+                return Marker(epoch, record.timestamp, kind == ABORT_MARKER)
             return None
     except DecodeError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
@@ -141,11 +142,4 @@ def replay(
     marker = read_marker(batch)
     if marker is None:
         return None
-    coordinator_epoch, timestamp, aborted = marker
-    ended = producers.add_marker(header, header.base_offset, coordinator_epoch, timestamp, aborted=aborted)
-    if ended is None or not aborted:
-        return None
-    transaction, last_stable_offset = ended
-    return AbortedTransaction(
-        transaction.producer_id, transaction.first_offset, transaction.last_offset, last_stable_offset
-    )
+    return producers.add_marker(header, header.base_offset, marker)

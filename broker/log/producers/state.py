@@ -12,6 +12,7 @@ from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.log.indexes import AbortedTransaction
 from oncelog.broker.log.producers.snapshots import SnapshotEntry
 from oncelog.broker.log.producers.verification import Verification
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -57,11 +58,12 @@ class BatchMetadata(NamedTuple):
     """Max timestamp of the batch, in ms."""
 
 
-class CompletedTransaction(NamedTuple):
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    """Of the marker."""
+class Marker(NamedTuple):
+    """What an end-transaction marker says."""
+
+    coordinator_epoch: int
+    timestamp: int
+    """In ms."""
     aborted: bool
 
 
@@ -287,12 +289,8 @@ class ProducerState:
                 f"{entry.coordinator_epoch}",
             )
 
-    def add_marker(
-        self, header: BatchHeader, offset: int, coordinator_epoch: int, timestamp: int, *, aborted: bool
-    ) -> tuple[CompletedTransaction, int] | None:
-        """A marker is in the log at ``offset``. What transaction it ended, and the last stable offset once
-        the high watermark is past it; None where the producer had none open.
-        """
+    def add_marker(self, header: BatchHeader, offset: int, marker: Marker) -> AbortedTransaction | None:
+        """A marker is in the log at ``offset``. Returns the transaction that it aborted, None if there is none."""
         producer_id = header.producer_id
         verification = self._verifications.get(producer_id)
         # With transactions v2 a marker of the same epoch ended the one before that which is being verified.
@@ -305,15 +303,17 @@ class ProducerState:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)
         first_offset = entry.txn_first_offset
         entry.move_to_epoch(header.producer_epoch)
-        entry.coordinator_epoch = coordinator_epoch
-        entry.last_timestamp = timestamp
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = marker.timestamp
         entry.txn_first_offset = NO_OFFSET
         if first_offset < 0:
             return None
         self._ongoing.remove((first_offset, producer_id))
         insort(self._completed, (first_offset, offset))
+        if not marker.aborted:
+            return None
         last_stable_offset = self._ongoing[0][0] if self._ongoing else offset + 1
-        return CompletedTransaction(producer_id, first_offset, offset, aborted), last_stable_offset
+        return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
     # The ends of the log.
 
