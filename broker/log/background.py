@@ -1,7 +1,7 @@
-"""What goes on beside requests: recovery, flushes, checkpoints, deletions, retention, compaction.
+"""The tasks beside requests: recovery, flushes, checkpoints, deletions, retention, compaction.
 
-Each task sleeps until its next deadline. None ends the process: an error of ours is logged with its traceback
-and the task goes on.
+Each sleeps until its next deadline. A bug in one does not end the process: it is logged with its traceback and
+the task goes on.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from oncelog.broker.log.manager import LogManager
 
 RESTART_DELAY_S = 1.0
-"""Seconds after which a task that failed by an error of ours goes on."""
+"""Seconds after which a task goes on that failed because of a bug."""
 
 LONGEST_SLEEP_S = 365 * 24 * 3600
-"""Kafka's "never" is 2**63-1 milliseconds, which no timer takes."""
+"""Kafka's "never", 2**63-1 milliseconds, is too much for a timer."""
 
 JITTER = 0.01
-"""Share of an interval by which a timer may be late, so that not all fire at once."""
+"""A timer fires up to this share of its interval late, so that timers do not all fire at once."""
 
 _log = get_logger(__name__)
 
 
 async def run_background(manager: LogManager, task_status: trio.TaskStatus[None]) -> None:
-    """Run them all, until cancelled."""
+    """Run all of them until cancelled."""
     config = manager.config
     offsets = manager.offsets
 
@@ -76,7 +76,7 @@ async def _keep(manager: LogManager, task: Callable[[], Awaitable[None]]) -> Non
 async def _every(
     manager: LogManager, interval_ms: int, delay_ms: int, work: Callable[[], Awaitable[None]]
 ) -> None:
-    """Do the work after ``delay_ms``, or else after ``interval_ms``, and then every ``interval_ms``."""
+    """Do the work after ``delay_ms`` (0: after ``interval_ms``), and then every ``interval_ms``."""
     wait_ms = delay_ms or interval_ms
     while True:
         late = 1 + JITTER * manager.random.random()
@@ -85,7 +85,7 @@ async def _every(
         try:
             await work()
         except OSError as error:
-            # Checkpoints only: what the file held is still there, and the next one is written anew.
+            # Only a checkpoint raises this. Its old content is still there, and the next round writes it again.
             about = {"path": error.filename or manager.data_dir}
             manager.lines.write(_log.error, "checkpoint not written", about, error=error)
         except Exception:
@@ -96,7 +96,7 @@ async def _compact(manager: LogManager) -> None:
     while not any(log.config.compact for log in manager.logs.values()):
         await manager.clock.sleep(manager.config.log_cleaner_backoff_ms / 1000)
     from oncelog.broker.log.cleaner.cleaner import (
-        Cleaner,  # what most brokers never need should not delay their start
+        Cleaner,  # most brokers never need it, so it must not delay their start
     )
 
     await Cleaner(manager).run()
@@ -114,7 +114,7 @@ def _expire_producers(manager: LogManager) -> Iterator[None]:
 
 
 def _delete_old_segments(manager: LogManager) -> Iterator[None]:
-    """Retention, on partitions that nobody has used since the start too, if there is anything in them."""
+    """Apply retention to all partitions. Those not used since the start are opened if they have any records."""
     for topic, partition in manager.unopened():
         try:
             if manager.size_of(topic, partition):

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import File
 
 HEADER_WINDOW_BYTES = 16 * 1024
-"""Read at once while batches are small; the header alone where the last batch was larger."""
+"""Bytes read at once while batches are small. After a batch larger than this only the next header is read."""
 
 CHECK_WINDOW_BYTES = 1024 * 1024
-"""Read at once when every byte is checked."""
+"""Bytes read at once when every byte is checked."""
 
 CRC_COVERS_FROM = 21
 """The CRC of a batch covers it from its attributes on."""
@@ -29,9 +29,8 @@ LAST_OFFSET_DELTA_AT = 23
 
 
 def iterate_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every batch that lies whole in the bytes from ``position`` to ``end``.
-
-    Raises DecodeError where there is none that could be.
+    """Yields (position, header) of every batch that lies whole between ``position`` and ``end``. Raises
+    DecodeError for a header that cannot be one.
     """
     window, start, want = b"", position, HEADER_WINDOW_BYTES
     while position + HEADER_SIZE <= end:
@@ -50,7 +49,7 @@ def iterate_headers(file: File, position: int, end: int) -> Iterator[tuple[int, 
 def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
     """The first batch from ``position`` on that holds ``offset`` or begins after it.
 
-    (position, size, base offset), or None where all batches before ``end`` end below ``offset``.
+    Returns (position, size, base offset), or None if all batches before ``end`` end below ``offset``.
     """
     window, start, want = b"", position, HEADER_WINDOW_BYTES
     while position + HEADER_SIZE <= end:
@@ -87,14 +86,15 @@ class BatchReader:
         self._start = position
         self._size = 0
         self.position = position
-        """Of the batch that ``next`` gave or could not give."""
+        """Where the batch begins that ``next`` returned, or at which it stopped."""
         self.problem = ""
         """Why there is no further batch; empty at the end."""
         self.batch = memoryview(b"")
-        """The batch's bytes, where it is smaller than a window."""
+        """The batch's bytes; empty if it is larger than a window."""
 
     def next(self) -> BatchHeader | None:
-        """The next batch's header if the batch is whole and its CRC right; else None, see ``problem``."""
+        """The next batch's header if the batch is whole and its CRC matches; else None, and ``problem`` says
+        why."""
         self.position = position = self.position + self._size
         self._size = 0
         left = self._end - position
@@ -116,7 +116,7 @@ class BatchReader:
         return header
 
     def _bytes(self, size: int) -> memoryview:
-        """The first bytes of the batch, read with what follows if need be."""
+        """The first bytes of the batch, from the window, which is refilled from there if it is too short."""
         at = self.position - self._start
         if at + size > len(self._window):
             want = min(CHECK_WINDOW_BYTES, self._end - self.position)

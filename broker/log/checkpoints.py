@@ -31,13 +31,13 @@ _log = get_logger(__name__)
 
 
 class MalformedCheckpointError(Exception):
-    """The file's text is not a checkpoint; the message says where and why."""
+    """The file is not a checkpoint; the message says in which line and why."""
 
 
 class OffsetCheckpoint:
-    """One checkpoint file. ``known`` is what it holds, as this process read or wrote it last.
+    """One checkpoint file. ``known`` is its content as this process last read or wrote it.
 
-    Writes replace the file, durably, and happen only where something changed.
+    A write replaces the file durably, and is left out if nothing has changed.
     """
 
     __slots__ = ("_files", "_overtaken", "_saving", "known", "path")
@@ -50,7 +50,7 @@ class OffsetCheckpoint:
         self.known: dict[Key, int] = {}
 
     def read(self) -> dict[Key, int]:
-        """What the file holds: (topic, partition) -> offset; nothing where there is no file.
+        """The file's content: (topic, partition) -> offset. Empty if there is no file.
 
         Raises MalformedCheckpointError, OSError.
         """
@@ -60,7 +60,8 @@ class OffsetCheckpoint:
         return self.known
 
     async def save(self, offsets: Mapping[Key, int]) -> None:
-        """Write in a worker thread; one task only may. Raises OSError; the file then holds what it held."""
+        """Write in a worker thread; only one task may do so at a time. Raises OSError, and then the file is
+        unchanged."""
         offsets = dict(offsets)
         if offsets == self.known:
             return
@@ -76,9 +77,10 @@ class OffsetCheckpoint:
             self._saving = False
 
     def save_now(self, offsets: Mapping[Key, int]) -> None:
-        """Write, and return when it is durable; while a `save` is under way, right after that instead.
+        """Write, and return when it is durable. While a `save` is under way, that one writes this content right
+        afterwards instead.
 
-        Raises OSError; the file then holds what it held.
+        Raises OSError, and then the file is unchanged.
         """
         offsets = dict(offsets)
         if offsets == self.known:
@@ -90,13 +92,14 @@ class OffsetCheckpoint:
         self.known = offsets
 
     def _write(self, offsets: Mapping[Key, int]) -> None:
-        """In a thread, too: ten thousand lines take a while to make. Nobody changes ``offsets``."""
+        """Formats the text, too: in a thread, since ten thousand lines take a while. Nobody changes ``offsets``
+        meanwhile."""
         self._files.replace(self.path, format_offsets(offsets))
 
 
 class PartitionOffsets:
-    """The checkpoints of a data directory's partitions: of the logs that are open what these say, of those
-    that are not (``is_waiting``) what the file has."""
+    """The checkpoint files of a data directory. For an open log they get its current offset; for one that is
+    not open yet (``is_waiting``) they keep what they have."""
 
     def __init__(
         self,
@@ -118,18 +121,19 @@ class PartitionOffsets:
             try:
                 checkpoint.read()
             except (MalformedCheckpointError, OSError) as error:
-                # As in Kafka: without it more is checked, or seen, than need be.
+                # As in Kafka. Without it more has to be recovered, or is visible, than necessary.
                 _log.warning("checkpoint ignored", path=checkpoint.path, error=str(error))
 
     def forget(self, key: Key) -> None:
-        """What an earlier partition of that name left must not be taken for a new one's. Raises OSError."""
+        """Drop the offsets of an earlier partition with this name, before a new one is created. Raises
+        OSError."""
         for checkpoint in self._all:
             if key in checkpoint.known:
                 checkpoint.save_now({it: offset for it, offset in checkpoint.known.items() if it != key})
 
     async def save_recovery_points(self) -> None:
-        # First where logs begin: below a recovery point everything is trusted, and of segments that were deleted but
-        # never flushed some might be there again after a loss of power.
+        # Log start offsets first: recovery trusts everything below a recovery point, and after a power loss
+        # some segments that were deleted without a flush may be there again.
         points = self._recovery_points()
         await self.log_starts.save(self._log_starts())
         await self.recovery_points.save(points)
@@ -138,13 +142,14 @@ class PartitionOffsets:
         await self.high_watermarks.save(self._high_watermarks())
 
     async def save_cleaned(self, log: PartitionLog, offset: int) -> None:
-        """The log has been compacted up to that offset."""
+        """Note that the log was compacted up to that offset. Raises OSError."""
         open_now = {key: to for key, to in self.cleaned.known.items() if key in self._logs}
         cleaned = self._current(self.cleaned, open_now)
         await self.cleaned.save({**cleaned, (log.topic, log.partition): offset})
 
     def save_log_starts(self) -> None:
-        """Durable when it returns, which DeleteRecords needs; so this one is never left to a thread."""
+        """Durable when it returns, which DeleteRecords needs; so this never runs in a thread. Raises
+        OSError."""
         self.log_starts.save_now(self._log_starts())
 
     def save_all(self) -> None:
@@ -163,7 +168,7 @@ class PartitionOffsets:
         )
 
     def _log_starts(self) -> dict[Key, int]:
-        """Only those that the segments' names do not say (as in Kafka)."""
+        """Only those that differ from the first segment's base offset, as in Kafka."""
         starts = {}
         for key, log in self._logs.items():
             if log.log_start_offset > log.segments[0].base_offset:
@@ -171,7 +176,7 @@ class PartitionOffsets:
         return self._current(self.log_starts, starts)
 
     def _current(self, checkpoint: OffsetCheckpoint, now: Mapping[Key, int]) -> dict[Key, int]:
-        """What holds ``now``, and of partitions that are not open what is known."""
+        """The offsets ``now``, and those known of partitions that are not open."""
         known = {key: offset for key, offset in checkpoint.known.items() if self._is_waiting(key)}
         return {**known, **now}
 
@@ -183,7 +188,7 @@ def format_offsets(offsets: Mapping[Key, int]) -> bytes:
 
 
 def parse_offsets(text: bytes, path: str) -> dict[Key, int]:
-    """The reverse of `format_offsets`. An empty file and one with a version only hold nothing, as in Kafka.
+    """The reverse of `format_offsets`. An empty text, or one with a version only, has no offsets, as in Kafka.
 
     Raises MalformedCheckpointError, naming ``path``.
     """

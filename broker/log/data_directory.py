@@ -1,4 +1,5 @@
-"""The data directory itself: its lock, whose it is, whether it was left in order, and what its names mean.
+"""The data directory itself: its lock, the node that it belongs to, the mark of a clean stop, and the names in
+it.
 
 Layout and formats are Kafka's: ``MetaProperties`` and ``MetaPropertiesEnsemble`` (version 1),
 ``CleanShutdownFileHandler``, ``LocalLog.parseTopicPartitionName`` and ``logDeleteDirName``.
@@ -34,10 +35,10 @@ NAMES_SHOWN = 3
 """Of the files that keep a directory from becoming one, those that the message names."""
 
 DIRECTORY_NAME_MAX_CHARS = 255
-"""What file systems allow; the topic's part of a name is cut for it."""
+"""The longest name that file systems allow; longer ones lose the end of the topic."""
 
 _RESERVED_IDS = 100
-"""Directory ids below this number have a meaning of their own (``DirectoryId``: UNASSIGNED, LOST, …)."""
+"""Kafka reserves the directory ids below this number (``DirectoryId``: UNASSIGNED, LOST, …)."""
 
 
 class DataDirectoryError(Exception):
@@ -59,7 +60,8 @@ class DataDirectoryError(Exception):
 
 
 class DataDirectory:
-    """What `open` found: ``cluster_id``, ``node_id``, ``directory_id``; ``was_clean``: the last stop was."""
+    """A data directory. `open` fills in ``cluster_id``, ``node_id``, ``directory_id``, and ``was_clean``:
+    whether the last stop was clean."""
 
     __slots__ = ("_files", "_lock", "cluster_id", "directory_id", "node_id", "path", "was_clean")
 
@@ -73,12 +75,12 @@ class DataDirectory:
         self.was_clean = False
 
     def open(self, node_id: int, cluster_id: str | None, random: Random) -> None:
-        """Take the directory (made if need be) for this process and node.
+        """Lock the directory for this process and node; it is created if it is missing.
 
-        ``cluster_id`` None: the directory's own, or a new one. When it returns, the mark of a clean stop is
-        off the disk: what is written from now on needs recovery until `mark_clean`. Raises DataDirectoryError
-        where another process uses it, it belongs to another node or cluster, it holds other files and was never a data
-        directory, or the disk refuses.
+        ``cluster_id`` None: the directory's own, or a new one. When it returns, the mark of a clean stop is off
+        the disk: a start without `mark_clean` will recover. Raises DataDirectoryError if another process uses the
+        directory, it belongs to another node or cluster, it holds other files and was never a data directory, or
+        the disk refuses.
         """
         try:
             self._files.makedirs(self.path)
@@ -98,7 +100,7 @@ class DataDirectory:
             raise
 
     def mark_clean(self, broker_epoch: int) -> None:
-        """Say that all is on the disk and in order; the last thing written. Raises OSError."""
+        """Mark the stop as clean; this must be the last write. Raises OSError."""
         content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         self._files.replace(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode())
 
@@ -167,7 +169,7 @@ def _check_identity(found: Mapping[str, str], path: str, node_id: int, cluster_i
 
 
 def parse_properties(text: bytes) -> dict[str, str]:
-    """A Java properties file, without its rarer forms (continued lines, unicode escapes)."""
+    """Parse a Java properties file. Its rarer forms (continued lines, unicode escapes) are not understood."""
     found = {}
     for line in text.decode("utf-8", "replace").splitlines():
         line = line.strip()
@@ -178,7 +180,7 @@ def parse_properties(text: bytes) -> dict[str, str]:
 
 
 def random_uuid(random: Random) -> Uuid:
-    """A version 4 UUID that Kafka would make: its text does not begin with ``-``, and it is not reserved."""
+    """A version 4 UUID as Kafka draws them: its text does not begin with ``-``, and it is not reserved."""
     while True:
         drawn = bytearray(random.randbytes(16))
         drawn[6] = drawn[6] & 0x0F | 0x40
@@ -188,7 +190,7 @@ def random_uuid(random: Random) -> Uuid:
 
 
 def partition_of(name: str) -> tuple[str, int] | None:
-    """The topic and partition that a directory's name stands for, its suffix apart; None where it is none."""
+    """The topic and partition in a directory's name, without its suffix; None if it is no partition's."""
     if name.endswith((DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX)):
         name, dot, _ = name.rpartition(".")
         if not dot:

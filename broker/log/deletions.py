@@ -1,7 +1,7 @@
-"""Files that are no longer part of anything, removed from the disk some time later.
+"""`Deletions`: files that are no longer part of a log, removed from the disk some time later.
 
-Whoever was reading them can finish (``file.delete.delay.ms``). What is still waiting when the process ends is
-found by its name at the next start.
+Until then readers can finish (``file.delete.delay.ms``). The next start finds by their names the files that
+still wait when the process ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = get_logger(__name__)
 
 
 class Deletions:
-    """Paths of files and directories, and when each may go."""
+    """Paths of files and directories, each with the time when it is removed."""
 
     def __init__(self, files: FileSystem, clock: Clock) -> None:
         self._files = files
@@ -37,13 +37,14 @@ class Deletions:
         return len(self._waiting)
 
     def add(self, path: str, delay_ms: int, before: Callable[[], None] | None = None) -> None:
-        """Remove ``path`` in ``delay_ms``; ``before`` is called just before (it closes what is open)."""
+        """Remove ``path`` in ``delay_ms`` milliseconds. ``before`` is called just before that, to close
+        files."""
         self._added += 1
         heappush(self._waiting, (self._clock.monotonic() + delay_ms / 1000, self._added, path, before))
         self._more.set()
 
     async def run(self) -> None:
-        """Sleeps until the next one may go. What cannot be removed is logged and left to the next start."""
+        """Remove each path when its time comes. A failure is logged, and the path is left to the next start."""
         while True:
             self._more = trio.Event()
             if not self._waiting:
@@ -60,7 +61,7 @@ class Deletions:
     async def _remove(self, path: str) -> None:
         try:
             if self._files.is_dir(path):
-                # In a worker thread: to free a large file's blocks takes the kernel milliseconds.
+                # In a worker thread: the kernel needs milliseconds to free a large file's blocks.
                 await self._files.offload(partial(self._files.remove_tree, path))
             else:
                 await self._files.offload(partial(self._files.remove, path))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import File, FileSystem
 
 SNAPSHOT_INTERVAL_BYTES = 16 * 1024 * 1024
-"""A flush takes a snapshot of the producer state when so much was appended since the last one: it bounds what
-a recovery has to walk below the recovery point."""
+"""A flush takes a producer snapshot when this much was appended since the last one. That bounds how far below
+the recovery point a recovery has to read."""
 
 
 class FlushWork:
@@ -40,9 +40,9 @@ class FlushWork:
         self.offset = offset
         """All below it is durable when ``run`` has returned."""
         self.bytes = size
-        """Of log that were not known to be on the disk."""
+        """Bytes of log that this flush brings to the disk."""
         self.segments = segments
-        """Segments whose log file is durable then, and up to which size."""
+        """Segments, each with the size up to which its log file is then durable."""
         self._files = files
         self._targets = targets
         self._replace = replace
@@ -109,16 +109,17 @@ class Durability:
         self.unflushed_bytes = 0
         """Appended since, or found by a recovery above the recovery point."""
         self.due_bytes = 1
-        """The flusher wants to know when so many bytes are not flushed; it sets this."""
+        """How many unflushed bytes the flusher wants to be told of; set by it."""
         self.changed = not metadata_synced
         """Whether anything changed since the log was opened: otherwise a close has nothing to write."""
         self._metadata_synced = metadata_synced
         self._since_snapshot = 0
-        """Flushed bytes since the last producer snapshot; less the unflushed ones that the snapshot has."""
+        """Bytes flushed since the last producer snapshot, less those that it covered while they were
+        unflushed."""
         self._work: FlushWork | None = None
 
     def rolled(self) -> None:
-        """The log has rolled, which takes a producer snapshot."""
+        """The log has rolled, and took a producer snapshot."""
         self.changed = True
         self._since_snapshot = -self.unflushed_bytes
 

@@ -1,4 +1,4 @@
-"""What all partition logs of a process share, and what they are told of and tell."""
+"""What the partition logs of a broker share; those who wait on a log."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import FileSystem
 
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
-"""``producer.id.expiration.ms``: how long a producer that writes nothing is remembered."""
+"""Kafka's default of ``producer.id.expiration.ms``: how long a partition remembers a producer that writes
+nothing."""
 
 
 class LogWaiter(Protocol):
-    """A long poll that waits for records of a partition."""
+    """Somebody who waits for a partition to change, as a delayed fetch does."""
 
     def notify(self, log: PartitionLog) -> None:
-        """Its high watermark or last stable offset moved, or it cannot be read any more. Must not raise."""
+        """The log's high watermark or last stable offset has moved, or the log was deleted or went offline.
+        Must not raise."""
         ...
 
 
 SHORTAGES = frozenset((ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM))
-"""Errors that say that there is no room, descriptor or memory now: what is in the log is sound all the same."""
+"""Errors for want of disk space, descriptors or memory. They say nothing about the log's content."""
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether it says nothing about the files, and may be over at the next try."""
+    """Whether the error is a shortage, which may be over at the next try."""
     return isinstance(error, OSError) and error.errno in SHORTAGES
 
 
@@ -76,7 +78,7 @@ class LogEnvironment:
 
 
 class WaiterSet(dict[Any, None]):
-    """Those that wait on one log, in the order they came, so that they are woken in the same order again."""
+    """The waiters on one log. They are notified in the order in which they came."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
-"""When a log's bytes go to the disk: group commit for those who wait, and the background for the rest.
+"""`Flusher`: brings logs to the disk, at once for requests that wait (group commit), later in the background.
 
-Kafka leaves most of this to the operating system; here a partition's recovery point also moves when half a gigabyte
-or a minute have gone by, so that a start after a crash has little to check (docs/decisions/0005).
+Kafka leaves most of this to the operating system. Here a partition is also flushed after half a gigabyte or a
+minute, so that a start after a crash has little to check (docs/decisions/0005).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FLUSH_BYTES = 512 << 20
 """Unflushed bytes of one partition at which the background flushes it."""
 
 FLUSH_INTERVAL_MS = 60_000
-"""Milliseconds that a record may stay unflushed, where `flush.ms` does not say less."""
+"""Milliseconds that a record may stay unflushed; `flush.ms` may be less."""
 
 NEVER_DUE = 1 << 62
-"""A number of unflushed bytes that is not reached: the log is due already."""
+"""A number of unflushed bytes that no log reaches: this log is due already and need not tell again."""
 
 _log = get_logger(__name__)
 
@@ -35,8 +35,8 @@ _log = get_logger(__name__)
 class Flusher:
     """Flushes logs, each in a worker thread, one fsync at a time per log.
 
-    A log that fails goes offline (`PartitionLog.fail`) and is never flushed again: after a failed fsync
-    nobody knows what is on the disk, and a second one would say that all is well.
+    A log whose flush fails goes offline (`PartitionLog.fail`) and is never flushed again: after a failed fsync
+    nobody knows what is on the disk, and a second fsync would report success.
     """
 
     def __init__(self, files: FileSystem, clock: Clock, data_dir: str) -> None:
@@ -45,20 +45,19 @@ class Flusher:
         self._data_dir = data_dir
         self._running: dict[PartitionLog, trio.Event] = {}
         self._deadlines: dict[PartitionLog, float] = {}
-        # When to look at a log again: never later than its deadline. (time, tie-breaker, log)
+        # (time, tie-breaker, log): when to look at a log again, never later than its deadline.
         self._looks: list[tuple[float, int, PartitionLog]] = []
         self._next_look: dict[PartitionLog, float] = {}
         self._count = 0
         self._more = trio.Event()
         self._syncing_names: trio.Event | None = None
         self.new_names = False
-        """Whether a partition's directory has been made (or removed) whose name may not be on the disk."""
+        """Whether a partition's directory was created or removed and the disk may not have that yet."""
 
     async def flush(self, log: PartitionLog, up_to: int) -> None:
-        """Return when all below the offset ``up_to`` is on the disk.
-
-        A flush that is running covers what was there when it began; whoever came later shares the next one.
-        Raises KafkaError: KAFKA_STORAGE_ERROR, or UNKNOWN_TOPIC_OR_PARTITION where the log was deleted.
+        """Return when all below the offset ``up_to`` is on the disk. A running flush covers what was there when
+        it began; all who come later share the next one.
+        Raises KafkaError: KAFKA_STORAGE_ERROR, or UNKNOWN_TOPIC_OR_PARTITION if the log was deleted.
         """
         log.check_alive()
         while log.recovery_point < up_to:
@@ -79,7 +78,7 @@ class Flusher:
                 log.flushed(work)
         except OSError as error:
             if log.deleted:
-                log.offline = True  # its directory went away under the flush; there is nothing to report
+                log.offline = True  # its directory was removed during the flush: no failure
             log.fail(error)
         finally:
             del self._running[log]
@@ -87,7 +86,7 @@ class Flusher:
             self._settle(log)
 
     async def _sync_new_names(self) -> None:
-        """Before any log counts as flushed: its directory must be found again."""
+        """Sync the data directory: a log counts as flushed only if its directory can be found again."""
         while self._syncing_names is not None:
             await self._syncing_names.wait()
         if self.new_names:
@@ -105,7 +104,8 @@ class Flusher:
     # --- the background
 
     def due(self, log: PartitionLog) -> None:
-        """A log has unflushed bytes: the first, or as many as `FLUSH_BYTES`, or it has rolled."""
+        """A log has reached its `Durability.due_bytes`, the first of them or `FLUSH_BYTES`, or it has rolled:
+        plan its flush."""
         if log not in self._deadlines and log.durability.due_bytes < FLUSH_BYTES:
             log.durability.due_bytes = FLUSH_BYTES
             self._enqueue(log, self._clock.monotonic() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000)
@@ -114,13 +114,13 @@ class Flusher:
             self._enqueue(log, self._clock.monotonic())
 
     def reconsider(self, log: PartitionLog) -> None:
-        """`flush.ms` of a log has changed."""
+        """`flush.ms` of a log may have changed: plan its flush anew."""
         if log in self._deadlines:
             sooner = self._clock.monotonic() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000
             self._enqueue(log, min(self._deadlines[log], sooner))
 
     def forget(self, log: PartitionLog) -> None:
-        """The log is gone."""
+        """Drop the plan for a log that was deleted."""
         self._deadlines.pop(log, None)
 
     def _enqueue(self, log: PartitionLog, deadline: float) -> None:
@@ -132,14 +132,14 @@ class Flusher:
             self._more.set()
 
     def _settle(self, log: PartitionLog) -> None:
-        """After a flush: what came meanwhile gets its own deadline."""
+        """After a flush: plan the next one if more was appended meanwhile."""
         self._deadlines.pop(log, None)
         log.durability.due_bytes = 1
         if log.unflushed_bytes and not log.offline:
             self.due(log)
 
     async def run(self) -> None:
-        """The background: sleeps until the next log is due."""
+        """Flush each log when it is due, until cancelled."""
         looks = self._looks
         while True:
             self._more = trio.Event()
@@ -165,7 +165,7 @@ class Flusher:
         await self._flush_quietly(log)
 
     async def settle(self, log: PartitionLog) -> None:
-        """Bring what is left of ``log`` to the disk, after the flush that is running. Raises KafkaError as `flush`."""
+        """Flush the rest of ``log`` after the flush that is running. Raises KafkaError as `flush`."""
         while (running := self._running.get(log)) is not None:
             await running.wait()
         await self._flush_once(log)
@@ -174,5 +174,5 @@ class Flusher:
         try:
             await self.flush(log, log.log_end_offset)
         except KafkaError as error:
-            # `PartitionLog.fail` has said so; those who wait for it are told by their own call.
+            # `PartitionLog.fail` has logged it; those who wait get it from their own call.
             _log.debug("not flushed", topic=log.topic, partition=log.partition, error=error)

@@ -1,9 +1,9 @@
 """The three indexes beside a segment: by offset, by time, and of aborted transactions.
 
-All are derived from the segment's batches. Entries have a fixed size; new ones are kept in memory and reach
-the file in runs (``INDEX_TAIL_BYTES``), when the segment is rolled, flushed or closed: a process that dies
-loses entries that recovery makes again. Nothing else is held in memory: a look-up reads the file, a few
-entries at a time.
+All are derived from the segment's batches. Entries have a fixed size. New ones stay in memory, in the tail, and
+are written to the file when the tail is full (``INDEX_TAIL_BYTES``) and when the segment is rolled, flushed or
+closed. If the process dies, recovery makes the lost ones again. Nothing else is held in memory: a look-up reads
+a few entries of the file at a time.
 
 Source: Kafka's ``OffsetIndex``, ``TimeIndex``, ``TransactionIndex``, ``AbortedTxn``. Kafka preallocates index
 files and cuts them when the segment is closed; ours only grow.
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import File, FileSystem
 
 INDEX_TAIL_BYTES = 4096
-"""Entries of one index that wait in memory for the next write, in bytes."""
+"""The size at which the tail of an index is written to its file, in bytes."""
 
 SEARCH_WINDOW_ENTRIES = 512
-"""A search reads the file entry by entry until so few are left, and those at once."""
+"""A binary search reads single entries until so few are left, then these at once."""
 
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 """An index stores offsets relative to its segment's base offset, as int32."""
@@ -42,11 +42,11 @@ ABORTED_TXN_VERSION = 0
 
 
 class CorruptIndex(DecodeError):  # noqa: N818  # what it is, not that it is an error
-    """An index file that cannot be what it should be; it must be rebuilt from the segment."""
+    """An index file that is damaged; it must be rebuilt from the segment."""
 
 
 class _Index:
-    """A file of fixed-size entries whose end is still in memory."""
+    """A file of fixed-size entries, and the tail of entries that are still in memory."""
 
     __slots__ = (
         "_file",
@@ -63,7 +63,7 @@ class _Index:
     ENTRY = _offset_entry
 
     def __init__(self, files: FileSystem, path: str, base_offset: int, *, new: bool) -> None:
-        """``new``: there is no file yet, or what is in it does not count."""
+        """``new``: begin empty; a file of that name is removed."""
         self._files = files
         self._file: File | None = None
         self._tail = bytearray()
@@ -77,24 +77,25 @@ class _Index:
                 size = files.size(path)
         self._written = size // self.ENTRY.size
         self.entries = self._written
-        """How many, those in memory included."""
+        """How many entries, those in the tail included."""
         self.unsynced = new
-        """Whether something may not be on the disk."""
+        """Whether part of the file may not be on the disk."""
         self.unnamed = False
-        """Whether the file was made and its name may not be on the disk."""
+        """Whether the file was created and its name may not be on the disk."""
 
     @property
     def tail_bytes(self) -> int:
-        """What ``write`` would write."""
+        """Bytes that ``write`` would write."""
         return len(self._tail)
 
     @property
     def is_unflushed(self) -> bool:
-        """Whether something in it is not on the disk, or may not be."""
+        """Whether an entry may not be on the disk."""
         return self.unsynced or bool(self._tail)
 
     def write(self) -> File:
-        """Bring all entries to the file (made if need be). Raises OSError; the entries are then kept."""
+        """Write the tail to the file, which is created if it is missing. Raises OSError, and then keeps the
+        tail."""
         file = self._open()
         if self._tail:
             end = self._written * self.ENTRY.size
@@ -107,7 +108,7 @@ class _Index:
         return file
 
     def close(self) -> None:
-        """Give the descriptor back. What is only in memory is lost: ``write`` first."""
+        """Give the descriptor back. The tail is lost: ``write`` first."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -122,7 +123,7 @@ class _Index:
         return self._file
 
     def _truncate(self, entries: int) -> None:
-        """Keep the first so many."""
+        """Keep the first ``entries`` entries."""
         if entries < self._written:
             self._open().truncate(entries * self.ENTRY.size)
             self._written = entries
@@ -139,7 +140,8 @@ class _Index:
         return self.ENTRY.unpack(self._open().pread(size, slot * size))
 
     def _search(self, target: int, key: Struct, at: int) -> int:
-        """The last slot whose key (a rising number ``at`` bytes into an entry) is at most ``target``; or -1."""
+        """The last slot whose key is at most ``target``; or -1. The key is a rising number, ``at`` bytes into
+        an entry."""
         size = self.ENTRY.size
         low, high = 0, self.entries  # the first slot with a greater key is in low..high
         written = self._written
@@ -180,7 +182,7 @@ class OffsetIndex(_Index):
     def __init__(self, files: FileSystem, path: str, base_offset: int, *, new: bool) -> None:
         super().__init__(files, path, base_offset, new=new)
         self.last_offset = base_offset
-        """Of the last entry; the base offset where there is none."""
+        """The last entry's offset; the base offset if there is none."""
         self._load_last()
 
     def append(self, offset: int, position: int) -> None:
@@ -192,14 +194,14 @@ class OffsetIndex(_Index):
 
     @property
     def last(self) -> tuple[int, int]:
-        """The last entry: (offset, position); (base offset, 0) where there is none."""
+        """The last entry as (offset, position); (base offset, 0) if there is none."""
         if not self.entries:
             return self.base_offset, 0
         relative, position = self._at(self.entries - 1)
         return self.base_offset + relative, position
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """The last entry at or before ``offset``: (offset, position); (base offset, 0) where there is none."""
+        """The last entry at or before ``offset`` as (offset, position); (base offset, 0) if there is none."""
         slot = self._search(offset - self.base_offset, _int32, 0)
         if slot < 0:
             return self.base_offset, 0
@@ -207,12 +209,13 @@ class OffsetIndex(_Index):
         return self.base_offset + relative, position
 
     def upper_bound_offset(self, position: int) -> int | None:
-        """The offset of the first entry at or after a position: no offset before that position is higher."""
+        """The offset of the first entry at or after a position, None if there is none. All offsets before that
+        position are lower."""
         slot = self._search(position - 1, _int32, 4) + 1
         return None if slot >= self.entries else self.base_offset + self._at(slot)[0]
 
     def position_before(self, position: int) -> int:
-        """The last position in the index that is at most ``position``, 0 where there is none."""
+        """The last position in the index that is at most ``position``, 0 if there is none."""
         slot = self._search(position, _int32, 4)
         return 0 if slot < 0 else self._at(slot)[1]
 
@@ -229,7 +232,8 @@ class OffsetIndex(_Index):
         return self.entries >= index_bytes_max // _offset_entry.size
 
     def check(self, segment_bytes: int) -> int:
-        """How many entries from the first rise in offset and position, and lie in a segment of that size."""
+        """How many entries, from the first on, are sound: they rise in offset and position and lie in a segment
+        of that size."""
         good, last_relative, last_position = 0, -1, -1
         for relative, position in self.all():
             if relative <= last_relative or position <= last_position or position >= segment_bytes:
@@ -238,7 +242,7 @@ class OffsetIndex(_Index):
         return good
 
     def keep(self, entries: int) -> None:
-        """Drop all but the first so many."""
+        """Keep the first ``entries`` entries."""
         self._truncate(min(entries, self.entries))
         self._load_last()
 
@@ -249,7 +253,7 @@ class OffsetIndex(_Index):
 class TimeIndex(_Index):
     """``.timeindex``: a timestamp (int64, ms) and the last offset (int32, relative) of the batch that had it.
 
-    An entry says: no batch up to here has a later timestamp.
+    An entry says that no batch up to this one has a later timestamp.
     """
 
     __slots__ = ("last_offset", "last_timestamp")
@@ -263,7 +267,8 @@ class TimeIndex(_Index):
         self._load_last()
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry, unless the last one says as much. Neither number may be below the last entry's."""
+        """Add an entry if the timestamp is later than the last entry's. The offset may not be below the last
+        entry's."""
         if timestamp > self.last_timestamp:
             assert not self.entries or offset >= self.last_offset, (offset, self.last_offset)
             self._tail += _time_entry.pack(timestamp, offset - self.base_offset)
@@ -272,7 +277,8 @@ class TimeIndex(_Index):
             self.last_offset = offset
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """The last entry at or before ``timestamp``: (timestamp, offset); (-1, base offset) if there is none."""
+        """The last entry at or before ``timestamp`` as (timestamp, offset); (-1, base offset) if there is
+        none."""
         slot = self._search(timestamp, _int64, 0)
         if slot < 0:
             return NO_TIMESTAMP, self.base_offset
@@ -289,11 +295,12 @@ class TimeIndex(_Index):
         self._load_last()
 
     def is_full(self, index_bytes_max: int) -> bool:
-        """One slot is kept for the entry that a roll adds."""
+        """Whether only one slot is left, which is for the entry that a roll adds."""
         return self.entries >= index_bytes_max // _time_entry.size - 1
 
     def check(self, end_offset: int) -> int:
-        """How many entries from the first rise in time and not fall in offset, below ``end_offset``."""
+        """How many entries, from the first on, are sound: they rise in time, do not fall in offset, and lie
+        below ``end_offset``."""
         good, last_timestamp, last_relative = 0, NO_TIMESTAMP, -1
         for timestamp, relative in self.all():
             if timestamp <= last_timestamp or relative < max(last_relative, 0):
@@ -316,21 +323,21 @@ class TimeIndex(_Index):
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted, as one partition saw it."""
+    """An aborted transaction's part in one partition."""
 
     producer_id: int
     first_offset: int
     last_offset: int
     """Of the abort marker."""
     last_stable_offset: int
-    """The last stable offset once the marker was written."""
+    """The last stable offset after the marker."""
 
 
 class TransactionIndex(_Index):
     """``.txnindex``: the aborted transactions whose marker is in the segment, in the order of the markers.
 
-    An entry is an int16 version (0) and the int64s of ``AbortedTransaction``. There is no file before the
-    first.
+    An entry is an int16 version (0) and the int64s of ``AbortedTransaction``. The file is created with the
+    first entry.
     """
 
     __slots__ = ()
@@ -350,7 +357,8 @@ class TransactionIndex(_Index):
                 yield AbortedTransaction(*fields)
 
     def collect(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
-        """Those that touch the offsets from ``start`` to before ``end``, and whether later segments hold none."""
+        """The transactions with records from ``start`` to before ``end``, and whether no later segment has any
+        of these."""
         found = []
         for aborted in self.transactions():
             if aborted.last_offset >= start and aborted.first_offset < end:
@@ -360,7 +368,7 @@ class TransactionIndex(_Index):
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop those whose marker is at or above ``offset``."""
+        """Drop the transactions whose marker is at or above ``offset``."""
         for slot, aborted in enumerate(self.transactions()):
             if aborted.last_offset >= offset:
                 self._truncate(slot)

@@ -56,11 +56,11 @@ class LeaderEpochs:
         return encode_checkpoint(self.entries())
 
     def entries(self) -> list[tuple[int, int]]:
-        """(epoch, its first offset), rising."""
+        """(epoch, its first offset) of each, rising."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Epoch ``epoch`` begins at ``start_offset``, or is known to. Entries that contradict it go."""
+        """Note that ``epoch`` begins at ``start_offset``. Entries that contradict this are dropped."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"leader epoch {epoch} at offset {start_offset}")
         if self._epochs and epoch == self.latest and start_offset >= self._starts[-1]:
@@ -73,10 +73,10 @@ class LeaderEpochs:
         self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The highest known epoch that is not above ``epoch``, and where it ended, exclusive.
+        """The highest known epoch that is not above ``epoch``, and its end offset (exclusive).
 
-        For an epoch before all that are known: that epoch and the start of the first known one; for one above
-        all: (-1, -1).
+        An epoch below all known ones is returned with the start of the first known one; for an epoch above all
+        it is (-1, -1).
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
@@ -88,19 +88,20 @@ class LeaderEpochs:
         return (self._epochs[above - 1] if above else epoch), self._starts[above]
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch that a record at ``offset`` has, -1 where that is not known."""
+        """The epoch of the record at ``offset``, -1 if it is not known."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log now ends at ``end_offset``: epochs that began at or after it are gone."""
+        """The log now ends at ``end_offset``: drop the epochs that begin at or after it."""
         keep = bisect_left(self._starts, end_offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now begins at ``start_offset``: so does the epoch of that offset, and earlier ones go."""
+        """The log now begins at ``start_offset``: drop earlier epochs, and let the epoch of that offset begin
+        there."""
         before = bisect_right(self._starts, start_offset)
         if before and (before > 1 or self._starts[0] != start_offset):
             del self._epochs[: before - 1], self._starts[: before - 1]

@@ -1,4 +1,4 @@
-"""What a start found out about a partition."""
+"""`LoadedLog`: what a partition's directory was found to hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LoadedLog:
-    """The parts that a log is made of."""
+    """What `PartitionLog` is made from."""
 
     __slots__ = (
         "epochs",
@@ -47,6 +47,7 @@ class LoadedLog:
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
         self.producers_complete = producers_complete
-        """Whether ``producers`` has all batches that it should, not only each producer's last."""
+        """Whether ``producers`` has the last five batches of each producer. A snapshot has only the last
+        one."""
         self.metadata_synced = metadata_synced
-        """Whether the directory and ``partition.metadata`` are on the disk."""
+        """Whether the directory's name and ``partition.metadata`` are on the disk."""

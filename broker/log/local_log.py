@@ -1,6 +1,7 @@
 """`LocalLog`: the segments of one partition, with their producer snapshots, and reading them.
 
-It knows files and offsets; `PartitionLog` knows what they mean to clients. Source: Kafka's ``LocalLog``,
+It deals with files and offsets; `PartitionLog` adds producers, epochs, high watermark and waiters. Source:
+Kafka's ``LocalLog``,
 ``LogSegments``.
 """
 
@@ -162,7 +163,8 @@ class LocalLog:
             reason.add_note(f"and {segment.log_path} could not be removed: {error}")
 
     def detach_oldest(self, count: int) -> list[Segment]:
-        """Take the first ``count`` segments, but not all, out of the log; their files are the caller's to `delete`."""
+        """Take the first ``count`` segments out of the log, which keeps at least one. The caller must `delete`
+        them."""
         first = self.segments[count]
         if first.synced_size < 0:
             # If the new first segment's name were lost with the power, and the old ones with it, the offsets
@@ -174,7 +176,7 @@ class LocalLog:
         return gone
 
     def delete(self, segments: Sequence[Segment]) -> None:
-        """Rename the files of segments that are out of the log, and schedule their deletion: readers may go on."""
+        """Rename the files of detached segments, and schedule their deletion, so that readers can finish."""
         self._delete(segments)
 
     def _delete(self, segments: Sequence[Segment], keep_snapshot: int | None = None) -> None:

@@ -1,7 +1,7 @@
-"""The data directory and all its partitions: opened on first use, recovered in the background, kept in order.
+"""`LogManager`: the data directory and the logs of all its partitions.
 
-Source: Kafka's ``LogManager``. Where Kafka loads every log before it serves, this opens one when it is asked
-for, and after an unclean stop recovers them behind requests (see ``recovery_queue.py``).
+Source: Kafka's ``LogManager``. Kafka loads every log before it serves. Here a log is opened when it is first
+used, and after an unclean stop logs are recovered beside requests (see ``recovery_queue.py``).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import FileSystem
     from oncelog.wire.schema import Uuid
 
-"""Its log is in the same directory, but it is not ours (``broker/metadata/log.py``)."""
+"""Its log is in the same directory, but belongs to ``broker/metadata/log.py``."""
 
 UNREADABLE = (OSError, DecodeError)
-"""What the files of a partition can be the reason of."""
+"""Errors that the files of a partition may cause."""
 
 SETTLED_AT_ONCE = 16
-"""Partitions that a stop brings to the disk at a time: enough for all threads, and few descriptors are held by them."""
+"""Partitions that a stop flushes at the same time: enough for all threads, and few descriptors."""
 
 _log = get_logger(__name__)
 
@@ -63,8 +63,8 @@ class Hosting(NamedTuple):
 class LogManager:
     """All partitions of one data directory.
 
-    ``start``, ``load``, ``run`` (until cancelled) and ``stop``, in this order. ``on_bug`` is called, after
-    the traceback was logged, when background work failed by an error of our own.
+    ``start``, ``load``, ``run`` (until cancelled) and ``stop``, in this order. ``on_bug`` is called when
+    background work failed because of a bug, after its traceback was logged.
     """
 
     def __init__(
@@ -112,23 +112,23 @@ class LogManager:
 
     @property
     def was_clean(self) -> bool:
-        """Whether the last stop was a clean one."""
+        """Whether the last stop was clean."""
         return self._directory.was_clean
 
     # --- start and stop
 
     def start(self) -> None:
-        """Take the directory. Raises DataDirectoryError."""
+        """Lock the directory and read its checkpoints. Raises DataDirectoryError."""
         self._directory.open(self.config.node_id, self.config.oncelog_cluster_id, self.random)
         self.offsets.read()
 
     def load(
         self, lookup: Callable[[str], Hosting | None], on_truncated: Callable[[PartitionLog], None]
     ) -> None:
-        """Find the partitions in the directory; what is no topic's is moved aside and kept (``-stray``).
+        """Find the partitions in the directory. One that belongs to no topic is set aside (``-stray``).
 
-        ``lookup`` says what the metadata has of a topic, now and later. ``on_truncated`` is called with a log
-        of which the last stop lost something, before it is served.
+        ``lookup`` returns what the metadata has of a topic, now and later. ``on_truncated`` is called with a
+        log that has lost records, before it is served.
         """
         self._lookup = lookup
         self._on_truncated = on_truncated
@@ -159,7 +159,7 @@ class LogManager:
         try:
             await run_background(self, task_status)
         finally:
-            # `stop` would bring all to the disk, one file after the other; this does many at a time.
+            # `stop` would flush one file after the other; this flushes many at a time.
             with trio.CancelScope(shield=True):
                 await self._settle_all()
 
@@ -175,24 +175,23 @@ class LogManager:
                 nursery.start_soon(settle_one_by_one)
 
     async def _settle(self, log: PartitionLog) -> None:
-        """Leave nothing for its `close` to write."""
+        """Flush a log and its derived files, so that its `close` has nothing to write."""
         log.is_closing = True
         try:
             await self.flusher.settle(log)
-        except KafkaError as error:  # `PartitionLog.fail` has said so, or `close` meets it again
+        except KafkaError as error:  # `PartitionLog.fail` has logged it, or `close` will fail again
             _log.debug("not flushed", topic=log.topic, partition=log.partition, error=str(error))
 
     def stop(self, broker_epoch: int = -1) -> None:
-        """Bring everything to the disk, and mark the stop as clean if all was well. It blocks."""
+        """Bring everything to the disk, and mark the stop as clean if nothing failed. It blocks."""
         try:
             if self._loaded:
                 clean = self._close_all() and not self._broken and not self._queue
                 self.offsets.save_all()
             else:
-                clean = self.was_clean  # and nothing was touched since
+                clean = self.was_clean  # and nothing has changed since
             if clean:
-                # The names of new partitions are on the disk: the checkpoints, which name them, synced the
-                # directory.
+                # The checkpoints, which list new partitions, have synced the directory and thus their names.
                 self._directory.mark_clean(broker_epoch)
         except OSError as error:
             _log.error("not stopped cleanly", data_dir=self.data_dir, error=str(error))
@@ -213,10 +212,11 @@ class LogManager:
     # --- partitions
 
     def get(self, topic: str, partition: int) -> PartitionLog:
-        """The partition's log, opened on first use.
+        """The partition's log, which is opened on first use.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER while it is being recovered or cannot
-        be opened for a shortage of the process or the disk, KAFKA_STORAGE_ERROR where its files cannot be used.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER while it is being recovered, or if
+        a shortage of the process or the disk keeps it from being opened; KAFKA_STORAGE_ERROR if its files
+        cannot be used.
         """
         log = self.logs.get((topic, partition))
         return log if log is not None else self._open((topic, partition))
@@ -257,7 +257,7 @@ class LogManager:
             for segment in log.segments:
                 segment.close()
             raise
-        # Not before: where anything failed, the next use must find what is there, not make it anew.
+        # Only now: had anything failed, the next use must open what is there, not create it anew.
         del self._found[key]
         self.logs[key] = log
 
@@ -265,13 +265,13 @@ class LogManager:
         try:
             self.offsets.forget(key)
             log = create_partition(self._env, f"{self.data_dir}/{key[0]}-{key[1]}", *key, topic_id, config)
-        except OSError as error:  # a full disk, perhaps; the next use tries anew
+        except OSError as error:  # a full disk, perhaps; the next use tries again
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.flusher.new_names = True
         self.logs[key] = log
 
     def size_of(self, topic: str, partition: int) -> int:
-        """Bytes of the partition's log files; it is not opened for it. Raises OSError."""
+        """Bytes of the partition's log files. The log is not opened. Raises OSError."""
         log = self.logs.get((topic, partition))
         if log is not None:
             return log.size
@@ -282,8 +282,7 @@ class LogManager:
         return sum(self.files.size(f"{directory}/{name}") for name in names)
 
     def delete(self, topic: str, partition: int) -> None:
-        """The partition is gone: its directory is renamed at once and removed ``file.delete.delay.ms``
-        later."""
+        """Delete a partition: its directory is renamed at once and removed ``file.delete.delay.ms`` later."""
         key = (topic, partition)
         directory = self._found.pop(key, f"{self.data_dir}/{topic}-{partition}")
         self._queue.forget(key)
@@ -300,19 +299,19 @@ class LogManager:
             elif self.files.exists(directory):
                 self.files.rename(directory, target)
         except OSError as error:
-            # The next start finds a directory of no topic and moves it aside.
+            # The next start finds a directory that belongs to no topic, and sets it aside.
             _log.error("partition not removed", topic=topic, partition=partition, error=str(error))
             return
         self.flusher.new_names = True
         self.deletions.add(target, self.config.log_segment_delete_delay_ms, close)
 
     def update_broker_config(self, config: BrokerConfig) -> None:
-        """The broker's configuration has changed."""
+        """Apply a changed configuration of the broker."""
         self.config = config
         self._env.producer_id_expiration_ms = config.producer_id_expiration_ms
 
     def update_config(self, topic: str, config: TopicConfig) -> None:
-        """A topic's configuration has changed."""
+        """Apply a changed configuration of a topic."""
         for partition in self._hosting(topic).partitions:
             log = self.logs.get((topic, partition))
             if log is not None:
@@ -333,13 +332,14 @@ class LogManager:
         return key in self._found or key in self._queue or key in self._broken
 
     def unopened(self) -> list[Key]:
-        """The partitions that nobody has used since the start."""
+        """The partitions that have not been opened since the start."""
         return list(self._found)
 
     # --- stray directories
 
     def _moved_if_stray(self, key: Key, directory: str) -> bool:
-        """Whether it was an earlier topic's of the same name, and is out of the way now. Raises OSError."""
+        """Whether the directory belonged to an earlier topic of that name, and was set aside. Raises
+        OSError."""
         try:
             topic_id = read_partition_metadata(self.files, directory)
         except CorruptPartitionMetadata as error:
@@ -358,16 +358,16 @@ class LogManager:
     # --- recovery
 
     async def recover(self) -> None:
-        """Recover what an unclean stop left behind; the background does it."""
+        """Recover the partitions after an unclean stop; a background task calls this."""
         await self._queue.run()
 
     @property
     def is_recovered(self) -> bool:
-        """Whether no partition is left to recover."""
+        """Whether recovery is over."""
         return self._queue.finished.is_set()
 
     async def recovered(self) -> None:
-        """Wait until no partition is left to recover."""
+        """Wait until recovery is over."""
         await self._queue.finished.wait()
 
     def _begin_recovery(self, key: Key) -> PartitionRecovery:
@@ -387,7 +387,8 @@ class LogManager:
             self.flusher.due(log)
 
     def _tell_of_loss(self, key: Key, log: PartitionLog, *, truncated: bool) -> None:
-        """A log with fewer records than readers may have seen gets a new leader epoch, after a clean stop too."""
+        """If readers may have seen records that the log lost, report it, which raises its leader epoch; after a
+        clean stop too."""
         was_seen = self.offsets.high_watermarks.known.get(key, 0)
         if truncated or was_seen > log.log_end_offset:
             _log.warning("records were lost", topic=key[0], partition=key[1], from_offset=log.log_end_offset)
@@ -409,5 +410,5 @@ class LogManager:
             self.deletions.add(path, delay_ms)
 
     def usable_logs(self) -> Iterator[PartitionLog]:
-        """The logs that are open and can be used, as they are when asked for the next."""
+        """The logs that are open and usable; each is checked when the iterator reaches it."""
         return (log for log in list(self.logs.values()) if not log.offline and not log.deleted)

@@ -1,7 +1,7 @@
-"""Making a partition's directory, and opening one that was closed cleanly.
+"""Creating a partition's directory, and opening one that was closed cleanly.
 
-After a clean stop everything is taken as it is: names, sizes, the end of the last segment and the newest producer
-snapshot are all that is read. Source: Kafka's ``LogLoader``.
+After a clean stop the files are trusted: only names, sizes, the end of the last segment and the newest producer
+snapshot are read. Source: Kafka's ``LogLoader``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _log = get_logger(__name__)
 def create_partition(
     env: LogEnvironment, directory: str, topic: str, partition: int, topic_id: bytes, config: TopicConfig
 ) -> PartitionLog:
-    """Make the directory of a new partition. Nothing of it is synced before its first flush. Raises OSError,
-    and then there is no directory."""
+    """Create the directory of a new partition. Nothing of it is synced before its first flush. Raises OSError,
+    and then leaves no directory."""
     env.files.makedirs(directory)
     try:
         metadata = env.files.open(f"{directory}/{PARTITION_METADATA}", create=True)
@@ -69,8 +69,8 @@ def open_partition(
 ) -> PartitionLog:
     """Open a partition that was closed cleanly.
 
-    ``log_start_offset`` is the checkpointed one; ``topic_id`` counts where ``partition.metadata`` has none.
-    Where the directory is not as a clean stop leaves it, its last segment is recovered after all. Raises
+    ``log_start_offset`` comes from the checkpoint. ``topic_id`` is used if ``partition.metadata`` has none. A
+    directory that is not as a clean stop leaves it has its last segment recovered after all. Raises
     OSError, CorruptCheckpoint, CorruptPartitionMetadata.
     """
     found = PartitionDirectory(env.files, directory)
@@ -120,7 +120,7 @@ def _open(
         return recovery.log
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs = LeaderEpochs.load(env.files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
-    epochs.truncate_from_end(log_end_offset + 1)  # the leader may have begun its epoch without a record
+    epochs.truncate_from_end(log_end_offset + 1)  # + 1: the leader's epoch may have begun without a record
     epochs.truncate_from_start(log_start_offset)
     snapshots = ProducerSnapshots(env.files, directory, found.snapshot_offsets)
     snapshots.remove_strays(found.base_offsets)

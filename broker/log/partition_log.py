@@ -1,9 +1,9 @@
 """One partition's log: the only way to read and write it.
 
-``append`` is the path of every record. It does first what can be refused (validation, the producer's state),
-then what can fail (a roll, the write), and last what others see: log end offset, producer state, leader
-epoch, high watermark, waiters. So a batch that is refused or could not be written leaves no trace, and since
-it never waits, nothing comes between its steps.
+Every record goes through ``append``. First come the steps that may refuse it (validation, producer state), then
+those that may fail (roll, write), and last those that others see (log end offset, producer state, leader epoch,
+high watermark, waiters). So a batch that is refused or cannot be written leaves no trace. ``append`` never
+waits, so nothing runs between its steps.
 
 Source: Kafka's ``UnifiedLog``, ``LocalLog``.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 PRODUCE_VERSION_LATEST = 13
-"""What an append that no Produce request made counts as."""
+"""The Produce version whose rules hold for an append that no Produce request made."""
 
 _NOTHING = b""
 
@@ -107,10 +107,11 @@ class PartitionLog:
         """A write or an fsync failed: every request gets KAFKA_STORAGE_ERROR."""
         self.deleted = False
         self.is_closing = False
-        """Whether a flush brings to the disk what `close` would, too."""
+        """Whether the next flush also writes what `close` would write."""
         self.waiters = WaiterSet()
         self.appended: tuple[int, memoryview] | None = None
-        """While waiters are told of an append: the base offset and the bytes of its batch, which are the log's last."""
+        """Set while waiters are notified of an append: base offset and bytes of its batch, the last of the
+        log."""
         self._producers_complete = loaded.producers_complete
         self._rules = AppendRules(config)
         self._publish_high_watermark(self.log_end_offset)
@@ -165,10 +166,11 @@ class PartitionLog:
         produce_version: int = PRODUCE_VERSION_LATEST,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Add one batch, whose bytes are stamped in place. What a coordinator of this broker brings is not checked.
+        """Append one batch; its bytes are stamped in place. Batches of this broker's own coordinators are not
+        validated.
 
-        Raises KafkaError: what validation and the producer's state refuse (InvalidRecords with errors for
-        single records), KAFKA_STORAGE_ERROR where it could not be written; nothing has changed then.
+        Raises KafkaError if validation or the producer state refuses it (InvalidRecords carries errors of
+        single records), or KAFKA_STORAGE_ERROR if it cannot be written. The log is then unchanged.
         """
         if self.offline or self.deleted:
             self.check_alive()
@@ -238,7 +240,8 @@ class PartitionLog:
             self.waiters.notify(self)
 
     def _check_producer(self, header: BatchHeader, origin: Origin) -> BatchMetadata | None:
-        """The batch that this one repeats, or None where it may follow."""
+        """Check a batch against its producer's state. Returns the batch in the log that it duplicates, None for
+        a new one."""
         if self.producers.is_next(header):
             return None
         if not self._producers_complete:
@@ -269,7 +272,7 @@ class PartitionLog:
             self.local.active.txn_index.append(aborted)
 
     def become_leader(self, leader_epoch: int) -> None:
-        """This broker leads the partition in that epoch from now on: it begins at the log end offset."""
+        """This broker leads the partition from now on, in an epoch that begins at the log end offset."""
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, self.log_end_offset)
             self.durability.changed = True
@@ -277,26 +280,27 @@ class PartitionLog:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int = NO_SEQUENCE, *, raises_epochs: bool
     ) -> bool:
-        """Whether the transaction coordinator must be asked before a producer's transactional batch is appended,
-        since no transaction of it is open here (Kafka: ``maybeStartTransactionVerification``).
+        """Whether the transaction coordinator must verify a producer's transactional batch before its append,
+        because the producer has no transaction open in this partition (Kafka:
+        ``maybeStartTransactionVerification``).
 
-        ``raises_epochs``: it speaks transactions v2. Raises KafkaError: INVALID_PRODUCER_EPOCH.
+        ``raises_epochs``: it uses transactions v2. Raises KafkaError: INVALID_PRODUCER_EPOCH.
         """
         return self.producers.start_verification(
             producer_id, epoch, sequence, self.env.clock.now_ms(), raises_epochs=raises_epochs
         )
 
     def remove_expired_producers(self, now_ms: int) -> None:
-        """Forget producers that wrote nothing for ``producer.id.expiration.ms``."""
+        """Forget producers that have written nothing for ``producer.id.expiration.ms``."""
         self.producers.remove_expired(now_ms, self.env.producer_id_expiration_ms)
 
     # Reading.
 
     def read(self, offset: int, max_bytes: int, *, minimum_one: bool, up_to: int) -> LogRead:
-        """The batches from the one that holds ``offset`` on, in one segment, none from ``up_to`` on.
+        """Batches of one segment, from the one that holds ``offset`` to those that end before ``up_to``.
 
-        At most ``max_bytes``, which may cut the last batch; but where not even the first would be whole,
-        that one as it is if ``minimum_one``, else nothing. Raises KafkaError: OFFSET_OUT_OF_RANGE,
+        At most ``max_bytes``, so the last batch may be cut. A first batch that is larger than that is returned
+        whole with ``minimum_one``, and not at all without. Raises KafkaError: OFFSET_OUT_OF_RANGE,
         KAFKA_STORAGE_ERROR.
         """
         if self.offline or self.deleted:
@@ -314,7 +318,7 @@ class PartitionLog:
             raise self.storage_error(error) from error
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Those that have records from offset ``start`` to before ``end``. Raises KafkaError:
+        """The aborted transactions with records from offset ``start`` to before ``end``. Raises KafkaError:
         KAFKA_STORAGE_ERROR."""
         try:
             return self.local.aborted_transactions(start, end)
@@ -322,7 +326,7 @@ class PartitionLog:
             raise self.storage_error(error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp (ms) is at least ``timestamp``, None where there is none.
+        """The first record whose timestamp (ms) is at least ``timestamp``, None if there is none.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
@@ -348,19 +352,20 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> int:
-        """The highest leader epoch it knows, -1 where there is none."""
+        """The highest known leader epoch, -1 if there is none."""
         return self.epochs.latest
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The highest epoch it has that is at most ``epoch``, and where that ended, exclusive; or (-1, -1)."""
+        """The highest known leader epoch that is at most ``epoch``, and its end offset (exclusive); (-1, -1) if
+        there is none."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_of(self, offset: int) -> int:
-        """The leader epoch of a record, -1 where it is not known."""
+        """The leader epoch of the record at an offset, -1 if it is not known."""
         return self.epochs.epoch_for(offset)
 
     def delete_records(self, offset: int) -> int:
-        """Let the log begin at ``offset``, durably, and return where it begins now.
+        """Raise the log start offset to ``offset``, durably. Returns the log start offset, which may be higher.
 
         Raises KafkaError: OFFSET_OUT_OF_RANGE above the high watermark, KAFKA_STORAGE_ERROR.
         """
@@ -396,7 +401,7 @@ class PartitionLog:
     # When files cannot be used.
 
     def fail(self, error: OSError) -> None:
-        """A write or an fsync failed, so what is on the disk is not known: take the log offline."""
+        """Take the log offline: after a failed write or fsync nobody knows what is on the disk."""
         self.durability.abandon()
         if not self.offline:
             self.offline = True
@@ -404,15 +409,17 @@ class PartitionLog:
             self.waiters.notify(self)
 
     def write_failed(self, error: OSError) -> None:
-        """An append or a roll failed and was undone. A full disk is no reason to stop: there may be room
-        again. Where it could not be undone (the error has a note), or for any other error, it is."""
+        """An append or a roll failed. The log stays online after a shortage, such as a full disk, that was
+        undone: there may be room again. It goes offline after any other error, and if the failure was not
+        undone (the error has a note)."""
         if getattr(error, "__notes__", None):
             self.fail(error)
         else:
             self.storage_error(error)
 
     def storage_error(self, error: OSError) -> KafkaError:
-        """What to answer when the files cannot be used; the log goes offline unless it is a shortage."""
+        """The error to respond with when a file operation failed. The log goes offline unless it was a
+        shortage."""
         if is_shortage(error):
             about = {"topic": self.topic, "partition": self.partition}
             self.env.lines.write(_log.warning, "shortage", about, error=error)
@@ -425,7 +432,7 @@ class PartitionLog:
     def roll(self) -> Segment:
         """Make a new active segment that begins at the log end offset, and return it.
 
-        An active segment that is empty stays. Raises OSError, and then the active segment is what it was.
+        An empty active segment stays. Raises OSError, and then the active segment is unchanged.
         """
         offset = self.log_end_offset
         if self.local.roll(offset, self.config, self.producers):
@@ -437,8 +444,8 @@ class PartitionLog:
     def delete_oldest(self, count: int, reason: str) -> None:
         """Remove the first ``count`` segments: the log start offset rises to the next one's base offset.
 
-        None may reach above the high watermark. Where it is all of them, a new one is made first. The files
-        are renamed at once and deleted later, so that whoever reads them can go on. Raises OSError.
+        None of them may reach above the high watermark. If they are all segments, the log rolls first. Their
+        files are renamed at once and deleted later, so that readers can finish. Raises OSError.
         """
         if count == len(self.local.segments):
             self.roll()
@@ -461,7 +468,7 @@ class PartitionLog:
         self.local.delete(gone)
 
     def _raise_log_start(self, offset: int) -> None:
-        """Records below ``offset`` are gone."""
+        """Records below ``offset`` no longer belong to the log."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
@@ -480,7 +487,7 @@ class PartitionLog:
         await self.env.flusher.flush(self, up_to)
 
     def prepare_flush(self) -> FlushWork | None:
-        """What has to reach the disk so that all of the log is there; None where it is. One at a time.
+        """The flush of what is not on the disk yet; None if all is. Only one may be under way.
 
         Raises KafkaError (KAFKA_STORAGE_ERROR) where index entries cannot be written.
         """
@@ -495,9 +502,9 @@ class PartitionLog:
         return work
 
     def prepare_close(self) -> FlushWork | None:
-        """What has to reach the disk, derived files too, for a start that trusts it; None where it is there.
+        """As `prepare_flush`, with the derived files that a start after a clean stop relies on.
 
-        One at a time, as `prepare_flush`. What is changed afterwards is `close`'s to write. Raises OSError.
+        `close` writes what changes after it. Raises OSError.
         """
         if self.offline or self.deleted:
             self.durability.abandon()
@@ -505,7 +512,8 @@ class PartitionLog:
         return self.durability.prepare_close(self.log_end_offset)
 
     def flushed(self, work: FlushWork) -> None:
-        """``work.run()`` has returned: move the recovery point, and the high watermark if it waited."""
+        """``work.run()`` has succeeded: raise the recovery point, and the high watermark if it waited for the
+        flush."""
         self.durability.done(work, self.log_end_offset)
         if not self.offline and self.high_watermark < self.log_end_offset:
             waits = self.log_end_offset - self.recovery_point >= self.config.flush_messages
@@ -514,9 +522,9 @@ class PartitionLog:
                 self._publish_high_watermark(reached)
 
     def close(self) -> None:
-        """Bring everything to the disk, derived files too, for a start that trusts it. It blocks.
+        """Bring everything to the disk, derived files included, and close the files. It blocks.
 
-        Raises OSError: the stop was not a clean one then. A log that is offline or deleted is only closed.
+        Raises OSError; the stop is not a clean one then. A log that is offline or deleted is only closed.
         """
         try:
             work = self.prepare_close()
@@ -531,6 +539,6 @@ class PartitionLog:
         self.local.rename(directory)
 
     def mark_deleted(self) -> None:
-        """The topic is gone: whoever waits or asks gets UNKNOWN_TOPIC_OR_PARTITION."""
+        """The topic was deleted: all requests, waiting ones included, get UNKNOWN_TOPIC_OR_PARTITION."""
         self.deleted = True
         self.waiters.notify(self)

@@ -21,13 +21,14 @@ class CorruptPartitionMetadata(DecodeError):  # noqa: N818  # what it is, not th
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
-    """Two lines, the last without an end: ``version: 0`` and ``topic_id:`` in base64 without padding."""
+    """The file's text, two lines without a newline at the end: ``version: 0``, and ``topic_id:`` in base64
+    without padding."""
     return b"version: %d\ntopic_id: %s" % (_VERSION, urlsafe_b64encode(topic_id).rstrip(b"="))
 
 
 def read_partition_metadata(files: FileSystem, directory: str) -> bytes | None:
-    """The topic id (16 bytes), None where there is no file or an empty one (power was lost before it was
-    synced). Raises CorruptPartitionMetadata."""
+    """The topic id (16 bytes). None if there is no file, or an empty one, as after a power loss before its
+    first sync. Raises CorruptPartitionMetadata."""
     path = f"{directory}/{PARTITION_METADATA}"
     if not files.exists(path):
         return None

@@ -1,7 +1,7 @@
-"""Reading ahead what is not in the page cache, so that a recovery's steps in the loop do not wait for the disk.
+"""Reading ahead of a recovery in a thread, so that its steps in the loop do not wait for the disk.
 
-The generators that walk a log say what is cold before they come to it (`Cold`); who steps them from a task has a thread
-read it first, and who cannot wait steps on.
+The generators that walk a log yield a `Cold` for each part that is not in the page cache before they read it. A
+task that steps them has a thread read it first; a caller that cannot wait just goes on.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ READ_AHEAD_BYTES = 4 * 1024 * 1024
 """Bytes that a thread reads at once."""
 
 MARGIN_BYTES = 2 * CHECK_WINDOW_BYTES
-"""How far before the end of what is known to be warm the next bytes are asked about: further than a step reads, but for
-batches that are larger than a window."""
+"""The next part of the file is probed this far before the end of the last one. That is more than a step reads,
+unless a batch is larger than a window."""
 
 
 class Cold(NamedTuple):
@@ -32,7 +32,7 @@ class Cold(NamedTuple):
     size: int
 
     async def read(self, files: FileSystem) -> None:
-        """In a thread. Raises OSError, also where the file was closed meanwhile."""
+        """Read it in a thread. Raises OSError, also if the file was closed meanwhile."""
         held = FileRange(*self)
         try:
             await files.offload(held.read)
@@ -41,7 +41,7 @@ class Cold(NamedTuple):
 
 
 class ReadAhead:
-    """One walk through a file, up to ``end``."""
+    """Probes a file during one walk through it, up to ``end``."""
 
     __slots__ = ("_end", "_file", "_known")
 
@@ -51,7 +51,7 @@ class ReadAhead:
         self._end = end
 
     def before(self, position: int) -> Iterator[Cold]:
-        """What is to be read ahead before the walk goes on from there, if anything is."""
+        """Yields what should be read ahead before the walk goes on from ``position``, if anything."""
         start = max(self._known, position)
         if position + MARGIN_BYTES > self._known and start < self._end:
             size = min(READ_AHEAD_BYTES, self._end - start)
@@ -61,4 +61,4 @@ class ReadAhead:
 
 
 Progress = int | Cold
-"""What a step of a recovery gives: the bytes of log that it took, or what comes next and is cold."""
+"""What a step of a recovery yields: the bytes of log that it read, or the cold part that comes next."""

@@ -43,10 +43,10 @@ class AppendResult:
         self.base_offset = base_offset
         self.last_offset = last_offset
         self.log_append_time_ms = log_append_time_ms
-        """-1 where the records keep the producer's time."""
+        """-1 if the records keep the producer's timestamps."""
         self.log_start_offset = log_start_offset
         self.must_flush = must_flush
-        """Whether ``PartitionLog.flush`` must return before the append is acknowledged."""
+        """Whether the append may be acknowledged only after ``PartitionLog.flush`` has returned."""
         self.duplicate = duplicate
         """Whether the batch was in the log already, at these offsets."""
 
@@ -58,7 +58,8 @@ class AppendResult:
 
 
 class FileRange:
-    """Bytes of a log file. They can be read until ``release``, even if the segment is deleted meanwhile."""
+    """A range of bytes in a log file. It can be read until ``release``, even if the segment is deleted
+    meanwhile."""
 
     __slots__ = ("_held", "file", "position", "size")
 
@@ -81,7 +82,7 @@ class FileRange:
 
 
 class LogRead:
-    """``records`` is ``b""`` where there is nothing to read yet; ``next_offset`` is above every offset in it."""
+    """``records`` is ``b""`` if there is nothing to read yet; ``next_offset`` is above every offset in it."""
 
     __slots__ = ("next_offset", "records")
 
@@ -107,8 +108,8 @@ def first_at_or_after(
 ) -> TimestampOffset | None:
     """The first record from ``start_offset`` on whose timestamp is at least ``timestamp``.
 
-    Kafka gives up after the first segment that has such a timestamp, even where all of them are below the log
-    start offset (until that segment is deleted); this goes on.
+    Kafka stops at the first segment with such a timestamp, even if all these records are below the log start
+    offset, until that segment is deleted. This search goes on.
     """
     for segment in segments:
         if segment.largest_timestamp >= timestamp:

@@ -1,7 +1,7 @@
 """Deleting old segments: by age, by size, and what lies below the log start offset.
 
-Source: Kafka's ``UnifiedLog.deleteOldSegments``. As there, a segment goes only when all before it go, never
-one that reaches above the high watermark, and an active segment that must go is rolled first.
+Source: Kafka's ``UnifiedLog.deleteOldSegments``. As there, a segment goes only with all that are before it, and
+only if it ends below the high watermark; an active segment that must go is rolled first.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int) -> int:
-    """Delete what the log's ``cleanup.policy`` and retention say; how many segments went.
+    """Delete the segments that the log's ``cleanup.policy`` and retention do not keep. Returns how many.
 
-    ``compact`` alone, and an empty policy, delete only what is below the log start offset. Raises OSError.
+    With ``compact`` alone, or no policy, these are only segments below the log start offset. Raises OSError.
     """
     deleted = _delete(log, _below_log_start(log), "log start offset breach")
     if log.config.delete:
@@ -63,14 +63,14 @@ def _delete(log: PartitionLog, is_due: Callable[[Segment, Segment | None], bool]
         if log.high_watermark < end or not is_due(segment, following):
             break
         if following is None and not segment.size:
-            break  # the active segment, and nothing in it
+            break  # the empty active segment stays
         count += 1
     if count and count == len(segments):  # there is always one segment
         try:
             log.roll()
         except OSError as error:
             log.write_failed(error)
-            count = 0 if log.offline else count - 1  # on a full disk those before the last one make room
+            count = 0 if log.offline else count - 1  # on a full disk, deleting the others makes room
     if count:
         log.delete_oldest(count, reason)
     return count

@@ -37,12 +37,12 @@ UNKNOWN = -2
 
 
 def offset_name(offset: int) -> str:
-    """The part of a file's name that is an offset: 20 digits."""
+    """An offset as file names have it: 20 digits."""
     return f"{offset:020d}"
 
 
 def offset_of_name(name: str) -> int | None:
-    """The offset in a file's name; None where it does not begin with one."""
+    """The offset at the beginning of a file's name; None if there is none."""
     digits = name.partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() else None
 
@@ -82,14 +82,14 @@ class Segment:
         new: bool = False,
         suffix: str = "",
     ) -> None:
-        """``new``: an empty segment; files of that name are left over from something and go."""
+        """``new``: make an empty segment; leftover files of that name are removed."""
         self._files = files
         self.path = f"{directory}/{offset_name(base_offset)}"
         self.suffix = suffix
-        """What follows the file names: "", or one of ``.cleaned``, ``.swap``, ``.deleted``."""
+        """What follows the usual file names: "", ``.cleaned``, ``.swap`` or ``.deleted``."""
         self.base_offset = base_offset
         self.jitter_ms = jitter_ms
-        """By how much earlier than ``segment.ms`` it rolls, so that not all partitions roll at once."""
+        """It rolls this much earlier than ``segment.ms`` says, so that partitions do not all roll at once."""
         self.created_ms = now_ms
         self._index_interval = index_interval_bytes
         self._offset_index: OffsetIndex | None = None
@@ -101,9 +101,9 @@ class Segment:
         self.size = 0 if new else files.size(self.log_path)
         """Bytes of the log file."""
         self.synced_size = -1 if new else 0
-        """Bytes of the log file known to be on the disk; -1: not even its name is."""
+        """Bytes of the log file that are known to be on the disk; -1: not even its name is."""
         self._index_due_above = self.size + index_interval_bytes
-        """A batch that begins above this position gets index entries."""
+        """The next batch that begins above this position gets index entries."""
         self._max_timestamp = NO_TIMESTAMP if new else UNKNOWN
         self._max_timestamp_offset = base_offset
         self._rolling_timestamp = NO_TIMESTAMP if new else UNKNOWN
@@ -164,8 +164,7 @@ class Segment:
     def append(self, batch: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
         """Write a stamped batch. Raises OSError, and then nothing has changed.
 
-        Index entries that have waited long enough are written before the batch is, so that nothing can fail
-        once it is there.
+        A full tail of index entries is written before the batch, so that nothing can fail after it.
         """
         position = self.size
         due = position > self._index_due_above
@@ -188,8 +187,8 @@ class Segment:
             self._index_due_above = position + self._index_interval
 
     def recount(self, position: int, header: BatchHeader) -> None:
-        """Take a batch that is in the file already into the indexes (recovery, from the file's start on, or
-        from where ``index_recovery.keep_indexes_below`` left off). Raises OSError."""
+        """Index a batch that is in the file already. A recovery calls it for every batch, from the file's start
+        or from where ``keep_indexes_below`` says. Raises OSError."""
         due = position > self._index_due_above
         if due and self.offset_index.tail_bytes >= INDEX_TAIL_BYTES:
             self.write_indexes()
@@ -216,22 +215,22 @@ class Segment:
         return self.offset_index.is_full(index_bytes_max) or self.time_index.is_full(index_bytes_max)
 
     def seal(self) -> None:
-        """No batch will follow: give the time index its last entry and write the indexes. Raises OSError."""
+        """No batch will follow: add the time index's last entry and write the indexes. Raises OSError."""
         if self.max_timestamp >= 0:
             self.time_index.maybe_append(self.max_timestamp, self._max_timestamp_offset)
         self.write_indexes()
 
     def write_indexes(self) -> None:
-        """Bring index entries in memory to their files. Raises OSError; they are kept then."""
+        """Write the index entries in memory to their files. Raises OSError, and then keeps them in memory."""
         self.offset_index.write()
         self.time_index.write()
         if self._txn_index is not None and self._txn_index.tail_bytes:
             self._txn_index.write()
 
     def unsynced_indexes(self) -> list[File]:
-        """The index files that have something which is not on the disk; whoever asks brings it there.
+        """The index files that are not all on the disk. The caller must sync them: they count as synced.
 
-        Entries in memory are written first. Raises OSError.
+        Entries in memory are written to them first. Raises OSError.
         """
         files = []
         for index in (self.offset_index, self.time_index, self.txn_index):
@@ -241,7 +240,8 @@ class Segment:
         return files
 
     def take_unnamed(self) -> bool:
-        """Whether one of its files has a name that is not on the disk; whoever asks brings it there."""
+        """Whether the name of one of its files is not on the disk. The caller must sync the directory: it
+        counts as synced."""
         unnamed = self.synced_size < 0
         for index in (self._offset_index, self._time_index, self._txn_index):
             if index is not None and index.unnamed:
@@ -250,14 +250,14 @@ class Segment:
 
     @property
     def is_unflushed(self) -> bool:
-        """Whether something of it is not known to be on the disk."""
+        """Whether part of it is not known to be on the disk."""
         return self.synced_size < self.size or any(
             index is not None and index.is_unflushed and (index.entries or index is not self._txn_index)
             for index in (self._offset_index, self._time_index, self._txn_index)
         )
 
     def forget_synced_indexes(self) -> None:
-        """Nobody knows any more whether the indexes are on the disk."""
+        """A flush was abandoned: the indexes may not be on the disk."""
         for index in (self._offset_index, self._time_index, self._txn_index):
             if index is not None:
                 index.unsynced = index.unnamed = True
@@ -266,7 +266,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The latest timestamp in it (ms), -1 where there is none."""
+        """The latest timestamp in it (ms), -1 if there is none."""
         if self._max_timestamp == UNKNOWN:
             self._max_timestamp = self.time_index.last_timestamp
             self._max_timestamp_offset = self.time_index.last_offset
@@ -279,12 +279,12 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The latest timestamp (ms); where its records have none, when the file was last written."""
+        """The latest timestamp (ms); the time of the last write to the file if the records have none."""
         return self.max_timestamp if self.max_timestamp >= 0 else self._files.modified_ms(self.log_path)
 
     @property
     def rolling_timestamp(self) -> int:
-        """The first batch's max timestamp (ms), from which ``segment.ms`` counts; -1 where there is none."""
+        """The first batch's max timestamp (ms), from which ``segment.ms`` counts; -1 if there is none."""
         if self._rolling_timestamp == UNKNOWN:
             first = next(iterate_headers(self.file, 0, self.size), None)
             self._rolling_timestamp = NO_TIMESTAMP if first is None else first[1].max_timestamp
@@ -297,7 +297,7 @@ class Segment:
         return find_offset(self.file, self.offset_index.lookup(offset)[1], self.size, offset)
 
     def position_of(self, offset: int) -> int:
-        """Where the batches end that lie below ``offset``."""
+        """The position at which the batches below ``offset`` end."""
         found = self.find(offset)
         return self.size if found is None else found[0]
 
@@ -306,7 +306,8 @@ class Segment:
         return iterate_headers(self.file, position, self.size if end is None else end)
 
     def next_offset(self) -> int:
-        """One past the last offset in it. Raises DecodeError where the file does not end with a whole batch."""
+        """The offset after the last one in it. Raises DecodeError if the file does not end with a whole
+        batch."""
         end = self.offset_index.lookup(RELATIVE_OFFSET_MAX + self.base_offset)[1]
         next_offset = self.base_offset
         for position, header in self.headers(end):
@@ -318,7 +319,8 @@ class Segment:
     # Cutting, renaming, closing.
 
     def truncate_to(self, offset: int) -> int:
-        """Remove the batches from the one that holds ``offset`` on; how many bytes. Raises OSError."""
+        """Remove the batches from the one that holds ``offset`` on. Returns how many bytes went. Raises
+        OSError."""
         position = self.position_of(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -330,7 +332,7 @@ class Segment:
         return removed
 
     def cut(self, position: int) -> None:
-        """Make the file end at ``position``; the indexes are the caller's matter. Raises OSError."""
+        """Make the log file end at ``position``. The caller must cut the indexes. Raises OSError."""
         if position < self.size:
             self.file.truncate(position)
             self.size = position
@@ -339,13 +341,13 @@ class Segment:
             self._rolling_timestamp = NO_TIMESTAMP
 
     def forget_derived(self, position: int) -> None:
-        """The indexes have been cut: what was derived from them is to be read again, and batches are recounted from
+        """The indexes were cut: read again what was derived from them. The caller will `recount` batches from
         ``position`` on."""
         self._max_timestamp = self._rolling_timestamp = UNKNOWN
         self._index_due_above = position + self._index_interval
 
     def clear_indexes(self) -> None:
-        """Before all of it is recounted."""
+        """Empty the indexes, before all batches are recounted."""
         self.offset_index.clear()
         self.time_index.clear()
         self.txn_index.clear()
@@ -370,7 +372,7 @@ class Segment:
         self._tell_paths()
 
     def move(self, directory: str) -> None:
-        """Its directory has been renamed."""
+        """Take the new name of its directory."""
         self.path = f"{directory}/{offset_name(self.base_offset)}"
         self._tell_paths()
 

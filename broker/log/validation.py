@@ -16,8 +16,8 @@ ZSTD_PRODUCE_VERSION = 7
 
 
 RULES_KEPT_MAX = 256
-"""Different rules that are kept: ten thousand partitions configured alike share theirs, and a processor's caches hold
-them."""
+"""Different rules that are kept. Ten thousand partitions with the same configuration share one object, which
+stays in the processor's caches."""
 
 
 class AppendRules:
@@ -44,7 +44,7 @@ class AppendRules:
 
 
 def rules_of(config: TopicConfig, *, from_client: bool = True, zstd_allowed: bool = True) -> ValidationRules:
-    """Shared by all that ask for the same, so not to be changed."""
+    """The rules for these settings. They are shared and must not be changed."""
     name = config.compression_type
     return _rules(
         compacted=config.compact,

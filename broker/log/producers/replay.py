@@ -1,4 +1,4 @@
-"""Bringing the producer state up to what is in the log: from a snapshot, and from the batches behind it."""
+"""Restoring the producer state from a snapshot and from the batches of the log after it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 RECOVERY_STEP_BYTES = 1024 * 1024
-"""Bytes of log that a step of a recovery takes: about a millisecond."""
+"""Bytes of log that a step of a recovery reads: about a millisecond of work."""
 
 EARLIER_CHUNK_BYTES = 64 * 1024
 EARLIER_BYTES_MAX = 8 * 1024 * 1024
@@ -36,10 +36,10 @@ EARLIER_BATCHES_MAX = 2000
 
 
 def restore_earlier_batches(state: ProducerState, segments: Sequence[Segment]) -> None:
-    """After a start from a snapshot, which has each producer's last batch only: read the others back.
+    """Read back the last five batches of each producer: a snapshot has only the last one.
 
-    The log is walked from its end, a chunk at a time, until every producer has its five, or so many bytes or
-    batches have been looked at that whoever still retries an older batch has had time to give up. Raises OSError.
+    The log is read backwards, a chunk at a time, until every producer has its five, or up to a limit of bytes
+    and batches: a producer that retries an older batch has given up by then. Raises OSError.
     """
     lacking = {entry.producer_id: entry for entry in state.producers.values() if entry.batches}
     budget_bytes, budget_batches = EARLIER_BYTES_MAX, EARLIER_BATCHES_MAX
@@ -58,7 +58,7 @@ def restore_earlier_batches(state: ProducerState, segments: Sequence[Segment]) -
 
 
 def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Take the batch before those the entry has; whether there may be more."""
+    """Add a batch in front of those that the entry has. Returns whether it may have still earlier ones."""
     if header.attributes & CONTROL_BIT:
         return True
     if header.producer_epoch != entry.producer_epoch:
@@ -94,9 +94,8 @@ def read_marker(batch: memoryview | bytearray | bytes) -> Marker | None:
 def load_newest_snapshot(
     env: LogEnvironment, snapshots: ProducerSnapshots, producers: ProducerState, up_to: int, above: int = -1
 ) -> int:
-    """Load the newest sound snapshot that is above ``above`` and not above ``up_to``; its offset, or -1.
-
-    Damaged ones go.
+    """Load the newest undamaged snapshot that is above ``above`` and not above ``up_to``. Returns its offset,
+    or -1. Damaged ones are removed.
     """
     for offset in [offset for offset in reversed(snapshots.offsets) if above < offset <= up_to]:
         try:
@@ -113,7 +112,8 @@ def load_newest_snapshot(
 def replay_producers(
     segments: list[Segment], producers: ProducerState, start: int, end: int
 ) -> Iterator[Progress]:
-    """Bring the producer state from the offset ``start`` to ``end``, by batch headers. Raises DecodeError."""
+    """Add the batches from offset ``start`` to before ``end`` to the producer state, by their headers. Raises
+    DecodeError."""
     for at, segment in enumerate(segments):
         following = segments[at + 1].base_offset if at + 1 < len(segments) else end
         if start >= end or following <= start or segment.base_offset >= end:
@@ -133,7 +133,7 @@ def replay_producers(
 def replay(
     producers: ProducerState, header: BatchHeader, batch: bytes | memoryview
 ) -> AbortedTransaction | None:
-    """Take a batch that is in the log into the producer state; the transaction that it aborted, if it did."""
+    """Add a batch that is in the log to the producer state. Returns the transaction that it aborted, if any."""
     if header.producer_id < 0:
         return None
     if not header.attributes & CONTROL_BIT:

@@ -1,9 +1,9 @@
-"""``.snapshot`` files: what a partition knows of its producers, as of the offset in the file's name.
+"""``.snapshot`` files: the producer state of a partition as of the offset in the file's name.
 
 Big-endian: int16 version (1); uint32 CRC-32C of all that follows; int32 count; then for each producer
 producer id int64, epoch int16, last sequence int32, last offset int64, offset delta int32 (last offset minus
 first of the last batch), timestamp int64 (ms), coordinator epoch int32, first offset of the open transaction
-int64; -1 where there is none. Source: Kafka's ``ProducerStateManager``, ``ProducerSnapshot``.
+int64; -1 for none. Source: Kafka's ``ProducerStateManager``, ``ProducerSnapshot``.
 """
 
 from __future__ import annotations
@@ -68,9 +68,8 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
 class ProducerSnapshots:
     """The snapshot files of one partition.
 
-    One is taken at every roll, at the new segment's base offset, and stays as long as that segment. One that
-    lies inside a segment (taken at a close, or so that a recovery has less to walk) goes when a later one is
-    there.
+    A roll takes one at the new segment's base offset; it stays as long as that segment. A flush or a close
+    takes one inside a segment ("floating"); the next one replaces it.
     """
 
     __slots__ = ("_files", "directory", "floating", "offsets")
@@ -80,18 +79,19 @@ class ProducerSnapshots:
         self.directory = directory
         self.offsets = sorted(offsets)
         self.floating: int | None = None
-        """The one that is not at a segment's base offset."""
+        """The offset of the one inside a segment, None if there is none."""
 
     def path(self, offset: int) -> str:
         return f"{self.directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
     @property
     def last(self) -> int:
-        """The offset of the newest, -1 where there is none."""
+        """The offset of the newest, -1 if there is none."""
         return self.offsets[-1] if self.offsets else -1
 
     def take(self, offset: int, entries: Iterable[SnapshotEntry], *, floating: bool = False) -> None:
-        """Write one, unless there is one at or above ``offset``. Raises OSError; then there is no new file."""
+        """Write one, unless there is one at or above ``offset``. Raises OSError, and then leaves no new
+        file."""
         if offset > max(self.last, 0):
             self._write(offset, entries)
             before, self.floating = self.floating, offset if floating else None
@@ -101,7 +101,7 @@ class ProducerSnapshots:
             self.floating = None
 
     def retake(self, offset: int, entries: Iterable[SnapshotEntry]) -> None:
-        """Write one in the place of one that may be damaged, if there is any. Raises OSError."""
+        """Write one, even over an existing one, which may be damaged. Raises OSError."""
         if offset > 0:
             self._write(offset, entries)
 
@@ -126,7 +126,7 @@ class ProducerSnapshots:
         return decode_snapshot(self._files.read_bytes(self.path(offset)))
 
     def open(self, offset: int) -> File | None:
-        """The file of one, to be synced; None where there is none. Raises OSError."""
+        """The file of a snapshot, to be synced; None if there is no such snapshot. Raises OSError."""
         return self._files.open(self.path(offset)) if offset in self.offsets else None
 
     def remove(self, offset: int) -> None:
@@ -139,7 +139,7 @@ class ProducerSnapshots:
             self.remove(above)
 
     def remove_strays(self, base_offsets: Iterable[int]) -> None:
-        """Keep those at a segment's base offset, and the newest of the others where no segment begins later."""
+        """Keep those at a segment's base offset, and the newest other one if no segment begins after it."""
         bases = set(base_offsets)
         strays = [offset for offset in self.offsets if offset not in bases]
         if strays and strays[-1] > max(bases, default=-1):

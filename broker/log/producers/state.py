@@ -1,7 +1,7 @@
-"""What a partition knows of its producers: for idempotence each one's last five batches, and who has an open
-transaction.
+"""`ProducerState`: what a partition knows of its producers: the last five batches of each, for idempotence, and
+their open transactions.
 
-A batch is checked first, which changes nothing, and added after it was written; so a write that fails leaves
+A batch is checked before it is written, which changes nothing, and added afterwards; so a failed write leaves
 no trace. Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``; KIP-98.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oncelog.wire.batch import BatchHeader
 
 BATCHES_RETAINED = 5
-"""Batches remembered for each producer: as many requests as an idempotent producer may have in flight."""
+"""Batches remembered of each producer: an idempotent producer has at most this many requests in flight."""
 
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -33,14 +33,14 @@ EPOCH_MAX = 0x7FFF
 COORDINATOR_EPOCH_NONE = -1
 NO_TIMESTAMP = -1
 TRANSACTIONS_V2 = 2
-"""From this transaction version on every transaction has its own producer epoch (KIP-890)."""
+"""The transaction version from which on every transaction has a producer epoch of its own (KIP-890)."""
 
 
 class Origin(IntEnum):
     """Who appends (Kafka: ``AppendOrigin``)."""
 
     REPLICATION = 0
-    """The log itself, reading back what is in it: nothing is refused."""
+    """The log itself, which reads back its own batches: nothing is refused."""
     COORDINATOR = 1
     """A group or transaction coordinator of this broker."""
     CLIENT = 2
@@ -48,7 +48,7 @@ class Origin(IntEnum):
 
 
 class BatchMetadata(NamedTuple):
-    """A batch of the past, to answer its duplicate with."""
+    """An appended batch, as the response to its duplicate needs it."""
 
     first_sequence: int
     last_sequence: int
@@ -87,7 +87,7 @@ class ProducerEntry:
         self.last_timestamp = NO_TIMESTAMP
         self.txn_first_offset = NO_OFFSET
         self.next_sequence = 0
-        """What follows the last batch's."""
+        """The sequence number that follows the last batch's."""
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_RETAINED)
 
     @property
@@ -95,7 +95,7 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def move_to_epoch(self, epoch: int) -> None:
-        """Sequence numbers begin anew with every epoch, so the batches of another one are of no use."""
+        """Sequence numbers begin at 0 in every epoch, so the batches of the last epoch are forgotten."""
         if epoch != self.producer_epoch:
             self.batches.clear()
             self.next_sequence = 0
@@ -116,7 +116,7 @@ class ProducerEntry:
 
 
 def first_sequence_of(last_sequence: int, offset_delta: int) -> int:
-    """The first sequence number of a batch; numbers go on at 0 after 2**31-1."""
+    """The first sequence number of a batch. After 2**31-1 follows 0."""
     return (last_sequence - offset_delta) & SEQUENCE_MAX
 
 
@@ -130,14 +130,16 @@ class ProducerState:
         self._ongoing: list[tuple[int, int]] = []
         """Open transactions, as (first offset, producer id), rising."""
         self._completed: list[tuple[int, int]] = []
-        """Transactions whose marker is not below the high watermark yet, as (first, last offset), rising."""
+        """Ended transactions whose marker the high watermark has not passed, as (first, last offset),
+        rising."""
         self._verifications: dict[int, Verification] = {}
         self.has_transactions = False
-        """Whether one is open, or its marker not below the high watermark yet: every append looks at it."""
+        """Whether either list has any: a flag, since every append asks."""
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of a transaction that is undecided, or decided above the high watermark."""
+        """The first offset of all transactions that are open, or ended by a marker that the high watermark has
+        not passed."""
         ongoing, completed = self._ongoing, self._completed
         if not ongoing:
             return completed[0][0] if completed else None
@@ -146,8 +148,8 @@ class ProducerState:
     # Data batches.
 
     def is_next(self, header: BatchHeader) -> bool:
-        """Whether a batch simply follows the last one, which is what most do: then it is neither a duplicate
-        nor to be refused."""
+        """Whether a batch simply follows its producer's last one, as most do. Then it is no duplicate and
+        `check` would accept it."""
         entry = self.producers.get(header.producer_id)
         return (
             entry is not None
@@ -158,7 +160,7 @@ class ProducerState:
         )
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """The batch of the last five that has this one's epoch and sequence numbers."""
+        """The one of the last five batches that has the same epoch and sequence numbers."""
         entry = self.producers.get(header.producer_id)
         if entry is None or entry.producer_epoch != header.producer_epoch:
             return None
@@ -169,11 +171,11 @@ class ProducerState:
         return None
 
     def check(self, header: BatchHeader, origin: Origin) -> None:
-        """Whether a data batch may follow what its producer wrote before.
+        """Check that a data batch may follow its producer's last one.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH for an epoch below the last one, OUT_OF_ORDER_SEQUENCE_NUMBER
-        for a gap or a new epoch that does not begin at 0, INVALID_TXN_STATE for a batch outside the
-        transaction that its producer has open. A producer that is not known may begin anywhere.
+        for a gap or a new epoch that does not begin at 0, INVALID_TXN_STATE for a non-transactional batch while
+        its producer has a transaction open. An unknown producer may begin anywhere.
         """
         entry = self.producers.get(header.producer_id)
         if origin is Origin.CLIENT and header.producer_id in self._verifications:
@@ -192,8 +194,8 @@ class ProducerState:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, raises_epochs: bool
     ) -> bool:
-        """Whether the coordinator must be asked before this producer's transactional batch is written: it has no
-        transaction open here in that epoch. Raises KafkaError: INVALID_PRODUCER_EPOCH.
+        """Whether the coordinator must verify this producer's transactional batch before it is written: the
+        producer has no transaction open here in that epoch. Raises KafkaError: INVALID_PRODUCER_EPOCH.
         """
         entry = self.producers.get(producer_id)
         if entry is not None:
@@ -241,8 +243,9 @@ class ProducerState:
         if epoch == current:
             if transaction_version < TRANSACTIONS_V2:
                 return
-            # A marker of transactions v2 carries a new epoch. The same one again is the retry of a marker that
-            # has been written; the highest epoch is let through so that a broken transaction can be ended.
+            # A marker of transactions v2 carries a new epoch. If the epoch is the same, it is a retry of a
+            # marker that was written; with the highest epoch it is accepted so that a broken transaction can be
+            # ended.
             if entry.txn_first_offset < 0 or epoch == EPOCH_MAX:
                 return
         raise KafkaError(
@@ -251,7 +254,7 @@ class ProducerState:
         )
 
     def add(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
-        """A data batch is in the log, at ``base_offset``, with ``timestamp`` (its maximum, ms)."""
+        """Note a data batch that is in the log at ``base_offset``; ``timestamp`` is its maximum (ms)."""
         producer_id = header.producer_id
         entry = self.producers.get(producer_id)
         if entry is None:
@@ -274,7 +277,7 @@ class ProducerState:
     def check_marker(
         self, header: BatchHeader, coordinator_epoch: int, origin: Origin, transaction_version: int
     ) -> None:
-        """Whether an end-transaction marker may be written.
+        """Check that an end-transaction marker may be written.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
@@ -290,10 +293,12 @@ class ProducerState:
             )
 
     def add_marker(self, header: BatchHeader, offset: int, marker: Marker) -> AbortedTransaction | None:
-        """A marker is in the log at ``offset``. Returns the transaction that it aborted, None if there is none."""
+        """Note a marker that is in the log at ``offset``. Returns the transaction that it aborted, None if
+        there is none."""
         producer_id = header.producer_id
         verification = self._verifications.get(producer_id)
-        # With transactions v2 a marker of the same epoch ended the one before that which is being verified.
+        # With transactions v2, a marker of the verified epoch belongs to the transaction before the verified
+        # one.
         if verification is not None and not (
             verification.raises_epochs and header.producer_epoch == verification.producer_epoch
         ):
@@ -318,13 +323,13 @@ class ProducerState:
     # The ends of the log.
 
     def on_high_watermark(self, offset: int) -> None:
-        """Transactions whose marker is below ``offset`` are settled."""
+        """The high watermark is ``offset`` now: forget ended transactions whose marker it has passed."""
         if self._completed:
             self._completed = [row for row in self._completed if row[1] >= offset]
         self.has_transactions = bool(self._ongoing or self._completed)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget who has no transaction open and wrote nothing for so long."""
+        """Forget producers without an open transaction that have written nothing for ``expiration_ms``."""
         expired = [
             entry.producer_id
             for entry in self.producers.values()
@@ -348,7 +353,7 @@ class ProducerState:
         return [entry.to_snapshot() for entry in self.producers.values()]
 
     def load(self, rows: Iterable[SnapshotEntry], now_ms: int, expiration_ms: int) -> None:
-        """Begin with a snapshot; who has expired by now is left out."""
+        """Replace everything with a snapshot, without the producers that have expired by now."""
         self.clear()
         for row in rows:
             if row.txn_first_offset < 0 and now_ms - row.timestamp >= expiration_ms:

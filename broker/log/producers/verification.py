@@ -1,13 +1,15 @@
-"""`Verification`: what a partition knows of a producer between asking the coordinator and writing (KIP-890)."""
+"""`Verification`: what a partition remembers of a producer from its verification by the coordinator to its
+write (KIP-890)."""
 
 from __future__ import annotations
 
 
 class Verification:
-    """A producer whose next transactional batch waits for the coordinator's word (Kafka: ``VerificationStateEntry``).
+    """A producer whose next transactional batch the coordinator is verifying (Kafka:
+    ``VerificationStateEntry``).
 
-    Of batches sent one behind the other the first may be refused for now and the second not: nothing above
-    ``lowest_sequence`` is written before it.
+    When a producer sends several batches, the first may be refused for now and the second verified. So no batch
+    above ``lowest_sequence`` is written before the one that has it.
     """
 
     __slots__ = ("lowest_sequence", "producer_epoch", "raises_epochs", "timestamp")
@@ -16,7 +18,7 @@ class Verification:
         self.lowest_sequence = sequence
         self.producer_epoch = epoch
         self.raises_epochs = raises_epochs
-        """Whether the producer speaks transactions v2."""
+        """Whether the producer uses transactions v2, which raise its epoch with every transaction."""
         self.timestamp = timestamp
         """In ms."""
 

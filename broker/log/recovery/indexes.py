@@ -1,4 +1,4 @@
-"""What a recovery does with the indexes of a segment."""
+"""Checking and rebuilding the indexes of a segment."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def keep_indexes_below(segment: Segment, offset: int) -> int:
-    """Before a recovery from the recovery point ``offset``: drop what is above it in the indexes.
+    """Before a recovery from the recovery point ``offset``: drop the index entries above it.
 
-    What is below it is as it was, since indexes are flushed with the log. Behind that there may be zeros,
-    nothing, or torn entries that look like earlier ones: those that do not fit the log go too. Returns the
+    Entries below it are sound, since indexes are flushed with the log. After them there may be nothing, zeros,
+    or torn entries that look like earlier ones; those that do not match a batch are dropped, too. Returns the
     position from which the batches must be recounted. Raises OSError.
     """
     index, time_index = segment.offset_index, segment.time_index
@@ -32,7 +32,7 @@ def keep_indexes_below(segment: Segment, offset: int) -> int:
 
 
 def _is_indexed(segment: Segment, offset: int, position: int) -> bool:
-    """Whether the batch at ``position`` ends with ``offset``."""
+    """Whether the last offset of the batch at ``position`` is ``offset``."""
     try:
         header = next(segment.headers(position), None)
     except DecodeError:
@@ -41,7 +41,7 @@ def _is_indexed(segment: Segment, offset: int, position: int) -> bool:
 
 
 def _is_timed(segment: Segment, timestamp: int, offset: int) -> bool:
-    """Whether the batch that ends with ``offset`` has that max timestamp."""
+    """Whether the batch whose last offset is ``offset`` has that max timestamp."""
     found = segment.find(offset)
     try:
         header = None if found is None else next(segment.headers(found[0]), None)
@@ -51,7 +51,7 @@ def _is_timed(segment: Segment, timestamp: int, offset: int) -> bool:
 
 
 def rebuild_indexes(segment: Segment) -> None:
-    """Make a sound segment's indexes again. Raises DecodeError, OSError."""
+    """Rebuild the indexes from the batches. Raises DecodeError for a damaged batch, OSError."""
     segment.clear_indexes()
     for position, header in segment.headers():
         segment.recount(position, header)

@@ -1,4 +1,4 @@
-"""The files in a partition's directory, and putting it in order at a start.
+"""`PartitionDirectory`: the files in a partition's directory, and their clean-up at a start.
 
 Source: Kafka's ``LogLoader.removeTempFilesAndCollectSwapFiles`` and ``load``.
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 TMP_SUFFIX = ".tmp"
-"""What ``FileSystem.replace`` leaves when it does not come to its end."""
+"""What an interrupted ``FileSystem.replace`` leaves."""
 
 
 class PartitionDirectory:
-    """What is in a partition's directory."""
+    """The names in a partition's directory."""
 
     __slots__ = ("_files", "_names", "directory")
 
@@ -52,7 +52,7 @@ class PartitionDirectory:
 
     @property
     def topic_id(self) -> bytes | None:
-        """What ``partition.metadata`` says; None where it says nothing (sense included)."""
+        """The topic id in ``partition.metadata``; None if there is none, or the file is damaged."""
         try:
             return read_partition_metadata(self._files, self.directory)
         except CorruptPartitionMetadata as error:
@@ -60,7 +60,7 @@ class PartitionDirectory:
             return None
 
     def has_indexes(self, base_offset: int) -> bool:
-        """Whether there are the two indexes that every segment has."""
+        """Whether a segment has its offset index and its time index."""
         name = offset_name(base_offset)
         return f"{name}{INDEX_SUFFIX}" in self._names and f"{name}{TIME_INDEX_SUFFIX}" in self._names
 
@@ -69,11 +69,11 @@ class PartitionDirectory:
         return sorted(offset for offset in found if offset is not None)
 
     def tidy(self) -> None:
-        """Complete or undo what was under way, and remove what belongs to nothing. Raises OSError.
+        """Complete or undo interrupted replacements, and remove leftover files. Raises OSError.
 
-        ``.deleted`` and ``.tmp`` files go. A ``.cleaned`` file means that a replacement was being prepared: it
-        goes, and so do ``.swap`` files from its offset on. Any other ``.swap`` segment was complete: it takes
-        the place of all segments whose offsets it covers.
+        ``.deleted`` and ``.tmp`` files are removed. A ``.cleaned`` file means that a replacement was still
+        being prepared: it is removed, and so are ``.swap`` files from its offset on. Any other ``.swap``
+        segment is complete: it replaces all segments whose offsets it covers.
         """
         cleaned = [name for name in self._names if name.endswith(CLEANED_SUFFIX)]
         prepared_from = min((offset_of_name(name) or 0 for name in cleaned), default=None)
@@ -106,7 +106,7 @@ class PartitionDirectory:
             self._names.add(target)
 
     def _covered_by(self, name: str) -> tuple[int, int]:
-        """The offsets from a segment's base to after its last one."""
+        """A segment's base offset, and the offset after its last one."""
         start = end = offset_of_name(name) or 0
         file = self._files.open(f"{self.directory}/{name}")
         try:

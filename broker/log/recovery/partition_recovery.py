@@ -1,9 +1,10 @@
-"""What a start does with a partition that was not closed cleanly (``broker/log/opening.py`` opens one that was).
+"""`PartitionRecovery`: recovers a partition that was not closed cleanly (``broker/log/opening.py`` opens one
+that was).
 
-Every batch from the recovery point on is checked, the log is cut at the first one that is bad, and what is derived
-(indexes, producer state, leader epochs of those batches) is made again. Source: Kafka's ``LogLoader``,
-``LogSegment.recover``; where Kafka rebuilds the segment that holds the recovery point from its start, ours begins at
-the recovery point, whose indexes were flushed with it.
+It checks every batch from the recovery point on, cuts the log at the first bad one, and derives from these
+batches what is derived (indexes, producer state, leader epochs). Source: Kafka's ``LogLoader``,
+``LogSegment.recover``. Kafka rebuilds the segment that holds the recovery point from its start; this begins at
+the recovery point, since indexes are flushed with the log.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ _log = get_logger(__name__)
 
 
 class Cut(NamedTuple):
-    """What a recovery removed from one log file."""
+    """The part of a log file that a recovery removed."""
 
     path: str
     position: int
-    """Where it was cut; 0 where the whole file went."""
+    """Where it was cut; 0 if the whole file was removed."""
     bytes: int
     reason: str
 
 
 class PartitionRecovery:
-    """The recovery of one partition, in steps: ``log`` is there when ``step`` has returned True."""
+    """The recovery of one partition, in steps. ``log`` exists once ``step`` has returned True."""
 
     def __init__(
         self,
@@ -66,17 +67,17 @@ class PartitionRecovery:
         recovery_point: int,
         topic_id: bytes | None = None,
     ) -> None:
-        """``log_start_offset`` and ``recovery_point`` are the checkpointed ones. Touches no file yet."""
+        """``log_start_offset`` and ``recovery_point`` come from the checkpoints. No file is touched yet."""
         self.directory = directory
         self.topic = topic
         self.partition = partition
         self.log: PartitionLog
         self.cuts: list[Cut] = []
         self.truncated = False
-        """Whether records are gone that the log had: its leader epoch must rise, so that readers notice."""
+        """Whether the log has lost records: its leader epoch must rise, so that readers notice."""
         self.checked_bytes = 0
         self.cold: Cold | None = None
-        """What the next step would have to wait for; to be read ahead where there is time."""
+        """What the next step would have to wait for; the caller may have it read ahead."""
         self._has_removed = False
         self._env = env
         self._config = config
@@ -90,9 +91,10 @@ class PartitionRecovery:
         self._steps = self._run()
 
     def step(self, max_bytes: int = RECOVERY_STEP_BYTES) -> bool:
-        """Go on for about so many bytes of log, or until what comes next is `cold`; whether it is done.
+        """Check about ``max_bytes`` of log, or stop where the next part is `cold`. Returns whether the recovery
+        is done.
 
-        Raises OSError, CorruptCheckpoint, CorruptPartitionMetadata; the next call begins anew then.
+        Raises OSError, CorruptCheckpoint, CorruptPartitionMetadata; the next call then begins anew.
         """
         self.cold = None
         try:
@@ -109,13 +111,13 @@ class PartitionRecovery:
         return True
 
     def close(self) -> None:
-        """Where it is not gone on with. A second call does nothing."""
+        """Close the files of a recovery that is given up. A second call does nothing."""
         for segment in self._segments:
             segment.close()
         self._segments = []
 
     def _begin_anew(self) -> None:
-        """What was cut stays cut, and told."""
+        """Cuts that were made stay in `cuts`."""
         self.close()
         self._producers = ProducerState()
         self.checked_bytes = 0
@@ -131,11 +133,11 @@ class PartitionRecovery:
             open_segment(env, directory, base, self._config) for base in found.base_offsets
         ]
         self._drop_deleted()
-        # The segment that ends at the recovery point got the last entries of its indexes when it was rolled,
-        # which may have been after the flush.
+        # The segment that ends at the recovery point got its last index entries when it was rolled, perhaps
+        # after the flush: it is walked again, too.
         first = max(0, sum(segment.base_offset < self._recovery_point for segment in segments) - 1)
         while first and not segments[first].size:
-            # A roll that failed may have left it, while its offsets went to the segment before it.
+            # A failed roll may have left an empty segment, while its offsets went to the segment before.
             first -= 1
         for segment in segments[:first]:
             segment.synced_size = segment.size
@@ -147,13 +149,14 @@ class PartitionRecovery:
         yield from self._finish(end_offset, found)
 
     def _drop_deleted(self) -> None:
-        """Segments below the log start offset may be there again after a loss of power, and need not be sound."""
+        """Delete segments below the log start offset: after a loss of power they may be there again,
+        damaged."""
         count = sum(segment.base_offset <= self._log_start_offset for segment in self._segments[1:])
         self._drop(self._segments[:count])
         del self._segments[:count]
 
     def _rebuild(self, segment: Segment) -> Iterator[Progress]:
-        """A segment below the recovery point whose index is missing."""
+        """Rebuild the indexes of a segment below the recovery point, one of which is missing."""
         segment.clear_indexes()
         ahead = ReadAhead(segment.file, 0, segment.size)
         yield from ahead.before(0)
@@ -169,7 +172,7 @@ class PartitionRecovery:
     # Checking.
 
     def _check(self, first: int, *, has_indexes: bool) -> Generator[Progress, None, int]:
-        """Check the segments from that one on, and return the log end offset."""
+        """Check the segments from number ``first`` on. Returns the log end offset."""
         segments = self._segments
         if not segments:
             return self._log_start_offset
@@ -180,10 +183,10 @@ class PartitionRecovery:
                 start.clear_indexes()
             position, offset = yield from self._walk_to_recovery_point(start)
         except DecodeError:
-            # Not even what was flushed can be walked: check this segment from its start.
+            # Even the flushed part is damaged: check this segment from its start.
             start.clear_indexes()
             position, offset = 0, start.base_offset
-        self._epochs.truncate_from_end(offset)  # what began behind it comes back from the batches
+        self._epochs.truncate_from_end(offset)  # later epochs come back from the batches
         begin = load_newest_snapshot(self._env, self._snapshots, self._producers, offset)
         try:
             yield from replay_producers(segments, self._producers, max(begin, 0), offset)
@@ -199,7 +202,7 @@ class PartitionRecovery:
                 segment.synced_size = -1
                 segment.clear_indexes()
                 if segment.base_offset > offset:
-                    # What the producers wrote in the gap is known only from a snapshot.
+                    # Only a snapshot knows what producers wrote in the gap.
                     load_newest_snapshot(
                         self._env, self._snapshots, self._producers, segment.base_offset, offset
                     )
@@ -213,7 +216,7 @@ class PartitionRecovery:
         return offset
 
     def _walk_to_recovery_point(self, segment: Segment) -> Generator[Progress, None, tuple[int, int]]:
-        """Bring the indexes of the segment that holds the recovery point up to it.
+        """Index the segment that holds the recovery point, up to it.
 
         Returns the position and base offset of the first batch at or above it. Raises DecodeError.
         """
@@ -225,7 +228,7 @@ class PartitionRecovery:
         ahead = ReadAhead(segment.file, end, segment.size)
         yield from ahead.before(end)
         for position, header in segment.headers(end):
-            # A batch that does not follow is behind the recovery point already: the check will find it.
+            # A batch whose offset falls back lies after the recovery point: the check will find it.
             if header.base_offset >= self._recovery_point or header.base_offset < offset:
                 break
             segment.recount(position, header)
@@ -239,9 +242,9 @@ class PartitionRecovery:
     def _follows(self, segment: Segment, offset: int) -> bool:
         """Whether a segment may come after a log that ends, with a whole batch, at ``offset``.
 
-        Compaction leaves gaps. So does a loss of power, where the end of a segment that was not synced is gone
-        but not the next segment, or where of several segments that were being deleted some are there again. As
-        in Kafka both sides of the gap stay: either may have been flushed.
+        Compaction leaves gaps. So may a loss of power: it takes the unsynced end of a segment but not the next
+        segment, or brings back some of the segments that were being deleted. As in Kafka, both sides of the gap
+        stay, since either may have been flushed.
         """
         if segment.base_offset > offset and not self._config.compact:
             self.truncated = True
@@ -256,9 +259,9 @@ class PartitionRecovery:
     def _check_segment(
         self, segment: Segment, position: int, offset: int
     ) -> Generator[Progress, None, tuple[str, int, int]]:
-        """Check the batches from a position on, of which the first is not below ``offset``.
+        """Check the batches from ``position`` on. The first may not be below ``offset``.
 
-        Returns what is wrong, where, and the offset after the last good batch.
+        Returns what is wrong, at which position, and the offset after the last good batch.
         """
         reader = BatchReader(segment.file, position, segment.size)
         ahead = ReadAhead(segment.file, position, segment.size)
@@ -277,7 +280,7 @@ class PartitionRecovery:
         return reader.problem, reader.position, offset
 
     def _take(self, segment: Segment, reader: BatchReader, header: BatchHeader) -> None:
-        """Derive from a good batch what is derived of it."""
+        """Take a good batch into the leader epochs, the producer state and the transaction index."""
         if header.partition_leader_epoch > self._epochs.latest:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         ended = replay(self._producers, header, reader.batch)
@@ -287,10 +290,10 @@ class PartitionRecovery:
     def _cut(self, segment: Segment, position: int, reason: str) -> None:
         self._note(Cut(segment.log_path, position, segment.size - position, reason))
         segment.cut(position)
-        segment.file.fsync()  # or what was cut may be there again, behind what is appended now
+        segment.file.fsync()  # or the bytes that were cut may be there again, after new ones
 
     def _drop_from(self, at: int, reason: str) -> None:
-        """Remove the segments from that one on; an empty one is no loss."""
+        """Remove the segments from number ``at`` on. Empty ones do not count as cut."""
         for segment in self._segments[at:]:
             if segment.size:
                 self._note(Cut(segment.log_path, 0, segment.size, reason))
@@ -325,13 +328,13 @@ class PartitionRecovery:
         self.truncated = self.truncated or end_offset < self._recovery_point
         log_start_offset = max(self._log_start_offset, segments[0].base_offset)
         if log_start_offset > self._log_start_offset:
-            # Retention deleted what was before it, or its name was lost with the power: nobody knows.
+            # Either retention deleted the segment before it, or a power loss took its name: nobody knows.
             self.truncated = True
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(log_start_offset)
         self._snapshots.remove_above(end_offset)
         if self.cuts or self._has_removed:
-            # Or segments, and snapshots of what was cut, may be there again, behind what is appended now.
+            # Or removed segments and snapshots may be there again, after new batches.
             env.files.sync_dir(directory)
         self._snapshots.remove_strays([segment.base_offset for segment in segments])
         self._snapshots.retake(end_offset, self._producers.snapshot())

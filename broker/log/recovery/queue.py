@@ -1,8 +1,8 @@
-"""After an unclean stop: which partitions are still to be recovered, and doing it.
+"""`RecoveryQueue`: recovers partitions after an unclean stop.
 
-One partition at a time, in slices of the loop, those first that were asked for, then those written last. Until
-its turn has come a partition's requests get NOT_LEADER_OR_FOLLOWER: what a Kafka broker says of a replica that it
-has not loaded yet, and what every client answers with new metadata and another try.
+It recovers one partition at a time, in slices of the loop: first those that requests asked for, then those that
+were written last. Until then requests for a partition get NOT_LEADER_OR_FOLLOWER, as from a Kafka broker that
+has not loaded the replica yet; every client then refreshes its metadata and retries.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 Key = tuple[str, int]
 
 RECOVER_AT_ONCE_BYTES = 128 * 1024
-"""A partition with no more than this to check is recovered by the request that asks for it."""
+"""A partition with at most this much to check is recovered by the first request for it."""
 
 STEP_BYTES_MIN = 32 * 1024
 STEP_BYTES_MAX = 1024 * 1024
-"""Bytes of log checked in one step: as many as a slice's time allows, but no less and no more."""
+"""Least and most bytes of log that one step checks; in between, as many as fit into a slice's time."""
 
 SHORTAGE_RETRY_S = 1.0
-"""Seconds after which recovery goes on when there was no descriptor, memory or room for it."""
+"""Seconds after which recovery is tried again after a shortage of descriptors, memory or disk space."""
 
 _log = get_logger(__name__)
 
@@ -42,8 +42,8 @@ _log = get_logger(__name__)
 class RecoveryQueue:
     """The partitions to recover.
 
-    ``begin`` makes a partition's recovery; ``done`` takes its log into service; ``failed`` is told of one whose
-    files cannot be read.
+    ``begin`` makes a partition's recovery. ``done`` is called with a finished recovery, ``failed`` with a
+    partition that cannot be recovered.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RecoveryQueue:
         self._pending[key] = directory
 
     def forget(self, key: Key) -> None:
-        """The partition is gone."""
+        """Drop a partition that was deleted."""
         recovery = self._begun.get(key)
         if recovery is not None:
             recovery.close()
@@ -87,18 +87,20 @@ class RecoveryQueue:
         self._asked.pop(key, None)
 
     def attempt(self, key: Key) -> bool:
-        """Somebody asks for it: recover it now if little is to be done, otherwise next. Whether it is done."""
+        """A request asks for a partition: recover it now if that is little work, otherwise next. Returns
+        whether it is recovered."""
         self._asked[key] = None
         begun = self._begun.get(key)
         if begun is not None and begun.cold is not None:
-            return False  # it is being read ahead, or will be
+            return False  # a thread reads ahead for it, or will
         try:
             return self._step(key, RECOVER_AT_ONCE_BYTES)
         except OSError:
             return False
 
     def _step(self, key: Key, max_bytes: int) -> bool:
-        """Whether nothing is left to do for it. Raises OSError for a shortage: it is begun anew next time."""
+        """Do one step. Returns whether the partition is recovered, or has failed. Raises OSError for a
+        shortage; the next step begins anew."""
         try:
             recovery = self._begun.get(key)
             if recovery is None:
@@ -111,13 +113,13 @@ class RecoveryQueue:
                 about = {"topic": key[0], "partition": key[1]}
                 self._lines.write(_log.warning, "shortage, not recovered", about, error=error)
                 raise
-            # One partition that cannot be recovered, for whatever reason, must not take the others with it.
+            # A partition that cannot be recovered must not keep the others from it, whatever the reason.
             self._failed(key, error)
         self._drop(key)
         return True
 
     async def run(self) -> None:
-        """Recover all; returns when none is left."""
+        """Recover all partitions."""
         if self._pending:
             started, count = real_time.monotonic(), len(self._pending)
             await in_slices(self._order_by_last_use())
@@ -133,7 +135,7 @@ class RecoveryQueue:
             try:
                 last_write[key] = self._last_write_ms(directory)
             except OSError:
-                last_write[key] = 0  # its recovery will say what is wrong
+                last_write[key] = 0  # its recovery will report the error
             yield
         newest_first = sorted(self._pending, key=lambda key: -last_write.get(key, 0))
         self._pending = {key: self._pending[key] for key in newest_first}
@@ -144,11 +146,11 @@ class RecoveryQueue:
 
     async def _read_ahead(self, recovery: PartitionRecovery | None) -> None:
         if recovery is not None and recovery.cold is not None:
-            with suppress(OSError):  # the step meets it too
+            with suppress(OSError):  # the step will raise it, too
                 await recovery.cold.read(self._files)
 
     async def _recover(self, key: Key) -> None:
-        """One slice after the other, until it is done or another one is asked for."""
+        """Recover one partition, a slice at a time, until it is done or a request asks for another one."""
         while key in self._pending:
             await self._read_ahead(self._begun.get(key))
             if key not in self._pending:
