@@ -1,7 +1,7 @@
-"""Frames, which are how requests and responses follow each other on a connection: a size (int32), and so many bytes.
+"""Frames, in which requests and responses are sent: a size (int32), then so many bytes.
 
-The broker's own connection (``oncelog.broker.net.connection``) reads requests straight from the buffer that all
-connections share; everything else that reads or writes frames does it here.
+Everything that reads or writes frames uses this module, but for the broker's own connection
+(``oncelog.broker.net.connection``), which reads requests straight from a buffer that all connections share.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncelog.wire.schema import Message, Request, ResponseT_co
 SIZE_BYTES = 4
 """Bytes of a frame before its payload."""
 FRAME_BYTES_MAX = 2**31 - 1
-"""The largest payload that a size can tell, in bytes."""
+"""The largest payload, in bytes, that fits the size field."""
 
 _size = struct.Struct(">i")
 

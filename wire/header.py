@@ -1,9 +1,9 @@
-"""Request and response headers, written out by hand: every request passes here.
+"""Reads and writes request and response headers. Hand-written for speed: every request passes here.
 
 Request header v1: api key (int16), api version (int16), correlation id (int32), client id (nullable
-string). v2, which flexible versions have: the same, the client id still not compact, then a tag section.
-Response header v0: correlation id; v1: correlation id and a tag section. An ApiVersions answer has v0
-always, so that a client may read it before it knows what the broker can do.
+string). v2, of flexible versions: the same, with the client id still not compact, and a tag section.
+Response header v0: correlation id; v1: correlation id and a tag section. An ApiVersions response always
+has v0, so that a client can read it before it knows the broker's versions.
 
 Source: ``RequestHeader.json``, ``ApiKeys.requestHeaderVersion``, KIP-482, KIP-511.
 """
@@ -18,7 +18,7 @@ from oncelog.wire.primitives import Buffer
 
 API_VERSIONS_KEY = 18
 REQUEST_PREFIX_SIZE = 8
-"""Bytes of a request that hold its key, version and correlation id: enough to refuse it."""
+"""Bytes of a request's key, version and correlation id, with which it can be refused."""
 
 _unpack_fixed = struct.Struct(">hhih").unpack_from
 _pack_fixed = struct.Struct(">hhih").pack
@@ -28,9 +28,9 @@ _pack_v1 = struct.Struct(">ix").pack
 
 
 class RequestHeader:
-    """``header_size`` is in bytes: the request's body starts that far after the header's first byte.
+    """``header_size``: bytes from the header's first byte to the request's body.
 
-    ``client_id`` is "" where the client sent null, as in Kafka.
+    ``client_id``: "" if the client sent null, as in Kafka.
     """
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "header_size")
@@ -53,7 +53,7 @@ class RequestHeader:
 
 
 def read_request_header(buffer: Buffer, flexible: bool, offset: int = 0) -> RequestHeader:
-    """The whole header; ``flexible`` says whether this api version is (``Message.is_flexible``).
+    """The whole header. ``flexible``: whether the api version is (``Message.is_flexible``).
 
     Raises DecodeError.
     """
@@ -96,7 +96,7 @@ def encode_request_header(
 
 
 def has_tagged_response_header(api_key: int, flexible: bool) -> bool:
-    """Whether the answer to a request of this key and flexibility has response header v1."""
+    """Whether the response to a request of this key and flexibility has header v1."""
     return flexible and api_key != API_VERSIONS_KEY
 
 
@@ -106,9 +106,9 @@ def encode_response_header(correlation_id: int, tagged: bool) -> bytes:
 
 
 def read_response_header(buffer: Buffer, tagged: bool, offset: int = 0) -> tuple[int, int]:
-    """The correlation id, and the header's size in bytes: the response's body starts that far after ``offset``.
+    """The correlation id, and the header's size in bytes.
 
-    ``tagged`` is what `has_tagged_response_header` says of the request. Raises DecodeError.
+    ``tagged``: the result of `has_tagged_response_header`. Raises DecodeError.
     """
     try:
         (correlation_id,) = _unpack_correlation_id(buffer, offset)

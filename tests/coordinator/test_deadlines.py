@@ -1,4 +1,4 @@
-"""Deadlines: each action at its time, once, whatever is moved and taken back in between."""
+"""Deadlines: every action is called once, at its time, whatever is postponed or cancelled in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog.coordinator.deadlines import NEVER, OLD_ENTRIES_MAX, Deadlines
 
 
 class Timeline:
-    """Deadlines on a clock that stands still until it is moved; ``done`` is (milliseconds, key) of what was called."""
+    """Deadlines with a manual clock. ``done``: (milliseconds, key) of each action called."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -29,7 +29,7 @@ class Timeline:
         self.deadlines.set(key, delay_ms, lambda: self.done.append((self.now_ms, key)))
 
     def advance(self, to_ms: int) -> None:
-        """Sleep as a task does: until the next deadline, never longer."""
+        """Sleep until the next deadline, as the coordinator's task does."""
         while self.deadlines.next_at() * 1000 <= to_ms + 0.5:
             self.now = max(self.now, self.deadlines.next_at())
             self.deadlines.run_due()
@@ -82,7 +82,7 @@ def test_an_action_may_set_and_cancel() -> None:
 
 
 def test_what_was_taken_back_takes_no_room() -> None:
-    """Members come and go by the thousand, with sessions of half an hour."""
+    """Thousands of members with sessions of half an hour join and leave."""
     line = Timeline()
     line.set("stays", 1_800_000)
     for number in range(10 * OLD_ENTRIES_MAX):

@@ -1,4 +1,4 @@
-"""Producer ids: never the same twice, whatever happens between two of them."""
+"""Producer ids: never the same twice, even after restarts and failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 
 
 class Disk:
-    """Where blocks are taken from: what is stored outlives a `ProducerIds`."""
+    """Allocates blocks; its stored state outlives a `ProducerIds`."""
 
     def __init__(self, next_producer_id: int = 0) -> None:
         self.next_producer_id = next_producer_id

@@ -1,4 +1,4 @@
-"""Batches and records as independent implementations write and read them, for the tests beside this file."""
+"""Batches and records, written and read by independent implementations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from typing_extensions import Buffer
 
-with warnings.catch_warnings():  # kafka-python reads its own files in a way that Python 3.11 deprecates
+with warnings.catch_warnings():  # kafka-python uses a deprecated way to read its own files
     warnings.simplefilter("ignore", DeprecationWarning)
     import aiokafka.codec  # type: ignore[import-untyped]
     import aiokafka.record.default_records  # type: ignore[import-untyped]
@@ -20,7 +20,7 @@ with warnings.catch_warnings():  # kafka-python reads its own files in a way tha
 from oncelog.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from oncelog.wire.records import Record
 
-__all__ = ["aiokafka", "kafka", "kafka_python_crc"]  # beside what is defined here
+__all__ = ["aiokafka", "kafka", "kafka_python_crc"]  # re-exported
 
 CODECS = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
 CODEC_NAMES = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -28,7 +28,7 @@ CODEC_NAMES = ["none", "gzip", "snappy", "lz4", "zstd"]
 # timestamp, key, value, headers
 Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
-BIG = 10_000_000  # batch size limit of the builders, which they stop at
+BIG = 10_000_000  # the builders' limit of a batch's size
 
 
 def encode_kafka_python(rows: Sequence[Row], codec: int = NONE, **producer: Any) -> bytearray:
@@ -106,11 +106,11 @@ rows = st.lists(
     min_size=1,
     max_size=8,
 )
-"""Rows for a batch: mixed sizes around the borders of one and two byte varints, nulls, headers."""
+"""Rows for a batch: sizes around the limits of one- and two-byte varints, nulls, headers."""
 
 
 def varint(value: int) -> bytes:
-    """Zig-zag, written from the protocol's description and not from the code under test."""
+    """A zig-zag varint, implemented from the protocol's description, independent of the code under test."""
     raw = 2 * value if value >= 0 else -2 * value - 1
     out: list[int] = []
     while True:

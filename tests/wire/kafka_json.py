@@ -1,6 +1,6 @@
 """Kafka's message definitions, from kafka-python's copy or from Kafka's own jars, and an encoder for them.
 
-The encoder is kafka-python's, which interprets the same JSON: an implementation that shares nothing with ours.
+The encoder is kafka-python's, which interprets the same JSON and shares no code with ours.
 """
 
 import importlib
@@ -30,7 +30,7 @@ JARS = ("kafka-clients", "kafka-metadata", "kafka-group-coordinator", "kafka-tra
 
 
 def all_messages() -> list[type[Message]]:
-    """Every message that is declared in wire, in the order of their names."""
+    """All messages that are declared in wire, sorted by name."""
     for package in (oncelog.wire.messages, oncelog.wire.stored):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
@@ -47,10 +47,10 @@ def parse(text: str) -> Json:
 
 
 def _resolve(fields: list[Json], shared: dict[str, list[Json]]) -> None:
-    """Puts the fields of common structs where they are used."""
+    """Copies the fields of common structs to where they are used."""
     for field in fields:
         kind = field["type"].removeprefix("[]")
-        if "versions" not in field:  # some tagged fields say it only once
+        if "versions" not in field:  # some tagged fields have it only once
             field["versions"] = field["taggedVersions"]
         if kind in shared:
             field["fields"] = shared[kind]
@@ -58,12 +58,12 @@ def _resolve(fields: list[Json], shared: dict[str, list[Json]]) -> None:
 
 
 def bundled() -> dict[str, Json]:
-    """Message name -> definition, as kafka-python carries them."""
+    """Message name -> definition, from kafka-python."""
     return {path.stem: parse(path.read_text()) for path in BUNDLED.glob("*.json")}
 
 
 def from_jars(libs: pathlib.Path) -> dict[str, Json]:
-    """Message name -> definition, as Kafka's jars carry them."""
+    """Message name -> definition, from Kafka's jars."""
     found = {}
     for name in JARS:
         (jar,) = libs.glob(f"{name}-[0-9]*.jar")
@@ -76,7 +76,7 @@ def from_jars(libs: pathlib.Path) -> dict[str, Json]:
 
 
 def versions(text: str | None) -> tuple[int, int]:
-    """Kafka's version language; an empty range is (0, -1)."""
+    """Parses Kafka's version ranges; an empty one is (0, -1)."""
     if not text or text == "none":
         return 0, -1
     if text.endswith("+"):
@@ -98,10 +98,10 @@ _schemas: dict[int, tuple[Json, Any]] = {}
 
 
 def encode(definition: Json, cls: type[Struct], values: Json, version: int) -> bytes:
-    """The bytes of ``values`` (our field names, all fields) in this version, written by kafka-python."""
+    """``values`` (our field names, all fields), encoded by kafka-python in this version."""
     flexible = within(version, definition["flexibleVersions"])
     if not definition["fields"]:
-        return b"\0" if flexible else b""  # kafka-python knows no struct without fields
+        return b"\0" if flexible else b""  # kafka-python does not support a struct without fields
     schema = _schemas.setdefault(id(definition), (definition, StructField(definition)))[1]
     item = _item(definition["fields"], cls, values, version)
     encoded: bytes = schema.encode(item, version=version, compact=flexible, tagged=flexible)

@@ -169,7 +169,7 @@ def test_stamping_the_offset_leaves_the_crc_alone() -> None:
 @pytest.mark.parametrize("log_append_time", [True, False])
 def test_restamping_timestamps(log_append_time: bool) -> None:
     batch = bytearray(b"before") + built(ROWS, producer_id=1, transactional=True, codec=LZ4)
-    batch[6 + 21] |= 0x40  # an attribute that is none
+    batch[6 + 21] |= 0x40  # an undefined attribute bit
     restamp_timestamps(memoryview(batch), 6, max_timestamp=1234, log_append_time=log_append_time)
     there = kafka.record.default_records.DefaultRecordBatch(bytes(batch[6:]))
     assert there.validate_crc()
@@ -212,7 +212,7 @@ def test_gaps_that_compaction_leaves(decode: Callable[[bytearray], list[Seen]]) 
 
 
 def test_an_empty_batch_keeps_offsets_and_producer() -> None:
-    """What the cleaner leaves of a producer's last batch."""
+    """A producer's last batch after compaction."""
     batch = BatchBuilder(base_offset=10, producer_id=4, producer_epoch=1, base_sequence=6).build(
         last_offset=12, max_timestamp=77
     )

@@ -1,6 +1,6 @@
-"""The compiled functions: every kind of field, what they refuse, file ranges, tracebacks.
+"""The compiled functions: all kinds of fields, refused values, file ranges, tracebacks.
 
-Expected bytes are written out by hand, from KIP-482 and the protocol guide.
+Expected bytes are written by hand after KIP-482 and the protocol guide.
 """
 
 import struct as struct_module
@@ -251,7 +251,7 @@ class Asked(Message, kind="request", versions="0-1", flexible="1+"):
     late: list[int] = array(int32, "1+", tag=0)
 
 
-class Answered(Message, kind="response", versions="0-1", flexible="1+"):
+class ResponseWithBoxes(Message, kind="response", versions="0-1", flexible="1+"):
     boxes: list[Boxes] = array(Boxes)
     late: list[int] = array(int32, "1+", tag=0)
 
@@ -281,11 +281,11 @@ def test_a_request_has_a_largest_number_of_elements(version: int, where: str) ->
     Asked.decode(boxed(limit, version, where), version)
     with pytest.raises(DecodeError, match=f"more than {limit} elements"):
         Asked.decode(boxed(limit + 1, version, where), version)
-    Answered.decode(boxed(limit + 1, version, where), version)  # what is ours is as long as it is
+    ResponseWithBoxes.decode(boxed(limit + 1, version, where), version)  # responses have no limit
 
 
 def test_tags_are_elements() -> None:
-    """Unknown ones, in any struct, and known ones."""
+    """Unknown and known tags, in any struct."""
     limit = REQUEST_ELEMENTS_MAX
 
     def varint(value: int) -> bytes:
@@ -371,11 +371,11 @@ def test_unknown_tags_are_dropped() -> None:
     "damaged",
     [
         b"\0\x02\x03\0\x03\0",  # the same tag twice
-        b"\0\x02\x03\0\x02\0",  # not in order
-        b"\0\x02\x01\x02\x02a\x01\x02\x02a",  # a known one twice
-        b"\0\x01\x01\x03\x02az",  # longer than its value
-        b"\0\x01\x01\x01\x02a",  # shorter than its value
-        b"\0\x01\x02\x05zzzz",  # beyond the end
+        b"\0\x02\x03\0\x02\0",  # out of order
+        b"\0\x02\x01\x02\x02a\x01\x02\x02a",  # a known tag twice
+        b"\0\x01\x01\x03\x02az",  # size longer than the value
+        b"\0\x01\x01\x01\x02a",  # size shorter than the value
+        b"\0\x01\x02\x05zzzz",  # size beyond the end
         b"\0\xff\xff\xff\xff\x0f",  # more tags than bytes
     ],
 )
@@ -384,7 +384,7 @@ def test_a_tag_section_that_cannot_be_is_refused(damaged: bytes) -> None:
         Tagged.decode(damaged, 2)
 
 
-# Encoding what a version cannot carry
+# Encoding values that a version cannot hold
 
 
 class Versioned(Message, kind="data", versions="0-3", flexible="none"):
@@ -452,7 +452,7 @@ class Part(Struct):
     after: int = int8()
 
 
-class Answer(Message, kind="data", versions="0-1", flexible="1+"):
+class ResponseWithRecords(Message, kind="data", versions="0-1", flexible="1+"):
     parts: list[Part] = array(Part)
 
 
@@ -460,7 +460,7 @@ class Answer(Message, kind="data", versions="0-1", flexible="1+"):
 def test_a_file_range_leaves_a_hole(version: int) -> None:
     data = [b"x" * 300, b"", b"yy"]
     first, empty, last = Range(300), Range(0), Range(2)
-    message = Answer([Part(first, 1), Part(empty, 2), Part(None, 3), Part(last, 4)])
+    message = ResponseWithRecords([Part(first, 1), Part(empty, 2), Part(None, 3), Part(last, 4)])
     out = bytearray(b"head")
     ranges: list[tuple[int, SizedRange]] = []
     message.encode_into(version, out, ranges)
@@ -468,21 +468,25 @@ def test_a_file_range_leaves_a_hole(version: int) -> None:
     whole = bytearray(out)
     for position, one in reversed(ranges):
         whole[position:position] = data[0] if one is first else data[2]
-    in_memory = Answer([Part(data[0], 1), Part(data[1], 2), Part(None, 3), Part(memoryview(data[2]), 4)])
+    in_memory = ResponseWithRecords(
+        [Part(data[0], 1), Part(data[1], 2), Part(None, 3), Part(memoryview(data[2]), 4)]
+    )
     assert whole == b"head" + in_memory.encode(version)
 
 
 def test_a_file_range_needs_encode_into() -> None:
     with pytest.raises(ValueError, match="encode_into"):
-        Answer([Part(Range(1))]).encode(0)
+        ResponseWithRecords([Part(Range(1))]).encode(0)
 
 
 # Errors that help
 
 
 def test_a_refusal_says_where() -> None:
-    with pytest.raises(DecodeError, match=r"Answer v0: parts\.records: 9 bytes where 1 are left"):
-        Answer.decode(b"\0\0\0\x01\0\0\0\x09\0", 0)
+    with pytest.raises(
+        DecodeError, match=r"ResponseWithRecords v0: parts\.records: 9 bytes where 1 are left"
+    ):
+        ResponseWithRecords.decode(b"\0\0\0\x01\0\0\0\x09\0", 0)
     with pytest.raises(DecodeError, match="Everything v0: cut short at 10 bytes"):
         Everything.decode(bytes(10), 0)
 

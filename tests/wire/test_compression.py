@@ -1,4 +1,4 @@
-"""The codecs against those of kafka-python and aiokafka, cut short, malformed, and as bombs."""
+"""The codecs against those of kafka-python and aiokafka; truncated and malformed data, and decompression bombs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OTHERS: list[tuple[str, int, Codec, Codec]] = [
 
 
 def some_data(size: int) -> bytes:
-    """Half noise and half repetition: every kind of block."""
+    """Half random and half repetitive data, which makes every kind of block."""
     return random.Random(size).randbytes(size // 2) + b"oncelog " * (size // 16)
 
 
@@ -82,7 +82,7 @@ def test_no_truncation_is_taken_for_the_whole(codec: int) -> None:
             got = decompress(codec, squeezed[:size], MIB)
         except DecodeError:
             continue
-        # Nothing in it says that a snappy or zstd stream does not end before its first block.
+        # A snappy or zstd stream without its first block is valid.
         assert got == b""
         assert (codec, size) in {(ZSTD, 0), *((SNAPPY, 16 + few) for few in range(4))}
 
@@ -124,7 +124,7 @@ def zstd_bomb(size: int = -1) -> bytes:
 
 
 def zstd_run_length_bomb() -> bytes:
-    """A frame of run-length blocks, four bytes for 128 KiB each; the frame does not say how many."""
+    """A frame of run-length blocks of four bytes, each for 128 KiB; the frame has no content size."""
     header = (0xFD2FB528).to_bytes(4, "little") + bytes([0, 0x38])
     block = (128 * 1024 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
     return header + block * 511 + (128 * 1024 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"\0"
@@ -149,7 +149,7 @@ def xerial_bomb() -> bytes:
         (ZSTD, zstd_run_length_bomb),
         (SNAPPY, snappy_bomb),
         (SNAPPY, xerial_bomb),
-        (SNAPPY, lambda: b"\xff\xff\xff\xff\x0f" + b"\0" * 20),  # says that it is 4 GiB
+        (SNAPPY, lambda: b"\xff\xff\xff\xff\x0f" + b"\0" * 20),  # claims 4 GiB
     ],
 )
 def test_a_bomb_is_refused_without_its_memory(codec: int, bomb: Callable[[], bytes]) -> None:
@@ -198,7 +198,7 @@ def test_zstd_frames_of_unknown_size_and_large_windows() -> None:
 
 
 def test_zstd_frames_of_many_small_blocks() -> None:
-    """They might hold 128 KiB each for all that their headers say; it is what comes out that counts."""
+    """By their headers blocks could expand to 128 KiB each; only the real size counts."""
     stream = zstandard.ZstdCompressor().compressobj()
     data = some_data(6400)
     pieces = [data[at : at + 64] for at in range(0, len(data), 64)]

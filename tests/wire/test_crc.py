@@ -1,4 +1,4 @@
-"""CRC-32C against the published vectors (RFC 3720, B.4), kafka-python's table, and its way of being imported."""
+"""CRC-32C against the published vectors (RFC 3720, B.4), kafka-python's table; and how it is imported."""
 
 import subprocess
 import sys

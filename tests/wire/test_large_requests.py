@@ -1,6 +1,6 @@
-"""What clients ask about 10,000 partitions of 10,000 topics is far within the limit of a request's elements.
+"""Requests for 10,000 partitions of 10,000 topics stay far below the limit of a request's elements.
 
-The bytes are not of our making: Kafka's definitions, interpreted by compat_tests.
+The bytes are encoded by compat_tests from Kafka's definitions, not by our encoder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def by_id(**fields: Any) -> list[dict[str, Any]]:
 
 
 CONFIGS = [{"name": f"key.{number}", "value": "1"} for number in range(3)]
-# Two partitions, on three brokers each, and three configurations: 14 elements of a topic.
+# Two partitions with three brokers each, and three configs: 14 elements for each topic.
 ASSIGNED = [{"partition_index": at, "broker_ids": [1, 2, 3]} for at in range(2)]
 REQUESTS: list[tuple[str, int, dict[str, Any]]] = [
     ("Metadata", 13, {"topics": topics("name")}),

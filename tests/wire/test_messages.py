@@ -1,4 +1,4 @@
-"""Every declaration says, version by version, what Kafka's message definition says."""
+"""Every declaration equals Kafka's message definition, version by version."""
 
 import pathlib
 from typing import Any
@@ -14,7 +14,7 @@ MESSAGES = all_messages()
 
 
 def declared(cls: type[Struct], version: int, valid: range) -> list[Any]:
-    """A struct in one version, as plain data: what is on the wire, in order, and what is left out."""
+    """A struct in one version, as plain data: the fields on the wire, in order, and the omitted ones."""
     return [
         _declared(field, version, valid)
         for field in cls.FIELDS
@@ -38,7 +38,7 @@ def _declared(field: Field, version: int, valid: range) -> Any:
         "nullable": present and has(field.nullable),
         "tag": field.tag if present and has(field.tagged) else None,
         "default": "new" if field.default is NEW else field.default,
-        # the flag matters only where the field is left out
+        # the flag matters only for omitted fields
         "ignorable": None if present else field.ignorable,
     }
     if field.kind == "struct" and field.tag is not None and not has(field.nullable):

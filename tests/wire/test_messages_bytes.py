@@ -1,6 +1,6 @@
 """The bytes of every message and version, against kafka-python's encoder and kio's reader and writer.
 
-Also: what a decoder does with messages that are cut short or have their lengths blown up.
+Also: decoding truncated messages, and messages with huge lengths.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ from tests.wire.values import build, in_version, sample, values, within
 
 MESSAGES = all_messages()
 BUNDLED = bundled()
-# kafka-python takes the null that is the default in a definition's text for the field's default. Kafka's generated
-# class begins with an empty struct and writes a null: compat_tests has DumpLogSegments read it.
+# kafka-python uses the null in a definition as the field's default. Kafka's generated class has an empty struct and
+# writes a null, which DumpLogSegments reads in compat_tests.
 READ_BY_KAFKA = (ConsumerGroupMemberMetadataValue,)
 quick = settings(
     max_examples=12,
@@ -145,7 +145,7 @@ def full(cls: type[Message], version: int) -> bytes:
 
 
 def edge_versions(cls: type[Message]) -> list[int]:
-    """First and last, and both sides of the first flexible one."""
+    """The first and last version, and those on both sides of the first flexible one."""
     first = cls.FLEXIBLE_VERSIONS[0]
     found = {cls.MIN_VERSION, first - 1, first, cls.MAX_VERSION}
     return sorted(v for v in found if cls.MIN_VERSION <= v <= cls.MAX_VERSION)
@@ -173,12 +173,12 @@ BLOWN_UP = (
     b"\xff\xff\x7f",  # varint, 2**21 - 1
 )
 MEMORY_MAX = 64 * 2**20
-"""Bytes that decoding a message of some hundred bytes may never want; the largest lengths would want gigabytes."""
+"""Limit of memory, in bytes, for decoding a message of some hundred bytes; huge lengths would need gigabytes."""
 
 
 @contextlib.contextmanager
 def limited_memory() -> Iterator[None]:
-    """Allocating much more than there is now raises MemoryError."""
+    """Make allocations far above the present use raise MemoryError."""
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY_MAX, before[1]))

@@ -113,7 +113,7 @@ def test_odd_but_well_formed(name: str) -> None:
 def test_malformed(name: str) -> None:
     with pytest.raises(DecodeError):
         list(iterate_records(in_batch(BAD[name])))
-    with pytest.raises(DecodeError):  # nor does it borrow from what follows
+    with pytest.raises(DecodeError):  # nor does it read from the following record
         list(iterate_records(in_batch(BAD[name] + record(offset=varint(1)), 2)))
 
 

@@ -1,4 +1,4 @@
-"""Declaring: constructors, defaults, comparison, versions, uuids; and what importing declarations costs."""
+"""Declarations: constructors, defaults, comparison, versions, uuids, and the cost of importing them."""
 
 import pathlib
 import subprocess
@@ -137,7 +137,7 @@ def test_uuid_text_is_url_safe_base64(value: bytes) -> None:
 
 
 def test_uuid_text_as_kafka_writes_it() -> None:
-    # what kafka-storage random-uuid and Uuid.toString give for these 16 bytes
+    # the output of kafka-storage random-uuid and Uuid.toString for these 16 bytes
     assert (
         uuid_to_text(standard_uuid.UUID("fbff3eff-0000-4000-8000-0000000000ff").bytes)
         == "-_8-_wAAQACAAAAAAAAA_w"

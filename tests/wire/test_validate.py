@@ -1,4 +1,4 @@
-"""What the validator refuses, changes and leaves alone. Kafka's own is asked the same in test_validate_kafka.py."""
+"""What the validator refuses, changes and keeps. test_validate_kafka.py checks the same with Kafka's validator."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_cases(case: Case) -> None:
     assert done.header.is_log_append_time == case.rules.log_append_time
     assert done.log_append_time == (NOW if case.rules.log_append_time else -1)
     seen = decode_kafka_python(done.batch)  # which checks the CRC
-    times = [(row[1] + 2**63) % 2**64 - 2**63 for row in seen]  # kafka-python's do not wrap as Java's
+    times = [(row[1] + 2**63) % 2**64 - 2**63 for row in seen]  # kafka-python's do not overflow as Java's
     assert done.max_timestamp == (NOW if case.rules.log_append_time else max(-1, *times))
     if case.rules.codec is not None:
         assert done.header.codec == case.rules.codec

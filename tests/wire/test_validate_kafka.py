@@ -1,6 +1,6 @@
-"""The same batches put to Kafka's own LogValidator (BatchOracle.java) and to ours: the same answers.
+"""Kafka's LogValidator (BatchOracle.java) and ours validate the same batches: the results must be equal.
 
-Once for the cases whose answer is written down, and once for batches that are damaged at random.
+The batches are those of validate_cases.py, and randomly damaged ones.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ RANDOM_BATCHES = 4000
 pytestmark = pytest.mark.slow
 
 
-class Answer:
-    """What one side did: the error, the records it names, or the batch that would be written."""
+class Result:
+    """The result of one validator: the error and the invalid records, or the batch to append."""
 
     def __init__(self, error: int, at_fault: Sequence[int], batch: bytes, max_timestamp: int = -1) -> None:
         self.error = ErrorCode(error)
@@ -42,24 +42,24 @@ class Answer:
 
     def header(self, *, rebuilt: bool) -> BatchHeader:
         header = read_header(self.batch)
-        header.partition_leader_epoch = header.base_offset = 0  # the log stamps both
+        header.partition_leader_epoch = header.base_offset = 0  # the log stamps both later
         if rebuilt:  # by another encoder, and relative to its first record
             header.batch_length = header.crc = header.base_timestamp = 0
         return header
 
 
-def ask_kafka(cases: Sequence[Case]) -> list[Answer]:
+def validate_by_kafka(cases: Sequence[Case]) -> list[Result]:
     out = ask_oracle(ORACLE, given=b"".join(map(question, cases)), timeout_s=ORACLE_TIMEOUT_S)
-    answers, at = [], 0
+    results, at = [], 0
     for _ in cases:
         error, count = struct.unpack_from(">hi", out, at)
         at_fault = struct.unpack_from(f">{count}i", out, at + 6)
         at += 6 + 4 * count
         _, max_timestamp, size = struct.unpack_from(">qqi", out, at)
-        answers.append(Answer(error, at_fault, out[at + 20 : at + 20 + size], max_timestamp))
+        results.append(Result(error, at_fault, out[at + 20 : at + 20 + size], max_timestamp))
         at += 20 + size
     assert at == len(out)
-    return answers
+    return results
 
 
 def question(case: Case) -> bytes:
@@ -79,17 +79,17 @@ def question(case: Case) -> bytes:
     return struct.pack(">i", len(body) + len(case.records)) + body + case.records
 
 
-def ask_ours(records: bytes, rules: ValidationRules) -> Answer:
+def validate_by_us(records: bytes, rules: ValidationRules) -> Result:
     try:
         batch, header = read_produced_batch(bytearray(records), rules)
         done = validate(batch, header, rules, NOW)
     except KafkaError as error:
         named = [index for index, _ in error.record_errors] if isinstance(error, InvalidRecords) else []
-        return Answer(error.code, named, b"")
-    return Answer(0, [], bytes(done.batch), done.max_timestamp)
+        return Result(error.code, named, b"")
+    return Result(0, [], bytes(done.batch), done.max_timestamp)
 
 
-def assert_same_batch(case: Case, ours: Answer, kafkas: Answer) -> None:
+def assert_same_batch(case: Case, ours: Result, kafkas: Result) -> None:
     rebuilt = case.rules.codec is not None and case.rules.codec != read_header(case.records).codec
     theirs = kafkas.header(rebuilt=rebuilt)
     if rebuilt and not case.rules.from_client:
@@ -103,10 +103,10 @@ def assert_same_batch(case: Case, ours: Answer, kafkas: Answer) -> None:
 
 def test_the_cases_are_what_kafka_does() -> None:
     cases = all_cases()
-    for case, kafkas in zip(cases, ask_kafka(cases), strict=True):
+    for case, kafkas in zip(cases, validate_by_kafka(cases), strict=True):
         assert (kafkas.error, kafkas.at_fault) == (case.error, case.at_fault), case
         if not kafkas.error:
-            ours = ask_ours(case.records, case.rules)
+            ours = validate_by_us(case.records, case.rules)
             assert ours.told() == kafkas.told(), case
             assert_same_batch(case, ours, kafkas)
 
@@ -152,7 +152,9 @@ def damaged(payload: bytes, chance: random.Random) -> bytes:
 
 
 def random_case(chance: random.Random, number: int) -> Case:
-    """Not compressed and left so, or compressed and decompressed: the two where Kafka looks at every byte."""
+    """Uncompressed batches that stay so, or compressed ones that are decompressed: the two cases where Kafka
+    checks every byte.
+    """
     good = encode_kafka_python(random_rows(chance))
     codec, target = chance.choice([(NONE, None), (NONE, None), (chance.choice(CODECS[1:]), NONE)])
     header = read_header(good)
@@ -173,11 +175,11 @@ def test_damaged_batches_are_refused_as_kafka_refuses_them() -> None:
     chance = random.Random(seed)
     cases = [random_case(chance, number) for number in range(RANDOM_BATCHES)]
     accepted = 0
-    for case, kafkas in zip(cases, ask_kafka(cases), strict=True):
-        ours = ask_ours(case.records, case.rules)
+    for case, kafkas in zip(cases, validate_by_kafka(cases), strict=True):
+        ours = validate_by_us(case.records, case.rules)
         if (
             kafkas.error == ErrorCode.UNKNOWN_SERVER_ERROR
-        ):  # a length that is no varint: an exception it forgot
+        ):  # a malformed varint as length: Kafka does not catch the exception
             assert ours.error == ErrorCode.INVALID_RECORD, case
             continue
         assert ours.told() == kafkas.told(), (case, case.records.hex())
@@ -188,7 +190,7 @@ def test_damaged_batches_are_refused_as_kafka_refuses_them() -> None:
 
 
 def is_text(records: bytes) -> bool:
-    """Whether header keys are UTF-8: where it rebuilds a batch, Kafka replaces what is not."""
+    """Whether header keys are UTF-8: when Kafka rebuilds a batch, it replaces other bytes."""
     try:
         for record in iterate_records(records):
             for name, _ in record.headers:

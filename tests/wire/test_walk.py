@@ -1,4 +1,4 @@
-"""The walk's gears against a plain reading of the format, on what clients write and on what none would."""
+"""The walk's readers against a simple reader of the format, with records of clients and with malformed ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.wire import walk as gears
+from oncelog.wire import walk as readers
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.walk import WalkResult, walk
@@ -24,7 +24,7 @@ class Malformed(Exception):  # noqa: N818
 
 
 class Plain:
-    """The format of ``DefaultRecord``, read byte by byte from its description; nothing of it is shared."""
+    """Reads ``DefaultRecord`` byte by byte after its description; shares no code with wire."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -72,7 +72,7 @@ class Plain:
 
 
 def plain_walk(data: bytes, count: int) -> WalkResult | None:
-    """What ``walk`` should find, or None where it should refuse."""
+    """The expected result of ``walk``, or None if it must refuse."""
     reader = Plain(data)
     try:
         rows = [reader.record() for _ in range(count)]
@@ -225,7 +225,7 @@ def test_one_offset_delta_out_of_order(at: int, wrong: int) -> None:
 def mutate(data: bytes, chance: random.Random) -> bytes:
     out = bytearray(data)
     for _ in range(chance.choice([1, 1, 1, 2])):
-        # Values and keys are zeros or k: half of the changes are aimed at what is neither.
+        # Values and keys are zeros or k: half of the changes hit other bytes.
         at = chance.randrange(len(out))
         if chance.random() < 0.5:
             telling = [i for i, byte in enumerate(out) if byte not in (0, 107)] or [at]
@@ -283,7 +283,7 @@ def test_the_same_damage_to_every_record(
     count: int, size: int, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
 ) -> None:
     good = alike(count, size, key, step_ms=0, headers=headers)
-    # Records are alike up to their offset deltas; those of two bytes begin another length.
+    # Records are equal but for their offset deltas; deltas of two bytes change the length.
     first_block = good if count <= 64 else good[: len(alike(64, size, key, step_ms=0, headers=headers))]
     stride = len(first_block) // min(count, 64)
     value_at = 6 + len(key or b"")
@@ -312,7 +312,7 @@ def crafted(body: bytes, length: bytes | None = None) -> bytes:
 
 @pytest.mark.parametrize("count", [1, 2, 40])
 def test_records_that_only_a_careless_reader_accepts(count: int) -> None:
-    """Each adds up where a varint's continuation bit is taken for a part of its number."""
+    """Lengths that are consistent only if a varint's continuation bit counts as part of its value."""
     tail = varint(20) + bytes(20) + b"\0"
     value = bytes(8130)
     big = b"\0\0" + varint(60) + b"k" * 60 + varint(len(value)) + value + b"\0"
@@ -330,7 +330,7 @@ def test_records_that_only_a_careless_reader_accepts(count: int) -> None:
         [crafted(b"\0\0" + varint(i) + b"\x83\1" + bytes(66) + tail) for i in range(count)],
         # The same with a key length that is negative and not null.
         [crafted(b"\0\0" + varint(i) + bytes([3]) + bytes(1) + tail) for i in range(count)],
-        # A length of three bytes whose third is taken for the attributes.
+        # A length of three bytes, the third of which is read as the attributes.
         [crafted(big, varint(len(big) + 1)) for i in range(count)],
         # A timestamp delta of one byte where two were, so that the offset delta seems to follow.
         [crafted(b"\0" + bytes([4, 1]) + varint(i) + b"\1" + tail) for i in range(count)],
@@ -348,7 +348,7 @@ def test_records_that_only_a_careless_reader_accepts(count: int) -> None:
         # A header count that is negative, and half a header.
         [crafted(b"\0\0" + varint(i) + b"\1\0" + b"\1" + b"\4ab") for i in range(count)],
         [crafted(b"\0\0" + varint(i) + b"\1\0" + b"\3" + b"\4ab\2c\4ab") for i in range(count)],
-        # Headers that are not there, after one that is.
+        # Missing headers after an existing one.
         [crafted(b"\0\0" + varint(i) + b"\1\0" + (b"\2" if i else b"\2\2a\2b")) for i in range(count)],
         [crafted(b"\0\0" + varint(i) + b"\2k\0" + (b"\2" if i else b"\2\2a\2b")) for i in range(count)],
         [crafted(b"\0\0" + varint(i) + b"\2k\0" + (b"\0" if i else b"\2\2a\2b")) for i in range(count)],
@@ -373,7 +373,7 @@ def test_records_with_and_without_headers() -> None:
 
 
 def test_a_null_key_before_a_record_that_reads_two_ways() -> None:
-    """The second is taken for one with a timestamp delta of two bytes until that is looked at."""
+    """The second record looks like one with a timestamp delta of two bytes until that is checked."""
     first = crafted(b"\0" + b"\x84\1" + varint(0) + b"\1" + varint(3) + b"abc" + b"\0")
     second = crafted(b"\0" + b"\x04\1" + varint(1) + b"\2" + b"\x08" + varint(3) + b"abc" + b"\0")
     found = walk(first + second, 2)
@@ -388,38 +388,42 @@ def test_a_null_key_before_a_record_that_reads_two_ways() -> None:
         ("run with keys", alike(500, 100, b"key"), 500),
         ("run with long keys", alike(500, 100, b"key" * 50), 500),
         ("run over 64 ms steps", alike(500, 100, step_ms=0.5), 500),
-        ("stretch", alike(500, 100, spread=40), 500),
-        ("stretch with keys", alike(500, 100, b"key" * 4, spread=40), 500),
-        ("stretch with long keys", alike(500, 100, b"key" * 50, spread=40), 500),
-        ("stretch with long keys and headers", alike(500, 9, b"key" * 50, spread=40, headers=HEADERS), 500),
-        ("stretch of short ones", alike(500, 5, spread=20), 500),
+        ("short varints", alike(500, 100, spread=40), 500),
+        ("short varints with keys", alike(500, 100, b"key" * 4, spread=40), 500),
+        ("short varints with long keys", alike(500, 100, b"key" * 50, spread=40), 500),
+        (
+            "short varints with long keys and headers",
+            alike(500, 9, b"key" * 50, spread=40, headers=HEADERS),
+            500,
+        ),
+        ("short varints, short records", alike(500, 5, spread=20), 500),
         ("three byte deltas", alike(17_000, 3, spread=20), 17_000),
         ("three byte deltas, keys", alike(17_000, 3, b"k", spread=20), 17_000),
         ("three byte deltas, long keys", alike(17_000, 3, b"k" * 70, spread=20), 17_000),
         ("run with headers", alike(500, 100, b"key", headers=HEADERS[:1]), 500),
-        ("stretch with headers", alike(500, 100, b"key", spread=40, headers=HEADERS), 500),
-        ("stretch with headers, no keys", alike(500, 100, spread=40, headers=HEADERS[:1]), 500),
+        ("short varints with headers", alike(500, 100, b"key", spread=40, headers=HEADERS), 500),
+        ("short varints with headers, no keys", alike(500, 100, spread=40, headers=HEADERS[:1]), 500),
         ("one", alike(1, 100), 1),
         ("one with a key", alike(1, 100, b"key"), 1),
         ("one with a long key", alike(1, 100, b"key" * 50), 1),
         ("one short", alike(1, 5), 1),
     ],
 )
-def test_what_is_usual_is_not_left_to_the_slowest_gear(
+def test_usual_records_are_not_left_to_the_slowest_reader(
     name: str, data: bytes, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No clock, but the steps that cost: a run is no stretch, and neither is a slow step."""
+    """Counts the calls of each reader instead of measuring time."""
     calls = {"_scan_one": 0, "read_short_varints": 0}
-    for name_of_step in calls:
-        step = getattr(gears, name_of_step)
+    for reader_name in calls:
+        reader = getattr(readers, reader_name)
 
         def counted(
-            *given: object, name_of_step: str = name_of_step, step: Callable[..., object] = step
+            *given: object, reader_name: str = reader_name, reader: Callable[..., object] = reader
         ) -> object:
-            calls[name_of_step] += 1
-            return step(*given)
+            calls[reader_name] += 1
+            return reader(*given)
 
-        monkeypatch.setattr(gears, name_of_step, counted)
+        monkeypatch.setattr(readers, reader_name, counted)
     assert walk(data, count) == plain_walk(data, count)
     if name.startswith(("run", "one")):
         assert calls["read_short_varints"] <= 1

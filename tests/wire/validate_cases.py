@@ -1,6 +1,6 @@
-"""What producers may and may not send, case by case: the error that Kafka 4.3.1 gives, and which records it names.
+"""Valid and invalid batches of producers, with the error and the invalid records that Kafka 4.3.1 returns.
 
-test_validate.py holds our validator against them, test_validate_kafka.py Kafka's own.
+test_validate.py runs them with our validator, test_validate_kafka.py with Kafka's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNSUPPORTED = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class Case:
-    """``error`` and ``at_fault``, the indexes of the records that are named; ``version`` of Produce."""
+    """``error``; ``at_fault``: indexes of the invalid records; ``version``: of Produce."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ ROWS = rows(NOW - 5, NOW - 3, NOW - 4)
 
 
 def changed(batch: bytes | bytearray, at: int, form: str, value: int) -> bytearray:
-    """The batch with one field overwritten and the CRC right."""
+    """The batch with one field overwritten and a correct CRC."""
     out = bytearray(batch)
     struct.pack_into(form, out, at, value)
     return sealed(out)
@@ -163,7 +163,7 @@ def contents(codec: int, name: str) -> Iterator[Case]:
         TIMESTAMP,
         (0, 1),
     )
-    # Java's long wraps: what is farthest away is not far at all.
+    # Java's long overflows: the farthest timestamp is not far at all.
     for_ever: dict[str, Any] = {"timestamp_after_max_ms": 2**63 - 1}
     yield Case(
         f"{name}: before its beginning, allowed", changed(encode(ROWS), BASE_TIME, ">q", -(2**63)), **for_ever

@@ -1,4 +1,4 @@
-"""Values for declared messages, for hypothesis: plain dictionaries that any encoder can be given."""
+"""Hypothesis strategies for values of declared messages: plain dictionaries for any encoder."""
 
 import functools
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ LONG = 200  # needs a varint of two bytes
 
 @functools.cache
 def values(cls: type[Struct]) -> st.SearchStrategy[Values]:
-    """All fields of a struct, whatever their versions; what may be null in some version sometimes is."""
+    """All fields of a struct in any version; fields that are nullable in some version are sometimes null."""
     return st.fixed_dictionaries({field.name: _value(field) for field in cls.FIELDS})
 
 
@@ -57,7 +57,7 @@ def _present(field: Field) -> st.SearchStrategy[Any]:
 
 
 def sample(cls: type[Struct], numbers: Iterator[int]) -> Values:
-    """All fields set, each to another small value, so that two fields that change places are seen."""
+    """All fields set to different small values, so that swapped fields are detected."""
     return {field.name: _sample(field, numbers) for field in cls.FIELDS}
 
 
@@ -85,7 +85,7 @@ def _sample(field: Field, numbers: Iterator[int]) -> Any:
 
 
 def in_version(cls: type[Struct], drawn: Values, version: int) -> Values:
-    """What of the drawn values this version can carry: other fields have their defaults, null is empty."""
+    """The drawn values as this version can hold them: other fields get their defaults, null becomes empty."""
     return {field.name: _in_version(field, drawn[field.name], version) for field in cls.FIELDS}
 
 
@@ -100,7 +100,7 @@ def _in_version(field: Field, value: Any, version: int) -> Any:
         if field.kind == "array":
             return [in_version(element, one, version) for one in value]
         restricted = in_version(element, value, version)
-        # A tagged struct that is Kafka's default is not sent, and so is absent for a reader.
+        # A tagged struct with Kafka's default value is not sent, so a reader gets none.
         absent = field.default is None and field.nullable == NO_VERSIONS
         return None if absent and build(element, restricted) == element() else restricted
     return value
@@ -126,7 +126,7 @@ def empty(field: Field) -> Any:
 
 
 def build(cls: type[Struct], restricted: Values) -> Any:
-    """The object that has these values."""
+    """The message with these values."""
     made = {}
     for field in cls.FIELDS:
         value, element = restricted[field.name], field.element

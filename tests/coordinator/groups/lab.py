@@ -1,6 +1,6 @@
-"""A shard of groups without a broker: a log in memory, a clock that moves when told to, topics made by hand.
+"""A group shard without a broker: a log in memory, a manual clock, and topics that the test creates.
 
-The log keeps bytes, as a log does, so that `Lab.reloaded` is a restart.
+The log keeps encoded records, so that `Lab.reloaded` equals a restart.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 PARTITION = 7
 KAFKA_DEFAULTS = {"log.dirs": "/data", "group.initial.rebalance.delay.ms": "3000"}
-"""Where oncelog's default is another."""
+"""Kafka's defaults where oncelog's differ."""
 EPOCH_MS = 1_900_000_000_000
 ROUNDING = 1e-6
-"""Seconds that sums of floats may be off."""
+"""Seconds: tolerance for rounding errors of floats."""
 
 RETRY_BACKOFF_MS = 500
 
@@ -40,7 +40,7 @@ class FakeTopic:
 
 
 class FakeTopics:
-    """``version`` goes up with every change."""
+    """The cluster's topics; every change raises ``version``."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -48,7 +48,7 @@ class FakeTopics:
         self.racks_of: dict[tuple[str, int], Sequence[str]] = {}
 
     def create(self, name: str, partitions: int) -> FakeTopic:
-        """Also with more partitions than it had; the id stays."""
+        """Create a topic, or change the number of its partitions; then its id stays."""
         self.version += 1
         known = self._by_name.get(name)
         topic_id = self.version.to_bytes(16, "big") if known is None else known.topic_id
@@ -74,8 +74,8 @@ class FakeTopics:
 
 
 class MemoryLog:
-    """Records as the bytes of their keys and values. ``failure``: what the next append raises, once; ``fails``: how
-    likely each append is to fail, by ``rng``.
+    """Keeps the bytes of keys and values. ``failure``: the error of the next append. ``fails``: the probability, by
+    ``rng``, that an append fails.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -102,7 +102,7 @@ class MemoryLog:
         return first
 
     def check_batch_size(self, size: int) -> None:
-        """There is room for everything."""
+        """Accept any size."""
 
     def replay_into(self, shard: GroupShard) -> None:
         for offset, (key_bytes, value_bytes, producer_id) in enumerate(self.entries):
@@ -142,7 +142,7 @@ class Lab:
         return EPOCH_MS + round(self.now * 1000)
 
     def advance(self, delay_ms: float) -> None:
-        """Let time pass, and what comes due happen at its time."""
+        """Advance the clock and run timers when they are due."""
         end = self.now + delay_ms / 1000
         while self.deadlines.next_at() <= end + ROUNDING:
             self.now = max(self.now, self.deadlines.next_at())
@@ -150,7 +150,7 @@ class Lab:
         self.now = max(self.now, end)
 
     def _run_due(self) -> None:
-        """As the broker does it: what could not be written is tried again."""
+        """Run due timers; as in the broker, those that fail are retried."""
         while (due := self.deadlines.take_due()) is not None:
             key, action = due
             self.retried.discard(key)
@@ -162,7 +162,7 @@ class Lab:
                     self.deadlines.set(key, RETRY_BACKOFF_MS, action)
 
     def settle(self, limit_ms: float = 86_400_000) -> None:
-        """Let time pass until nothing is due any more."""
+        """Advance the clock until no timer is left."""
         end = self.now + limit_ms / 1000
         while self.deadlines.next_at() < NEVER:
             assert self.now < end, "deadlines without end"
@@ -172,13 +172,13 @@ class Lab:
         return Client(client_id, "/127.0.0.1", api_version)
 
     def reloaded(self) -> GroupShard:
-        """A shard that has only read what the log has, with deadlines of its own, which never come due."""
+        """A shard that is loaded from the log, with its own timers, which never fire."""
         shard = GroupShard(PARTITION, self.log, self.context(Deadlines(lambda: self.now)))
         self.log.replay_into(shard)
         return shard
 
     def restart(self) -> None:
-        """Go on as a process that has just started does: volatile state is gone."""
+        """Restart the coordinator: volatile state is lost."""
         self.deadlines = Deadlines(lambda: self.now)
         self.shard = GroupShard(PARTITION, self.log, self.context(self.deadlines))
         self.log.replay_into(self.shard)

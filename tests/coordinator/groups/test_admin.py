@@ -125,7 +125,7 @@ def test_a_deletion_that_cannot_be_written_deletes_nothing() -> None:
 
 
 def test_a_deleted_group_waits_for_nobody() -> None:
-    """A member that was given its id and comes after the deletion is unknown."""
+    """A member that joins with its given id after the deletion is unknown."""
     lab = Lab()
     player = Player(lab)
     player.join()

@@ -1,4 +1,4 @@
-"""Offsets that are forgotten without being asked: expired ones, and those of topics that are gone."""
+"""Removal of expired offsets and of offsets of deleted topics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_offsets_expire_and_then_the_group() -> None:
     commit_in_transaction(lab, 7, ("g", "a", 0), 2)
     lab.advance(MINUTE_MS)
     expire_group(lab.shard, "g")
-    assert all_of(lab.shard, "g") == {("a", 0): 1}  # a transaction may still change it
+    assert all_of(lab.shard, "g") == {("a", 0): 1}  # it has a pending offset
     lab.shard.replay_end_transaction(7, committed=False)
     expire_group(lab.shard, "g")
     assert (lab.shard.groups, all_of(lab.shard, "g")) == ({}, {})
@@ -68,7 +68,7 @@ def test_a_group_of_many_offsets_expires_in_batches_of_a_bounded_size() -> None:
 
 
 def test_others_come_between_the_steps_of_an_expiry() -> None:
-    """What is committed meanwhile stays, and so does the group; a group that is gone meanwhile is left alone."""
+    """An offset that is committed meanwhile stays, and so does its group; a group deleted meanwhile is skipped."""
     lab = Lab()
     count = 2 * TOMBSTONES_PER_BATCH_MAX
     for partition in range(count):

@@ -1,4 +1,4 @@
-"""Committed offsets without a broker: a random walk beside a plain model, and the same state after every restart."""
+"""Committed offsets without a broker: random steps against a simple model, and equal state after every restart."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MINUTE_MS = 60_000
 
 
 def commit(lab: Lab, place: Place, offset: int, metadata: str | None = "", **fields: Any) -> int:
-    """Commit one offset; the row's error code."""
+    """Commit one offset. Returns its error code."""
     group, topic, partition = place
     known = lab.topics.by_name(topic)
     row = OffsetCommitRequestPartition(partition, offset, 4, metadata)
@@ -66,7 +66,7 @@ def commit_in_transaction(lab: Lab, producer_id: int, place: Place, offset: int,
 
 
 def fetched(shard: GroupShard, place: Place, *, stable: bool = False, topic_id: bytes = bytes(16)) -> int:
-    """The offset; less than -1 for an error code."""
+    """The committed offset; an error code as a number below -1."""
     group, topic, partition = place
     asked = OffsetFetchRequestTopics(topic, topic_id, [partition])
     response = fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=[asked]), require_stable=stable)
@@ -87,7 +87,7 @@ COMMIT, ABORT = b"commit", b"abort"
 
 
 class LogWithMarkers(MemoryLog):
-    """A marker is an entry whose key is `COMMIT` or `ABORT`."""
+    """A log with markers: entries with the key `COMMIT` or `ABORT`."""
 
     def replay_into(self, shard: GroupShard) -> None:
         for offset, (key_bytes, value_bytes, producer_id) in enumerate(self.entries):
@@ -109,7 +109,7 @@ def lab_with_markers(seed: int) -> Lab:
 
 
 def end(lab: Lab, producer_id: int, *, committed: bool) -> None:
-    """What writing a marker does."""
+    """Append a marker and replay it."""
     lab.log.entries.append((COMMIT if committed else ABORT, None, producer_id))
     lab.shard.replay_end_transaction(producer_id, committed=committed)
 
@@ -167,7 +167,7 @@ def test_nothing_changes_where_the_log_cannot_be_written() -> None:
 
 
 def test_the_versions_that_values_are_written_in() -> None:
-    """Kafka writes version 4, and 1 where the commit asks for a retention time of its own."""
+    """Kafka writes version 4, but 1 if the commit has a retention time."""
     lab = Lab()
     topic = lab.topics.create("a", 1)
     commit(lab, ("g", "a", 0), 1, "note")
@@ -208,7 +208,7 @@ def test_the_collector_of_garbage_need_not_walk_through_offsets() -> None:
 
 
 def everything(shard: GroupShard) -> object:
-    """All of what is stored, in an order of its own."""
+    """All stored offsets, sorted."""
     store: OffsetStore = shard.offsets
     return (
         sorted(store.committed.items()),
@@ -219,7 +219,7 @@ def everything(shard: GroupShard) -> object:
 
 
 class Model:
-    """Offsets by place, and by producer those that wait."""
+    """The model: offsets by group and partition, and pending ones by producer id."""
 
     def __init__(self) -> None:
         self.committed: dict[Place, tuple[int, int]] = {}

@@ -1,4 +1,4 @@
-"""A shard over a log in memory, with a clock that the test moves and partitions that take markers."""
+"""A transaction shard over a log in memory, with a manual clock and partitions that accept markers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Settings:
 
 
 class MemoryLog:
-    """Records as their stored bytes; ``fails_with`` refuses the next appends."""
+    """Keeps encoded records. ``fails_with``: the error of all appends while it is set."""
 
     def __init__(self) -> None:
         self.records: list[tuple[bytes, bytes | None]] = []
@@ -44,11 +44,11 @@ class MemoryLog:
         return offset
 
     def check_batch_size(self, size: int) -> None:
-        """There is room for everything."""
+        """Accept any size."""
 
 
 class Rig:
-    """One partition of ``__transaction_state``, and what outlives a crash of its coordinator."""
+    """One partition of ``__transaction_state``, whose log survives crashes of its coordinator."""
 
     def __init__(self, transaction_version: int = 2) -> None:
         self.now_ms = NOW_MS
@@ -86,7 +86,7 @@ class Rig:
         return self.next_producer_id
 
     def crash(self) -> None:
-        """Only the log is left; another coordinator loads it."""
+        """Crash the coordinator; another one loads the log."""
         self.coordinator_epoch += 1
         self.shard = self._load()
 
@@ -95,7 +95,7 @@ class Rig:
         self.deadlines.run_due()
 
     def finish(self) -> list[tuple[PendingEnd, tuple[str, int]]]:
-        """Write every marker that is due, and complete; what was written."""
+        """Write all due markers and complete the transactions. Returns the written markers."""
         written = []
         while self.prepared:
             pending = self.prepared.pop(0)

@@ -1,4 +1,4 @@
-"""EndTxn in both protocols, and the partitions that a transaction has."""
+"""EndTxn with and without transactions v2, and adding partitions to a transaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_classic(commit: bool) -> None:
     assert [partition for _, partition in written] == [P, Q]
     assert written[0][0].committed is commit
     assert written[0][0].metadata.producer_epoch == 0
-    # A repeated request finds it done; the other end is a mistake.
+    # A repeated request succeeds; the opposite decision is an error.
     end(rig, 0, commit=commit, version=0)
     assert end_refused(rig, 0, commit=not commit, version=0) is ErrorCode.INVALID_TXN_STATE
     add(rig, 0, Q, version=0)
@@ -69,7 +69,7 @@ def test_v2_raises_the_epoch_with_every_end(commit: bool) -> None:
         assert end(rig, epoch, commit=commit, version=2) == (ID, epoch + 1)
         [(pending, _)] = rig.finish()
         assert pending.metadata.producer_epoch == epoch + 1
-        # Its answer was lost: the same again.
+        # The response was lost: repeat the request.
         assert end(rig, epoch, commit=commit, version=2) == (ID, epoch + 1)
         assert end_refused(rig, epoch, commit=not commit, version=2) is ErrorCode.INVALID_TXN_STATE
     assert end_refused(rig, 1, commit=commit, version=2) is ErrorCode.PRODUCER_FENCED
@@ -172,7 +172,7 @@ def test_v2_used_up_epochs_bring_a_new_producer_id() -> None:
     rig.crash()
     rig.finish()
     assert (rig.metadata().producer_id, rig.metadata().producer_epoch) == (ID + 1, 0)
-    # Its answer was lost, also over a restart.
+    # The response was lost, also with a restart in between.
     rig.crash()
     assert end(rig, last, commit=True, version=2) == (ID + 1, 0)
     assert end_refused(rig, last, commit=False, version=2) is ErrorCode.INVALID_TXN_STATE

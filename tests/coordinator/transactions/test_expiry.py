@@ -1,4 +1,4 @@
-"""Timeouts and expired ids: at the looks that Kafka takes, without looking."""
+"""Timeouts and expired ids take effect when Kafka's periodic checks would find them."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_list_and_describe() -> None:
     assert names(rig, state_filters=["Ongoing", "Nonsense"]) == [opened]
     assert names(rig, state_filters=["Nonsense"]) == []
     assert names(rig, producer_id_filters=[1002]) == [empty]
-    # As on Kafka, what has no start is older than any duration.
+    # As in Kafka, a transaction without a start time exceeds any duration.
     assert names(rig, duration_filter=499) == [opened, empty]
     assert names(rig, duration_filter=500) == [empty]
     assert names(rig, transactional_id_pattern="a-.*") == [opened]

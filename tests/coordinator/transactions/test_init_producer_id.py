@@ -52,7 +52,7 @@ def test_a_producer_that_goes_on_after_an_error_raises_its_own_epoch() -> None:
     rig = Rig()
     init(rig)
     assert init(rig, (1001, 0)) == (1001, 1)
-    # Its answer was lost: the same again, and nothing more.
+    # The response was lost: the repeated request changes nothing.
     assert init(rig, (1001, 0)) == (1001, 1)
     assert init(rig, (1001, 1)) == (1001, 2)
     refused(rig, ErrorCode.PRODUCER_FENCED, (1001, 0))
@@ -120,7 +120,7 @@ def test_the_owner_of_the_last_epoch_may_repeat_its_request() -> None:
 
 
 def test_fencing_uses_the_epoch_that_is_nobodys() -> None:
-    """With the last epoch but one a producer can still be fenced, and the next has a new id."""
+    """A producer with the last epoch but one can still be fenced; the next one gets a new producer id."""
     rig = Rig(1)
     init(rig)
     set_epoch(rig, PRODUCER_EPOCH_MAX - 1)

@@ -1,7 +1,6 @@
-"""The machine driven at random: valid and invalid requests, time, failing appends, crashes between any two steps.
-
-What must hold: a decision is finished exactly once, and as it was taken; epochs of a producer id never fall; nothing
-durable changes where an append failed; what is loaded is what was live. A failure prints its seed.
+"""The transaction coordinator under random events: valid and invalid requests, time, failing appends, crashes between
+any two steps. Invariants: a decision is completed exactly once, and as decided; epochs of a producer id never decrease;
+a failed append changes no durable state; loading restores the same state. A failure prints its seed.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class Machine:
         self.rig = Rig(self.rng.choice((0, 1, 2, 2)))
         self.near_the_end = self.rng.random() < 0.3
         self.epochs: dict[int, int] = {}
-        """Producer id -> the highest epoch it was seen with."""
+        """Producer id -> its highest epoch so far."""
         self.markers: dict[tuple[int, int], dict[tuple[str, int], set[bool]]] = {}
-        """(producer id, epoch) of a decision -> partition -> outcomes written there."""
+        """(producer id, epoch) of a decision -> partition -> outcomes of its markers."""
         self.told: dict[str, ProducerIdAndEpoch] = {}
 
     def run(self) -> None:
@@ -70,7 +69,7 @@ class Machine:
         return self.rng.choice(IDS)
 
     def producer(self, name: str) -> ProducerIdAndEpoch:
-        """Mostly whom the coordinator told so, sometimes somebody else."""
+        """Mostly the present producer, sometimes another one."""
         producer_id, epoch = self.told.get(name, ProducerIdAndEpoch(5, 0))
         wrong = self.rng.random()
         if wrong < 0.05:
@@ -166,12 +165,12 @@ class Machine:
         if self.rng.random() < 0.2:
             self.rig.transaction_version = self.rng.choice((0, 1, 2))
 
-    # What must hold.
+    # Invariants.
 
     def check_move(self, old: TransactionMetadata | None, new: TransactionMetadata) -> None:
         if old is None or old == new:
             return
-        # A timeout's fence, or what the test did itself to an epoch, is one move too; a step makes no two.
+        # A fence by timeout, or an epoch set by this test, is one transition; no step makes two.
         assert old.state in VALID_PREVIOUS_STATES[new.state] or new.state in ENDED, (old, new)
         if old.state in PREPARED and new.state not in PREPARED:
             committed = old.state is TransactionState.PREPARE_COMMIT
@@ -193,7 +192,7 @@ class Machine:
                 assert not metadata.partitions
 
     def finish(self) -> None:
-        """What was decided can always be finished, and the ids be used again."""
+        """Every decided transaction can be completed, and its id used again."""
         for _ in range(3):
             self.rig.pass_time(200_000)
             while self.rig.prepared:

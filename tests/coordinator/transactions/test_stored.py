@@ -1,4 +1,4 @@
-"""Records as others may have written them."""
+"""Records as other implementations may write them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog.wire.stored.transactions import PartitionsSchema, TransactionLogVal
 
 
 def test_a_topic_may_have_several_rows() -> None:
-    """Kafka writes one for each and reads any number: a marker must reach all of the partitions."""
+    """Kafka writes one row for each topic but reads any number: all partitions must get a marker."""
     rows = [PartitionsSchema("a", [0]), PartitionsSchema("b", [3]), PartitionsSchema("a", [2, 1])]
     value = TransactionLogValue(1, producer_epoch=0, transaction_status=2, transaction_partitions=rows)
     found = from_value(value)

@@ -1,4 +1,4 @@
-"""Groups as assignors are given them, made by chance: topics, members, and what an assignment before left to these."""
+"""Random groups as input for assignors: topics, members and their previous assignments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def spec(
     assigned: Mapping[str, Assignment] | None = None,
     instances: Mapping[str, str] | None = None,
 ) -> GroupSpec:
-    """A group whose members read those topics and have those partitions; its subscription type follows."""
+    """A group whose members have these topics and partitions; ``homogeneous`` is derived."""
     has = assigned or {}
     members = {
         member_id: MemberSpec(dict.fromkeys(topics), has.get(member_id, {}), (instances or {}).get(member_id))
@@ -37,7 +37,7 @@ def rows_of(assignment: Assignment) -> Rows:
 
 
 def check(group: GroupSpec, made: Mapping[str, Assignment]) -> None:
-    """Every partition of a topic that somebody reads is assigned once, to one who reads it."""
+    """Every partition of a subscribed topic is assigned once, to a member that subscribes to it."""
     assert set(made) <= set(group.members)
     count = Counter(row for assignment in made.values() for row in rows_of(assignment))
     read = {topic_id for member in group.members.values() for topic_id in member.topics}
@@ -50,7 +50,7 @@ def check(group: GroupSpec, made: Mapping[str, Assignment]) -> None:
 
 
 def random_history(rng: random.Random, assignor: str, *, same_topics: bool, topics: int) -> list[GroupSpec]:
-    """A group through some changes: members come and go, topics grow, subscriptions change."""
+    """A group after some changes: members join and leave, topics grow, subscriptions change."""
     partitions = {rng.randbytes(16): rng.randint(1, 12) for _ in range(topics)}
     ids = list(partitions)
     common = rng.sample(ids, rng.randint(1, topics))

@@ -1,4 +1,4 @@
-"""The assignors by what they promise: everything is assigned once, evenly, and moves only where it must."""
+"""What assignors guarantee: every partition is assigned once, evenly, and moves only if it must."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_uniform_is_even_and_moves_nothing_needlessly(history: list[GroupSpec]) 
         for member_id, member in group.members.items():
             had = {row for row in rows_of(member.assigned) if row[0] in topics}
             lost = had - rows_of(made.get(member_id, {}))
-            # Only one that would have more than its share loses anything, and it keeps that share.
+            # Only a member with more than its share loses partitions, and it keeps its share.
             assert not lost or len(rows_of(made[member_id])) >= total // len(loads)
             assert len(lost) <= max(0, len(had) - (total // len(loads))), quota
 
@@ -57,7 +57,7 @@ def test_uniform_is_even_and_moves_nothing_needlessly(history: list[GroupSpec]) 
 @settings(max_examples=60, deadline=None)
 @given(histories("uniform", False))
 def test_uniform_balances_every_topic_among_its_readers(history: list[GroupSpec]) -> None:
-    """One that reads a topic and has two partitions less than another that owns one of it could have that one."""
+    """No subscriber of a topic may have two partitions less than another member that owns a partition of it."""
     for group in history:
         made = ASSIGNORS["uniform"](group)
         loads = {member_id: len(rows_of(made.get(member_id, {}))) for member_id in group.members}

@@ -1,8 +1,8 @@
-"""Our assignors beside Kafka's own (AssignorOracle.java), on groups made by chance: the same assignments.
+"""Our assignors against Kafka's own (AssignorOracle.java), on random groups: the assignments must be equal.
 
-Only one thing may differ: where all members read the same, Kafka's uniform assignor hands out free partitions in the
-order of a hash table of topics, and takes others away in that of one of partitions. Where these orders show, it is
-counted who gets how many, and who keeps how many.
+One exception: if all members subscribe to the same topics, Kafka's uniform assignor assigns free partitions in the
+order of a hash table of topics, and revokes partitions in that of another one. Where these orders matter, only the
+numbers of partitions that each member gets and keeps are compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.oracle import ask_oracle
 ORACLE = pathlib.Path(__file__).with_name("AssignorOracle.java")
 HISTORIES = 400
 SMALLEST_TABLE = 16
-"""Buckets of Java's smallest hash table: smaller numbers are in order there."""
+"""Buckets of Java's smallest hash table, which keeps smaller numbers in order."""
 
 pytestmark = pytest.mark.slow
 

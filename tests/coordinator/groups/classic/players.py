@@ -1,4 +1,4 @@
-"""Members of a classic group as tests move them: each sends requests, and remembers what it was told."""
+"""Clients of a classic group for tests: each sends requests and remembers the responses."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
 
 
 def subscription(*topics: str) -> bytes:
-    """A ConsumerProtocolSubscription of version 0, by hand."""
+    """A ConsumerProtocolSubscription of version 0, encoded by hand."""
     names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
 def response_of(result: T | Promise[T]) -> T | None:
-    """The answer; None while it is owed."""
+    """The response; None while it is pending."""
     if not isinstance(result, Promise):
         return result
     return result.value if result.done else None
 
 
 def given(result: T | Promise[T] | None) -> T:
-    assert result is not None, "not asked"
+    assert result is not None, "no request was sent"
     response = response_of(result)
-    assert response is not None, "still owed"
+    assert response is not None, "still pending"
     return response
 
 
@@ -85,7 +85,7 @@ class Player:
         return group
 
     def join(self, member_id: str | None = None) -> JoinGroupResponse | None:
-        """Send a JoinGroup; the answer, None while it is owed."""
+        """Send a JoinGroup. Returns the response, None while it is pending."""
         request = JoinGroupRequest(
             self.group_id,
             self.session_ms,
@@ -100,7 +100,7 @@ class Player:
         return self.join_response()
 
     def join_response(self) -> JoinGroupResponse | None:
-        """What it was told, which it then takes over."""
+        """The response to the last JoinGroup, from which it takes member id and generation."""
         assert self.joined is not None
         response = response_of(self.joined)
         if response is not None and response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
@@ -108,7 +108,7 @@ class Player:
         return response
 
     def enter(self) -> JoinGroupResponse | None:
-        """Join as a new member does: twice, if told to."""
+        """Join as a new member does: twice, if MEMBER_ID_REQUIRED."""
         response = self.join()
         if response is not None and response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             response = self.join()
@@ -162,7 +162,7 @@ class Player:
 
 
 def leave_all(lab: Lab, members: Sequence[tuple[str, str | None]], group: str = "g") -> list[ErrorCode]:
-    """Take members out by member id and instance id; their codes, or the one of the whole request."""
+    """Remove members by member id and instance id. Returns their error codes, or that of the whole request."""
     request = LeaveGroupRequest(group, members=[MemberIdentity(*member) for member in members])
     try:
         response = leave(lab.shard, request, lab.client(LEAVE_VERSION))
@@ -172,7 +172,9 @@ def leave_all(lab: Lab, members: Sequence[tuple[str, str | None]], group: str = 
 
 
 def settle(players: Sequence[Player]) -> Player:
-    """Bring a group that everybody has joined to its end: the leader assigns each member its own id. The leader."""
+    """Complete a rebalance that all members have joined: the leader assigns each member its own id. Returns the
+    leader.
+    """
     for player in players:
         player.join_response()
     leader = next(player for player in players if player.leads)
@@ -185,7 +187,7 @@ def settle(players: Sequence[Player]) -> Player:
 
 
 def stable(lab: Lab, players: Sequence[Player]) -> Player:
-    """Let all of them found a group, and settle it. The leader."""
+    """Let all players join a new group and settle it. Returns the leader."""
     for player in players:
         player.enter()
     lab.advance(2 * DELAY_MS)

@@ -1,5 +1,4 @@
-"""What a classic group answers when its offsets, its deletion or its expiry are asked for; and what a restart makes of
-its records."""
+"""Checks of a classic group for offsets, deletion and expiry; restoring it from its records."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def commit_code(
 
 
 def in_state(state: ClassicGroupState) -> tuple[Player, ClassicGroup]:
-    """A group of a static member in that state."""
+    """A group in ``state`` with a static member, and that member."""
     lab = Lab()
     player = Player(lab, instance="i")
     if state is not ClassicGroupState.COMPLETING_REBALANCE:
@@ -140,7 +139,7 @@ def test_subscribed_topics() -> None:
     lab = Lab()
     players = [
         Player(lab, protocols={"range": subscription("a", "b")}),
-        # A newer version has more fields behind those of version 0.
+        # A newer version has more fields after those of version 0.
         Player(lab, protocols={"range": b"\x00\x03" + subscription("c")[2:] + bytes(12)}),
     ]
     leader = stable(lab, players)
@@ -157,7 +156,7 @@ def test_subscribed_topics() -> None:
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00", b"\x00\x00\x00\x00\x00\x05\x00\x01a"])
 def test_subscriptions_that_cannot_be_read(metadata: bytes) -> None:
-    """A group of consumers is then taken to read every topic, and none of its offsets expires."""
+    """A group of consumers then counts as subscribed to every topic, and none of its offsets expires."""
     lab = Lab()
     leader = stable(lab, [Player(lab), Player(lab, protocols={"range": metadata})])
     assert leader.group.subscribed_topics() is None
@@ -204,7 +203,7 @@ def test_a_restart_in_a_rebalance_goes_back_to_the_generation_before() -> None:
 
 
 def test_records_of_other_brokers() -> None:
-    """Without timestamps or timeouts (versions 0 and 1), with members and none, and gone."""
+    """Records without timestamps or timeouts (versions 0 and 1), with and without members, and a tombstone."""
     lab = Lab()
     member = MemberMetadata("m", None, "c", "/h", -1, 7_000, subscription("t"), b"a")
     lab.log.append(
@@ -236,7 +235,7 @@ def test_records_of_other_brokers() -> None:
 
 
 def test_the_table_of_moves_is_kafkas() -> None:
-    """``ClassicGroupState`` says where each state may be reached from."""
+    """Kafka's ``ClassicGroupState`` defines the valid previous states of each state."""
     sources = {
         "Empty": {"PreparingRebalance"},
         "PreparingRebalance": {"Stable", "CompletingRebalance", "Empty"},

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, when the generation begins, which protocol it has and who leads."""
+"""JoinGroup: which members may join, when the generation begins, its protocol and its leader."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_new_member_comes_twice() -> None:
 
 @pytest.mark.parametrize("version", range(10))
 def test_every_version(version: int) -> None:
-    """Before version 4 a member is in at once; a name that is not there is null from version 7 on."""
+    """Before version 4 a member joins at once. A missing protocol name is null from version 7 on."""
     lab = Lab()
     player = Player(lab, version=version)
     response = player.join()
@@ -106,7 +106,7 @@ def test_an_unknown_group_has_no_members() -> None:
     ("protocol_type", "protocols"), [("", {"range": b""}), ("consumer", {})], ids=["type", "protocols"]
 )
 def test_a_first_member_without_a_protocol(protocol_type: str, protocols: dict[str, bytes]) -> None:
-    """It is refused, and the group is there all the same."""
+    """The member is refused, but the group is created."""
     lab = Lab()
     response = Player(lab, protocol_type=protocol_type, protocols=protocols).join()
     assert response is not None
@@ -128,7 +128,7 @@ def test_members_agree_on_type_and_a_protocol() -> None:
         assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     second = Player(lab, protocols={"b": b"", "c": b""})
     second.enter()
-    # From now on everybody must know b.
+    # From now on all members must support b.
     response = Player(lab, protocols={"a": b""}).join()
     assert response is not None
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -157,7 +157,7 @@ def test_any_protocol_type() -> None:
 
 
 def test_the_first_rebalance_waits_while_members_come() -> None:
-    """Each delay in which somebody came is followed by another, until the rebalance timeout is used up."""
+    """Each delay in which a member joined is followed by another one, until the rebalance timeout."""
     lab = Lab()
     players = [Player(lab, rebalance_ms=8_000)]
     players[0].enter()
@@ -261,7 +261,7 @@ def test_the_leader_may_always_ask_for_a_rebalance() -> None:
 
 
 def test_a_lost_answer_is_given_again() -> None:
-    """Before the leader has assigned, a member that joins with the same words is told the same generation."""
+    """Before the leader has assigned, a member that rejoins with the same metadata gets the same generation."""
     lab = Lab()
     players = [Player(lab), Player(lab)]
     for player in players:
@@ -331,7 +331,7 @@ def test_a_group_that_is_too_large_drops_who_comes_last() -> None:
 
 
 def test_a_pending_member_is_waited_for() -> None:
-    """Who was given a member id holds up a rebalance until it comes, or its session is over."""
+    """A member id that was given out delays a rebalance until it joins or its session expires."""
     lab = Lab()
     old = Player(lab)
     stable(lab, [old])
@@ -359,7 +359,7 @@ def test_member_ids_are_not_given_out_without_end(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_a_client_whose_name_leaves_no_room_for_a_member_id(version: int) -> None:
-    """Not even in the answers to others: a leader is told all member ids."""
+    """A leader's response contains all member ids."""
     lab = Lab()
     longest = join.MEMBER_ID_BYTES_MAX - 37
     for client_id in ("x" * (longest + 1), "\u20ac" * (longest // 3 + 1)):
@@ -379,7 +379,7 @@ class Twice(dict[str, bytes]):
 
 
 def test_a_protocol_that_is_named_twice_is_one() -> None:
-    """The others are not to wait for ever for a protocol that all support."""
+    """The other members must not wait for ever for a common protocol."""
     lab = Lab()
     good, odd = Player(lab), Player(lab, protocols=Twice(range=b"odd"))
     stable(lab, [good, odd])

@@ -1,7 +1,7 @@
-"""Many members, each doing valid and invalid things at random times, over a log that sometimes fails.
+"""Many members, each sending valid and invalid requests at random times, over a log that sometimes fails.
 
-After every step: what a restart would read is what is stored live; generations never fall; nobody is owed an answer
-that nothing will give; no two clients of one generation own a partition. Only legal moves are made: `move_to` asserts.
+After every step: a restart would restore the same durable state; generations never decrease; every pending promise will
+be resolved; no two clients of one generation own the same partition. `move_to` asserts that transitions are valid.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Crowd:
         self.lab = Lab({"group.max.size": "6"} if seed % 4 == 0 else None, seed)
         self.lab.log.fails = 0.1 if seed % 2 else 0.0
         self.players: list[Player] = []
-        self.owed: list[Promise[object]] = []
+        self.pending: list[Promise[object]] = []
         self.generations: dict[str, int] = {}
         self.log: list[str] = []
 
@@ -95,7 +95,7 @@ class Crowd:
             player.member_id = ""
 
     def replaced(self) -> None:
-        """A static member starts anew."""
+        """A static member restarts."""
         player = self.any()
         if player.instance is not None:
             player.member_id, player.generation = "", -1
@@ -115,7 +115,7 @@ class Crowd:
         self.note(player.synced)
 
     def assign(self, leader: Player) -> dict[str, bytes]:
-        """What a client's assignor does: every partition to one of the members that it was told."""
+        """Assign every partition to a random member, as a client's assignor."""
         response = leader.join_response()
         assert response is not None
         members = [row.member_id for row in response.members]
@@ -128,7 +128,7 @@ class Crowd:
         self.any().heartbeat(self.rng.choice((None, None, None, 0, 5)))
 
     def obey(self) -> None:
-        """Everybody does what a client does next."""
+        """Every client takes its next step."""
         for player in self.players:
             code = player.heartbeat()
             if code == ErrorCode.REBALANCE_IN_PROGRESS and not self.is_owed(player.joined):
@@ -179,9 +179,9 @@ class Crowd:
                 self.generations.pop(row.group_id, None)
 
     def restart(self) -> None:
-        """Whoever waits is told, the process ends, and its volatile state with it."""
+        """Stop the process: pending requests are completed, and volatile state is lost."""
         self.lab.shard.on_unloaded()
-        assert all(promise.done for promise in self.owed)
+        assert all(promise.done for promise in self.pending)
         self.lab.restart()
         self.generations = {
             group_id: group.generation_id
@@ -195,16 +195,16 @@ class Crowd:
 
     def note(self, result: object) -> None:
         if isinstance(result, Promise):
-            self.owed.append(result)
+            self.pending.append(result)
 
     def check(self) -> None:
-        self.owed = [promise for promise in self.owed if not promise.done]
+        self.pending = [promise for promise in self.pending if not promise.done]
         groups = {
             name: group for name, group in self.lab.shard.groups.items() if isinstance(group, ClassicGroup)
         }
         reloaded = self.lab.reloaded().groups
         assert reloaded.keys() == groups.keys()
-        parked: set[int] = set()
+        waiting: set[int] = set()
         for name, group in groups.items():
             assert group.generation_id >= self.generations.get(name, 0)
             self.generations[name] = group.generation_id
@@ -214,12 +214,12 @@ class Crowd:
             assert group.stored == other.stored
             self.check_settled(group, other)
             for member in group.members.values():
-                parked |= {
+                waiting |= {
                     id(promise)
                     for promise in (member.join_promise, member.sync_promise)
                     if promise is not None
                 }
-        assert {id(promise) for promise in self.owed} <= parked, "a promise that nobody will resolve"
+        assert {id(promise) for promise in self.pending} <= waiting, "a promise that nobody will resolve"
         self.check_deadlines(groups)
         self.check_owners()
 
@@ -246,7 +246,7 @@ class Crowd:
 
     @staticmethod
     def check_settled(group: ClassicGroup, reloaded: ClassicGroup) -> None:
-        """A stable group is what a restart makes of its record; members then know only the selected protocol."""
+        """A stable group equals the one that a restart restores, whose members support only the selected protocol."""
         if group.state is not ClassicGroupState.STABLE:
             return
         for name in (
@@ -266,7 +266,7 @@ class Crowd:
             assert member.rebalance_timeout_ms == other.rebalance_timeout_ms
 
     def check_deadlines(self, groups: dict[str, ClassicGroup]) -> None:
-        """Every member has a session or is held; nothing is due for who is gone; a rebalance ends by itself."""
+        """Every member has a session timer or waits; removed members have no timers; every rebalance ends by itself."""
         keys = {key for key in self.lab.deadlines._by_key if isinstance(key, tuple)}
         assert {key[0] for key in keys} <= {PARTITION}
         for _, name, kind, *rest in keys - self.lab.retried:
@@ -291,7 +291,7 @@ class Crowd:
                 assert (PARTITION, name, "classic-sync") in keys or not group.pending_syncs
 
     def check_owners(self) -> None:
-        """Of the clients that were given an assignment in the same generation, no two own a partition."""
+        """No two clients with an assignment of the same generation own the same partition."""
         owners: dict[tuple[str, int, int], str] = {}
         for player in self.players:
             response = None if player.synced is None else player.sync_response()
@@ -307,10 +307,10 @@ class Crowd:
                 assert owner == player.member_id
 
     def finish(self) -> None:
-        """All clients fall silent: sessions end, everybody gets an answer, groups are empty, nothing is due."""
+        """All clients stop: sessions expire, all promises are resolved, groups become empty, no timers remain."""
         self.lab.log.fails = 0.0
         self.lab.settle()
-        assert all(promise.done for promise in self.owed)
+        assert all(promise.done for promise in self.pending)
         for group in self.lab.shard.groups.values():
             assert group.is_empty()
         assert not len(self.lab.deadlines)

@@ -1,4 +1,4 @@
-"""Heartbeats, sessions and who is dropped when; LeaveGroup."""
+"""Heartbeats, session timeouts, removal of members, LeaveGroup."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_member_that_waits_for_others_is_not_silent() -> None:
 
 
 def test_a_new_member_is_waited_for_five_minutes() -> None:
-    """Its session does not count: whether its client lives cannot be known while its first JoinGroup waits."""
+    """Its session timeout does not apply while its first JoinGroup waits: its client may have died without notice."""
     lab = Lab()
     old = Player(lab, session_ms=1_000_000, rebalance_ms=1_000_000)
     stable(lab, [old])
@@ -219,7 +219,7 @@ def test_a_pending_member_that_leaves_is_no_longer_waited_for() -> None:
 
 
 def test_an_empty_group_that_cannot_be_stored() -> None:
-    """The last member is gone, but the log still has it: a restart brings it back until its session is over."""
+    """The last member is removed, but the log still has it: a restart restores it until its session expires."""
     lab = Lab()
     player = Player(lab)
     stable(lab, [player])

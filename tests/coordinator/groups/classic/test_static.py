@@ -1,4 +1,5 @@
-"""Static members (KIP-345, KIP-814): a restart within the session costs no rebalance, and there is only one holder."""
+"""Static members (KIP-345, KIP-814): a restart within the session causes no rebalance, and an instance id has
+only one member."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tests.coordinator.groups.lab import Lab
 
 
 def again(old: Player, **changes: object) -> Player:
-    """The same instance, started anew: it knows no member id."""
+    """The same instance after a restart, without a member id."""
     words = {"instance": old.instance, "version": old.version, "protocols": dict(old.protocols), **changes}
     return Player(old.lab, **words)  # type: ignore[arg-type]
 
@@ -54,7 +55,7 @@ def test_a_follower_that_restarts(version: int) -> None:
 
 @pytest.mark.parametrize("version", [5, 8, 9])
 def test_a_leader_that_restarts(version: int) -> None:
-    """From version 9 on it is told that it leads and shall not assign; before, that somebody else leads."""
+    """From version 9 on the response says that it leads but must not assign; before, that another member leads."""
     lab = Lab()
     players = [Player(lab, instance=name, version=version) for name in ("a", "b")]
     old = stable(lab, players)
@@ -71,7 +72,7 @@ def test_a_leader_that_restarts(version: int) -> None:
         assert (response.leader, response.skip_assignment, response.members) == (old.member_id, False, [])
     assert new.group.leader_id == new.member_id
     assert lab.reloaded().groups["g"].leader_id == new.member_id  # type: ignore[attr-defined]
-    # A leader may rebalance when it has found new partitions.
+    # A leader may trigger a rebalance when it has found new partitions.
     new.join()
     assert players[1].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -144,7 +145,7 @@ def test_the_old_one_is_fenced_while_it_waits() -> None:
     first.join_response()
     new.join_response()
     new.sync()
-    # The leader may have the old member id by now: everybody joins again.
+    # The leader may already have assigned to the old member id: all members rejoin.
     newest = again(new)
     assert newest.join() is None
     assert given(new.synced or given(None)).error_code == ErrorCode.FENCED_INSTANCE_ID
@@ -169,7 +170,7 @@ def test_static_members_that_do_not_join_stay_until_their_session_is_over() -> N
 
 
 def test_a_group_of_absent_static_members_waits() -> None:
-    """Nobody joins: there is no generation until a session is over or somebody comes."""
+    """No member joins: no generation begins until a session expires or a member joins."""
     lab = Lab()
     dynamic, static = Player(lab), Player(lab, instance="s", session_ms=200_000)
     stable(lab, [dynamic, static])

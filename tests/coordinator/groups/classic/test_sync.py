@@ -1,4 +1,4 @@
-"""SyncGroup: the leader's assignment goes to everybody and into the log."""
+"""SyncGroup: the leader's assignments go to all members and into the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.coordinator.groups.lab import Lab
 
 
 def joined(lab: Lab, count: int) -> list[Player]:
-    """Members of one generation that have not asked for their assignment."""
+    """Members of one generation that have not sent SyncGroup yet."""
     players = [Player(lab) for _ in range(count)]
     for player in players:
         player.enter()
@@ -168,7 +168,7 @@ def test_an_empty_group_has_no_assignments() -> None:
     ],
 )
 def test_an_assignment_that_cannot_be_stored(failure: ErrorCode, code: ErrorCode) -> None:
-    """Everybody who waits is told, nothing is stored, and the members join again."""
+    """All waiting SyncGroups fail, nothing is stored, and the members rejoin."""
     lab = Lab()
     leader, other = joined(lab, 2)
     other.sync()

@@ -1,4 +1,4 @@
-"""Consumers of the classic protocol, eager: they give up everything before they join again."""
+"""Consumers of the classic protocol with eager rebalancing: they revoke all partitions before they rejoin."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def assignment(partitions: dict[str, list[int]]) -> bytes:
 
 
 class ClassicConsumer:
-    """``owned``: (topic id, partition). `act` does the next thing that a client would do."""
+    """``owned``: (topic id, partition). `act` takes the client's next step."""
 
     def __init__(self, lab: Lab, topics: Sequence[str], instance: str | None = None) -> None:
         self.lab = lab
@@ -74,7 +74,7 @@ class ClassicConsumer:
         leave(self.lab.shard, LeaveGroupRequest("g", members=[row]), self.lab.client(LEAVE))
 
     def forget(self) -> None:
-        """The connection is lost, with whatever was awaited."""
+        """The connection is lost, with the pending response."""
         self._waits = None
         self._joined = False
         self.owned = set()

@@ -1,4 +1,4 @@
-"""Members of consumer groups as tests move them: each sends heartbeats, and does what a client does on an answer."""
+"""Clients of consumer groups for tests: each sends heartbeats and reacts to the responses as a consumer does."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Rows = set[tuple[bytes, int]]
 
 
 def send(lab: Lab, request: ConsumerGroupHeartbeatRequest, version: int = VERSION) -> Any:
-    """The step's answer; raises KafkaError."""
+    """The step's response. Raises KafkaError."""
     client = lab.client(version)
     check(lab.shard.context, request, version)
     response = heartbeat(lab.shard, request, client)
-    # What could not be encoded would be no answer.
+    # Encoding checks that the response is valid.
     return ConsumerGroupHeartbeatResponse.decode(response.encode(version), version)
 
 
@@ -46,7 +46,7 @@ def as_rows(partitions: Iterable[tuple[bytes, int]]) -> list[TopicPartitions]:
 
 
 class Consumer:
-    """``owned``: what the client reads at the moment; ``wanted``: what it was told to have, None before that."""
+    """``owned``: the partitions that the client reads now. ``wanted``: its last assignment, None before the first."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Consumer:
         )
 
     def beat(self, **changes: Any) -> Any:
-        """A heartbeat without news of itself."""
+        """A heartbeat without changed fields."""
         return self.take(send(self.lab, self.request(**changes)))
 
     def acknowledge(self) -> Any:
-        """Give up what it shall not have, and say what it owns."""
+        """Revoke partitions that are not assigned, and report the owned ones."""
         if self.wanted is not None:
             self.owned &= self.wanted
         return self.beat(topic_partitions=as_rows(self.owned))
@@ -115,7 +115,7 @@ class Consumer:
         return response
 
     def take(self, response: Any) -> Any:
-        """New partitions are read at once; what is to go is given up with `acknowledge`."""
+        """Process a response: own new partitions at once; `acknowledge` revokes others."""
         self.member_id, self.epoch = response.member_id, response.member_epoch
         if response.assignment is not None:
             self.wanted = {
@@ -123,19 +123,19 @@ class Consumer:
                 for row in response.assignment.topic_partitions
                 for number in row.partitions
             }
-            # A client gives up first, and takes what is new once that is acknowledged.
+            # A client revokes first, and takes new partitions after it has acknowledged that.
             if self.owned <= self.wanted:
                 self.owned = set(self.wanted)
         return response
 
     def settle_down(self) -> None:
-        """Take what was assigned, after what was not had gone."""
+        """Own the assigned partitions, after others have been revoked."""
         if self.wanted is not None:
             self.owned = set(self.wanted)
 
 
 def settle(lab: Lab, consumers: Iterable[Consumer], rounds: int = 12) -> None:
-    """Everybody acknowledges what it is told, for some rounds a heartbeat interval apart."""
+    """All consumers acknowledge their assignments, for some rounds, one heartbeat interval apart."""
     members = list(consumers)
     for _ in range(rounds):
         lab.advance(5_000)
@@ -150,7 +150,7 @@ def target_of(shard: GroupShard, member_id: str, group_id: str = "g") -> Rows:
 
 
 def durable(shard: GroupShard) -> dict[str, Any]:
-    """All that the log stores of the shard's groups, as plain values of their own."""
+    """A copy of the durable state of the shard's groups, as plain values."""
     made: dict[str, Any] = {}
     for group_id, group in shard.groups.items():
         if not isinstance(group, ConsumerGroup):
@@ -164,5 +164,5 @@ def durable(shard: GroupShard) -> dict[str, Any]:
 
 
 def _copy(value: Any) -> Any:
-    """Members, records and sets are never changed in place."""
+    """Members, records and sets are immutable, so need no copy."""
     return {key: _copy(one) for key, one in value.items()} if isinstance(value, dict) else value

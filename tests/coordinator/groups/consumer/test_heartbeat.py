@@ -1,4 +1,4 @@
-"""Members of consumer groups by themselves: epochs, intervals, limits, what is lost and what a restart knows."""
+"""Single members of consumer groups: epochs, intervals, limits, lost responses, restarts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_groups_own_settings() -> None:
     lab.overrides["g"] = {
         "consumer.heartbeat.interval.ms": "7000",
         "consumer.session.timeout.ms": "60000",
-        # The broker's limits have changed since it was set.
+        # The broker's limits changed after it was set.
         "consumer.assignment.interval.ms": "99999",
     }
     one = Consumer(lab, "one")
@@ -178,7 +178,7 @@ def test_a_fence_that_cannot_be_stored_is_tried_again() -> None:
     one = Consumer(lab, "one")
     one.join()
     lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
-    with contextlib.suppress(KafkaError):  # who keeps the deadlines tries again
+    with contextlib.suppress(KafkaError):  # the broker retries failed timers
         lab.advance(SESSION_MS)
     assert "one" in group_of(lab.shard).members
     lab.advance(500)

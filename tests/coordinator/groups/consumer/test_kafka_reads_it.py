@@ -1,4 +1,4 @@
-"""Kafka's DumpLogSegments reads every record that a consumer group is stored as, and says the same of it."""
+"""Kafka's DumpLogSegments reads every record type of a consumer group, and shows the same values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def a_long_life() -> Lab:
-    """A group that has had every type of record, with every field set once."""
+    """A group with every type of record and every field set once."""
     lab = Lab({"group.consumer.assignment.interval.ms": "0"})
     lab.topics.create("t", 4)
     one = Consumer(lab, "one", ["t"], instance="i1", assignor="range")
@@ -69,7 +69,7 @@ def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> Non
 
 
 def plain(value: Any) -> Any:
-    """As Kafka's JSON has it: names in camel case, ids and bytes as text."""
+    """The value as in Kafka's JSON: names in camel case, ids and bytes as text."""
     if isinstance(value, list):
         return [plain(one) for one in value]
     if hasattr(value, "__slots__"):
@@ -83,7 +83,9 @@ def camel(name: str) -> str:
 
 
 def without_defaults(value: Any) -> Any:
-    """Kafka leaves out tagged fields with their defaults; ids and bytes are only there or not."""
+    """Compare fields; Kafka omits tagged fields with default values, and ids and bytes are only checked for
+    presence.
+    """
     if isinstance(value, list):
         return [without_defaults(one) for one in value]
     if isinstance(value, dict):

@@ -1,5 +1,5 @@
-"""Consumer groups through anything: members that come, go, are lost, acknowledge or do not; topics that change; appends
-that fail; restarts between any two steps. After every step what must always hold is looked at.
+"""Consumer groups under random events: members join, leave, disappear, acknowledge or do not; topics change; appends
+fail; the coordinator restarts between any two steps. Invariants are checked after every step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FENCED = (
     ErrorCode.FENCED_INSTANCE_ID,
 )
 NOT_STORED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""As the log gives it, and as some steps tell it."""
+"""The log's own error, and its translation for clients."""
 PATTERNS = ("t.*", "u[0-4]", ".*", "nothing")
 
 
@@ -66,7 +66,7 @@ class Machine:
         self.lab.log.fails = 0.0
         self.look()
 
-    # --- what may happen
+    # --- events
 
     def some(self) -> Consumer | None:
         return self.rng.choice(self.consumers) if self.consumers else None
@@ -86,13 +86,13 @@ class Machine:
         self.asks(consumer, consumer.join)
 
     def asks(self, consumer: Consumer, request: Callable[[], Any]) -> None:
-        """A request, whose answer may be lost: then the client knows nothing of it."""
+        """Send a request; its response may be lost."""
         known = (consumer.epoch, set(consumer.owned), consumer.wanted)
         try:
             request()
         except KafkaError as error:
             if error.code in FENCED:
-                # A fenced client gives up everything, and joins again some time.
+                # A fenced client abandons all partitions, and rejoins later.
                 consumer.epoch, consumer.owned, consumer.wanted = 0, set(), None
                 if error.code is ErrorCode.UNRELEASED_INSTANCE_ID or self.rng.random() < 0.3:
                     self.consumers.remove(consumer)
@@ -134,13 +134,13 @@ class Machine:
             self.consumers.remove(consumer)
 
     def do_lose(self) -> None:
-        """A client that is gone without a word."""
+        """A client disappears."""
         consumer = self.some()
         if consumer is not None:
             self.consumers.remove(consumer)
 
     def do_return(self) -> None:
-        """A static member comes back as another process, with another member id."""
+        """A static member restarts with another member id."""
         consumer = self.some()
         if consumer is not None and consumer.instance:
             self.made += 1
@@ -170,7 +170,7 @@ class Machine:
         self.lab.restart()
         self.seen.clear()
 
-    # --- what must always hold
+    # --- invariants
 
     def look(self) -> None:
         shard = self.lab.shard
@@ -209,7 +209,7 @@ class Machine:
         assert set(group.targets) <= set(group.members)
 
     def reading(self, group: ConsumerGroup) -> Counter[tuple[bytes, int]]:
-        """What clients think they own: those that the group still knows by their epoch."""
+        """Partitions that clients own, of clients whose epoch is still valid."""
         found: Counter[tuple[bytes, int]] = Counter()
         for consumer in self.consumers:
             known = group.members.get(consumer.member_id)
@@ -219,7 +219,7 @@ class Machine:
 
     def look_at_moves(self, group: ConsumerGroup) -> None:
         before = self.seen.get("group")
-        # An empty group may be deleted for another kind of group: then it begins anew.
+        # An empty group may be replaced by one of another type, which begins anew.
         if before is not None and before[0] is group:
             _, epoch, target_epoch, state, members = before
             assert group.epoch >= epoch
@@ -255,7 +255,7 @@ class Machine:
             assert len(key) == 3 or key[3] in group.members, "a deadline of what is gone"
 
     def converge(self) -> None:
-        """All that is left acknowledges, and gets where the target assignment wants it."""
+        """All remaining members acknowledge until they are reconciled to the target assignment."""
         self.lab.advance(200_000)
         self.consumers = [Consumer(self.lab, f"last{n}", ["t0", "u0"]) for n in range(3)]
         for consumer in self.consumers:
@@ -272,7 +272,7 @@ class Machine:
 
 
 class MixedMachine(Machine):
-    """The same, with members of the classic protocol: the group changes its protocol now and then."""
+    """The same with members of the classic protocol: the group is upgraded and downgraded now and then."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -344,7 +344,7 @@ def test_anything(seed: int) -> None:
 
 @pytest.mark.parametrize("kind", [Machine, MixedMachine])
 def test_a_compacted_log_is_the_same_group(kind: type[Machine]) -> None:
-    """The cleaner keeps the last record of each key below some offset, and drops tombstones after a while."""
+    """Compact the log below some offset: keep the last record of each key, sometimes without tombstones."""
     for seed in range(4):
         machine = kind(seed)
         for _ in range(STEPS):

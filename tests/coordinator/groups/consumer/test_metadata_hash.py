@@ -1,4 +1,4 @@
-"""The hash of a group's topics, beside values that Kafka's ``Utils`` (hash4j) computed."""
+"""The hash of a group's topics, against values that Kafka's ``Utils`` (hash4j) computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that change their protocol, and classic members among consumers: policies, limits, timeouts."""
+"""Online migration, and classic members in consumer groups: policies, limits, timeouts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lab_with(**settings: str) -> Lab:
 
 
 def founded(lab: Lab) -> ClassicConsumer:
-    """A settled classic group of one."""
+    """A stable classic group of one member."""
     one = ClassicConsumer(lab, ["t"])
     for _ in range(4):
         one.act()
@@ -114,7 +114,7 @@ def test_a_group_that_would_be_too_large_stays_what_it_is() -> None:
 
 
 def test_a_group_in_its_first_rebalance() -> None:
-    """Kafka answers UNKNOWN_SERVER_ERROR. Who waits is told to join again, and gets its share."""
+    """Kafka returns UNKNOWN_SERVER_ERROR. Here waiting members must rejoin, and get their partitions."""
     lab = lab_with(group_initial_rebalance_delay_ms="3000")
     old = ClassicConsumer(lab, ["t"])
     old.act()
@@ -151,7 +151,7 @@ def test_a_classic_member_that_does_not_join_again_is_dropped() -> None:
     member_id = old.member_id
     old.act()
     assert old.codes[-1] is ErrorCode.REBALANCE_IN_PROGRESS
-    old._joined = True  # it goes on as if nothing had been said
+    old._joined = True  # it continues as if it had got no response
     for _ in range(REBALANCE_MS // 10_000 - 1):
         lab.advance(10_000)
         old.act()

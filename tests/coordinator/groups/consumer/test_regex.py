@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: when they are resolved, what that changes, what is refused."""
+"""Subscriptions by regular expression: when they are resolved, the effect on the group, invalid expressions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_all_expressions_are_looked_at_again_after_the_refresh_interval(lab: Lab
     one = Consumer(lab, "one", None, regex="t-.*")
     one.join()
     settle(lab, [one], rounds=3)
-    lab.topics.create("t-c", 1)  # nobody says so
+    lab.topics.create("t-c", 1)  # the client does not report it
     settle(lab, [one], rounds=100)
     assert names(lab) == {"t-a", "t-b"}
     settle(lab, [one], rounds=30)
@@ -137,7 +137,9 @@ def test_a_group_that_is_gone_resolves_nothing(lab: Lab) -> None:
 
 
 def test_many_expressions_are_resolved_bit_by_bit(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic that is made in between is found the next time; a member that leaves in between takes its own along."""
+    """A topic created in between is matched the next time; the expression of a member that leaves in between is
+    dropped.
+    """
     monkeypatch.setattr(regex, "NAMES_PER_STEP_MAX", 1)
     members = [Consumer(lab, f"m{number}", None, regex=f"t-.*|{number}") for number in range(5)]
     for member in members:
@@ -185,6 +187,6 @@ def test_what_is_no_expression(expression: str, reason: str) -> None:
 
 
 def test_a_slow_expression_is_not_slow() -> None:
-    """What makes a backtracking matcher take for ever."""
+    """An expression for which a backtracking matcher takes exponential time."""
     check("(a*)*(a*)*b")
     assert matching("(a*)*(a*)*b", ["a" * 200]) == set()
