@@ -37,7 +37,6 @@ KEPT = {
     "MovableClock": "for the test kit",
     "MEMBER_TRANSITIONS": "what Kafka allows: tests hold every step against it",
     "GROUP_TRANSITIONS": "the same",
-    "LATEST_VERSION_UNSTABLE": "what a declaration says; a test compares it with Kafka's",
     "uint32": "one of the types that a declaration may have",
     "run_due": "what `take_due` is for, without the runtime's slices; the pure tests step with it",
     "latest_epoch": "what a log shows; tests look at it",

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from oncelog.wire.framing import encode_frame_size
 from oncelog.wire.header import encode_response_header, has_tagged_response_header, read_request_header
 from oncelog.wire.messages import (
     add_partitions_to_txn,
@@ -162,7 +163,7 @@ def batch_at(frame: Buffer, head_end: int, version: int) -> int:
 def framed(api_key: int, flexible: bool, correlation_id: int, body: Iterable[Buffer]) -> list[Buffer]:
     head = encode_response_header(correlation_id, has_tagged_response_header(api_key, flexible))
     parts = [head, *body]
-    return [struct.pack(">i", sum(map(len, parts))), *parts]
+    return [encode_frame_size(sum(map(len, parts))), *parts]
 
 
 class Broker:

@@ -1,6 +1,5 @@
 """Offsets committed a second on one connection, one per request, as many requests on their way as a client likes."""
 
-import struct
 import time
 
 from bench import raw, topics
@@ -9,6 +8,7 @@ from bench.measure import cpu_s
 from bench.servers import Kind
 from compat_tests.definitions import Fields, api_key, encode, is_flexible
 from compat_tests.frames import Connection
+from oncelog.wire.framing import encode_frame
 
 COMMIT_VERSION = 8
 FETCH_VERSION = 8
@@ -36,7 +36,7 @@ def _commit_fields(group: str, topic: str, partition: int, offset: int) -> Field
 def _frame(connection: Connection, version: int, fields: Fields) -> bytes:
     head = connection.header(api_key("OffsetCommit"), version, flexible=is_flexible("OffsetCommit", version))
     body = encode("OffsetCommitRequest", version, fields)
-    return struct.pack(">i", len(head) + len(body)) + head + body
+    return encode_frame(head, body)
 
 
 def wait_until_coordinated(connection: Connection, group: str) -> None:

@@ -10,6 +10,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from compat_tests.definitions import Fields
 from compat_tests.frames import Connection, address
+from oncelog.wire.framing import SIZE_BYTES, encode_frame
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
@@ -65,8 +66,8 @@ class Template:
         position = next(
             place for place, (left, right) in enumerate(zip(one, other, strict=True)) if left != right
         )
-        self._frame = bytearray(struct.pack(">i", len(head) + len(one)) + head + one)
-        self._position = 4 + len(head) + position
+        self._frame = bytearray(encode_frame(head, one))
+        self._position = SIZE_BYTES + len(head) + position
 
     def frame(self, partition: int) -> bytes:
         struct.pack_into(">i", self._frame, self._position, partition)

@@ -12,6 +12,8 @@ from bench.ping import Ping
 from bench.servers import Kind, Server
 from compat_tests.definitions import Fields, api_key, decode, encode
 from compat_tests.frames import Connection, address
+from oncelog.wire.framing import FrameReader, encode_frame
+from oncelog.wire.header import encode_request_header
 
 MEMBERS, PARTITIONS = 500, 1_000
 JOIN, SYNC = 5, 3
@@ -29,8 +31,8 @@ STALL = Row("another connection's longest wait in it", "ms", ours_at_most(50))
 
 
 def _framed(api: str, version: int, fields: Fields) -> bytes:
-    body = struct.pack(">hhih", api_key(api), version, 0, 0) + encode(f"{api}Request", version, fields)
-    return struct.pack(">i", len(body)) + body
+    head = encode_request_header(api_key(api), version, 0, "", flexible=False)
+    return encode_frame(head, encode(f"{api}Request", version, fields))
 
 
 class _Member:
@@ -38,15 +40,12 @@ class _Member:
         self.socket = socket.create_connection(address(bootstrap), timeout=TIMEOUT_S)
         self.member_id = ""
         self.join = b""
-        self._rest = b""
+        self._frames = FrameReader()
 
     def receive(self) -> bytes | None:
         """A whole answer, if there is one."""
-        self._rest += self.socket.recv(1 << 20)
-        if len(self._rest) < 4 or len(self._rest) < 4 + struct.unpack_from(">i", self._rest)[0]:
-            return None
-        answer, self._rest = self._rest[4:], b""
-        return answer
+        self._frames.feed(self.socket.recv(1 << 20))
+        return self._frames.next_frame()
 
 
 class _Group:

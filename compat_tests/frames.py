@@ -1,11 +1,12 @@
 """A blocking client that sends what a test tells it to, right or wrong, and shows what came back."""
 
 import socket
-import struct
 from types import TracebackType
 from typing import Any, Self
 
 from compat_tests.definitions import Fields, api_key, decode, encode, is_flexible
+from oncelog.wire.framing import FrameReader, encode_frame
+from oncelog.wire.header import encode_request_header, has_tagged_response_header, read_response_header
 
 ANSWER_TIMEOUT_S = 20
 CLOSED = "closed"
@@ -23,6 +24,7 @@ class Connection:
         self.socket = socket.create_connection(address(bootstrap), timeout=ANSWER_TIMEOUT_S)
         self._client_id = client_id
         self._correlation_id = 0
+        self._frames = FrameReader()
 
     def close(self) -> None:
         self.socket.close()
@@ -38,30 +40,23 @@ class Connection:
     def header(self, key: int, version: int, *, flexible: bool) -> bytes:
         """A request header v2 (v1 where not flexible) with the next correlation id."""
         self._correlation_id += 1
-        text = None if self._client_id is None else self._client_id.encode()
-        head = struct.pack(">hhih", key, version, self._correlation_id, -1 if text is None else len(text))
-        return head + (text or b"") + (b"\0" if flexible else b"")
+        return encode_request_header(key, version, self._correlation_id, self._client_id, flexible)
 
     def send_frame(self, payload: bytes) -> None:
-        self.socket.sendall(struct.pack(">i", len(payload)) + payload)
+        self.socket.sendall(encode_frame(payload))
 
     def receive_frame(self) -> bytes | None:
         """The next answer without its size; None where the broker closed. Raises TimeoutError."""
         try:
-            head = self._receive(4)
-            return None if head is None else self._receive(struct.unpack(">i", head)[0])
+            while missing := self._frames.missing():  # no byte more: a test may read from the socket itself
+                some = self.socket.recv(min(missing, 1 << 20))
+                if not some:
+                    assert not len(self._frames), f"closed where {missing} bytes were missing"
+                    return None
+                self._frames.feed(some)
         except ConnectionError:
             return None
-
-    def _receive(self, size: int) -> bytes | None:
-        got = bytearray()
-        while len(got) < size:
-            some = self.socket.recv(min(size - len(got), 1 << 20))
-            if not some:
-                assert not got, f"closed after {len(got)} of {size} bytes"
-                return None
-            got += some
-        return bytes(got)
+        return self._frames.next_frame()
 
     def send(self, api: str, version: int, values: Fields) -> int:
         """Send a request; its correlation id."""
@@ -74,12 +69,11 @@ class Connection:
         frame = self.receive_frame()
         if frame is None:
             return CLOSED
-        assert struct.unpack_from(">i", frame) == (correlation_id,)
-        tagged = (
-            is_flexible(api, version) and api != "ApiVersions"
-        )  # whose answer never has a flexible header
-        assert not tagged or frame[4] == 0, "tags in a response header"
-        return decode(f"{api}Response", version, frame[5 if tagged else 4 :])
+        tagged = has_tagged_response_header(api_key(api), is_flexible(api, version))
+        found, size = read_response_header(frame, tagged)
+        assert found == correlation_id
+        assert size == 4 + tagged, "tags in a response header"
+        return decode(f"{api}Response", version, frame[size:])
 
     def call(self, api: str, version: int, values: Fields | None = None) -> Any:
         """Send and receive; CLOSED where the broker closed the connection instead of answering."""

@@ -25,6 +25,8 @@ from xml.etree import ElementTree
 from compat_tests.class_archive import archive_options
 from compat_tests.local_broker import LocalBroker
 from compat_tests.process import Process
+from oncelog.wire.framing import encode_request
+from oncelog.wire.messages.api_versions import ApiVersionsRequest
 
 POM = pathlib.Path(__file__).with_name("pom.xml")
 JAVA_VERSION_MIN = 17
@@ -230,9 +232,9 @@ def free_ports(count: int) -> list[int]:
 
 def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
     """True when the broker on 127.0.0.1:`port` answers an ApiVersions v0 request with error 0."""
-    request = struct.pack(">hhih4s", 18, 0, 7, 4, b"real")
+    request = encode_request(ApiVersionsRequest(), 0, 7, "real")
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
+        connection.sendall(request)
         with connection.makefile("rb") as answer:
             head = answer.read(10)
     return len(head) == 10 and struct.unpack(">iih", head)[1:] == (7, 0)

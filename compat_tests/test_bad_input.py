@@ -9,9 +9,11 @@ import pytest
 from compat_tests.batches import batch, record
 from compat_tests.differential import Session, produce_request
 from compat_tests.frames import Connection
+from oncelog.wire.framing import encode_frame
+from oncelog.wire.header import encode_request_header
 
 REQUEST_MAX_BYTES = 100 * 1024 * 1024  # socket.request.max.bytes
-API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)
+API_VERSIONS = encode_request_header(18, 0, 7, None, flexible=False)
 
 
 def serves(bootstrap: str) -> bool:
@@ -106,7 +108,7 @@ def test_negative_lengths_other_than_null(bootstrap: str, target: str, payload: 
 def test_a_request_in_pieces(bootstrap: str) -> None:
     with Connection(bootstrap) as connection:
         connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for byte in struct.pack(">i", len(API_VERSIONS)) + API_VERSIONS:
+        for byte in encode_frame(API_VERSIONS):
             connection.socket.sendall(bytes([byte]))
         frame = connection.receive_frame()
         assert frame is not None

@@ -12,6 +12,8 @@ from compat_tests.differential import Session
 from compat_tests.frames import Connection
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.test_diff_committed_offsets import commit_body, wait_for_coordinator
+from oncelog.wire.framing import encode_request
+from oncelog.wire.messages.metadata import MetadataRequest
 
 PEERS = 60
 GROUPS = 1_000
@@ -105,8 +107,7 @@ def test_requests_without_reading_the_answers(broker: Oncelog, name: str) -> Non
     session = Session(broker.bootstrap)
     session.topic(name)
     before = resident_kb(broker)
-    request = struct.pack(">hhih", 3, 1, 7, -1) + struct.pack(">i", -1)  # Metadata v1 of all topics
-    frames = (struct.pack(">i", len(request)) + request) * 1000
+    frames = encode_request(MetadataRequest(None), 1, 7) * 1000
     with Connection(broker.bootstrap) as peer:
         peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         peer.socket.settimeout(2)

@@ -5,29 +5,24 @@ import os
 import pathlib
 import signal
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from compat_tests.frames import Connection
 from oncelog.broker import cli
 from oncelog.broker.options import parse_arguments
-from tests.process import DEADLINE_S, Process, Serve, address_of, serve
+from tests.process import Process, Serve, address_of, serve
 
 __all__ = ["serve"]  # a fixture
 
 
 def answers(address: tuple[str, int]) -> bool:
     """Whether a broker there answers ApiVersions without an error."""
-    request = struct.pack(">hhih4s", 18, 0, 7, 4, b"test")
-    with socket.create_connection(address, DEADLINE_S) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        with connection.makefile("rb") as answer:
-            head = answer.read(10)
-    correlation_id, error = struct.unpack_from(">ih", head, 4)
-    return bool(correlation_id == 7 and error == 0)
+    with Connection(f"{address[0]}:{address[1]}") as connection:
+        return bool(connection.call("ApiVersions", 0)["error_code"] == 0)
 
 
 def test_ready_served_and_stopped(serve: Serve, tmp_path: pathlib.Path) -> None:

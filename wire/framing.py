@@ -21,12 +21,16 @@ FRAME_BYTES_MAX = 2**31 - 1
 _size = struct.Struct(">i")
 
 
-def encode_frame(*payload: Buffer) -> bytes:
-    """One frame of these pieces of a payload. Raises ValueError for more than ``FRAME_BYTES_MAX`` bytes."""
-    size = sum(map(len, payload))
+def encode_frame_size(size: int) -> bytes:
+    """What stands before a payload of so many bytes. Raises ValueError for more than ``FRAME_BYTES_MAX``."""
     if size > FRAME_BYTES_MAX:
         raise ValueError(f"a frame of {size} bytes")
-    return b"".join((_size.pack(size), *payload))
+    return _size.pack(size)
+
+
+def encode_frame(*payload: Buffer) -> bytes:
+    """One frame of these pieces of a payload. Raises ValueError as `encode_frame_size` does."""
+    return b"".join((encode_frame_size(sum(map(len, payload))), *payload))
 
 
 def encode_request(

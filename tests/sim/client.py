@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from oncelog.broker.seams.transport import WOULD_BLOCK
-from oncelog.wire.header import encode_response_header, has_tagged_response_header
+from oncelog.wire.framing import FrameReader, encode_frame, encode_request
+from oncelog.wire.header import has_tagged_response_header, read_response_header
 from oncelog.wire.schema import Message
 from tests.sim.transport import MemoryTransport
 
-CLIENT_ID = b"simulated"
+CLIENT_ID = "simulated"
 
 
 class ConnectionEndedError(Exception):
@@ -23,24 +23,19 @@ class SimClient:
     def __init__(self, transport: MemoryTransport) -> None:
         self.transport = transport
         self._next_correlation_id = 0
-        self._unread = bytearray()
+        self._frames = FrameReader()
 
     async def ask(self, request: Message, version: int, response: type[Message]) -> Any:
         await self.send(request, version)
         return await self.receive(response, version)
 
     async def send(self, request: Message, version: int) -> None:
-        header = (
-            struct.pack(">hhih", request.API_KEY, version, self._next_correlation_id, len(CLIENT_ID))
-            + CLIENT_ID
-        )
-        if type(request).is_flexible(version):
-            header += b"\0"
+        frame = encode_request(request, version, self._next_correlation_id, CLIENT_ID)
         self._next_correlation_id += 1
-        await self.send_frame(header + request.encode(version))
+        await self.send_bytes(frame)
 
-    async def send_frame(self, frame: bytes) -> None:
-        await self.send_bytes(struct.pack(">i", len(frame)) + frame)
+    async def send_frame(self, payload: bytes) -> None:
+        await self.send_bytes(encode_frame(payload))
 
     async def send_bytes(self, data: bytes) -> None:
         view = memoryview(data)
@@ -52,28 +47,23 @@ class SimClient:
                 view = view[sent:]
 
     async def receive(self, response: type[Message], version: int) -> Any:
-        frame = await self.receive_frame()
+        payload = await self.receive_frame()
         tagged = has_tagged_response_header(response.API_KEY, response.is_flexible(version))
-        return response.decode(frame, version, len(encode_response_header(0, tagged)))
+        _, header_size = read_response_header(payload, tagged)
+        return response.decode(payload, version, header_size)
 
     async def receive_frame(self) -> bytes:
-        size = struct.unpack(">i", await self._receive_exactly(4))[0]
-        return await self._receive_exactly(size)
-
-    async def _receive_exactly(self, size: int) -> bytes:
-        buffer = bytearray(64 * 1024)
-        while len(self._unread) < size:
-            count = self.transport.receive_into(memoryview(buffer))
+        buffer = memoryview(bytearray(64 * 1024))
+        while (payload := self._frames.next_frame()) is None:
+            count = self.transport.receive_into(buffer)
             if count == WOULD_BLOCK:
                 await self.transport.wait_readable()
             elif count == 0:
                 raise ConnectionEndedError
             else:
-                self._unread += buffer[:count]
-        data = bytes(self._unread[:size])
-        del self._unread[:size]
-        return data
+                self._frames.feed(buffer[:count])
+        return payload
 
     def unread(self) -> int:
         """Bytes of answers that have come and were not read."""
-        return len(self._unread) + self.transport.pending()
+        return len(self._frames) + self.transport.pending()
