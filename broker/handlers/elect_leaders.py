@@ -50,7 +50,7 @@ def handle(
             yield
             for index in indexes:
                 code, text = _elect(image, name, index, request.election_type)
-                # A request for all partitions is not told of those that need no election.
+                # The response for all partitions leaves out those that need no election.
                 if not is_for_all or code != ErrorCode.ELECTION_NOT_NEEDED:
                     topic_result.partition_result.append(PartitionResult(index, code, text))
                 yield
@@ -68,7 +68,7 @@ def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> t
     if not 0 <= index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
     partition = topic.partitions[index]
-    # This node became the leader of every partition that it may lead when it started; it may not lead the others.
+    # When this node started it became the leader of every partition that it may lead.
     if election_type == PREFERRED:
         if partition.leader != partition.replicas[0]:
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."

@@ -16,7 +16,7 @@ T = TypeVar("T", bound=TopicResult)
 
 
 def merged(results: Iterable[T], topic_of: Callable[[T], Hashable]) -> list[T]:
-    """Return one result for each topic, with its partitions from all ``results``; topics in the order of `results`.
+    """Return one result for each topic, with its partitions from all ``results``; topics in the order of ``results``.
 
     ``topic_of`` returns a result's topic. A topic's first result is changed.
     Source: ``OffsetCommitResponse.Builder.merge`` and its like.

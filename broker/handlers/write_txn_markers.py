@@ -1,7 +1,8 @@
 """WriteTxnMarkers (API key 27): writes markers that end transactions in partitions, without their coordinator.
 
-In Kafka the coordinator sends it to the leaders of a transaction's partitions. Here the coordinator makes a call, and
-only tools send the request, to abort a hanging transaction (KIP-664). Version 2 adds the transaction version.
+In Kafka the coordinator sends it to the leaders of a transaction's partitions. Here the coordinator writes the
+markers itself, and only tools send the request, to abort a hanging transaction (KIP-664). Version 2 adds the
+transaction version.
 """
 
 from __future__ import annotations
