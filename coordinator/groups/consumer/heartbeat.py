@@ -60,7 +60,7 @@ def check(context: GroupContext, request: ConsumerGroupHeartbeatRequest, api_ver
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. "
-            f"SupportedProtocol assignors: {', '.join(served)}.",
+            f"Supported assignors: {', '.join(served)}.",
         )
 
 

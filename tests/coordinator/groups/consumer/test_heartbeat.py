@@ -31,11 +31,13 @@ def lab_with(partitions: int = 4, **settings: str) -> Lab:
     return lab
 
 
-def refused(code: ErrorCode, call: object, *arguments: object) -> None:
+def refused(code: ErrorCode, call: object, *arguments: object) -> str | None:
+    """Check that ``call`` raises KafkaError with ``code``. Returns the error message."""
     assert callable(call)
     with pytest.raises(KafkaError) as caught:
         call(*arguments)
     assert caught.value.code is code
+    return caught.value.message
 
 
 def test_a_first_member_gets_everything_in_epoch_2() -> None:
@@ -333,7 +335,8 @@ def test_the_default_assignor_is_the_first_that_is_configured() -> None:
     lab = lab_with(group_consumer_assignors="range")
     Consumer(lab, "one").join()
     assert describe(lab.shard, "g").assignor_name == "range"
-    refused(ErrorCode.UNSUPPORTED_ASSIGNOR, Consumer(lab, "two", assignor="uniform").join)
+    message = refused(ErrorCode.UNSUPPORTED_ASSIGNOR, Consumer(lab, "two", assignor="uniform").join)
+    assert message == "ServerAssignor uniform is not supported. Supported assignors: range."
 
 
 def test_assignors_may_be_configured_by_kafkas_classes() -> None:
