@@ -24,8 +24,10 @@ from oncelog.wire.messages.fetch import (
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.fetch.sessions import FetchSessions
     from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.services import Services
 
 STORAGE_ERROR_VERSION = 6
 """The first version whose clients know KAFKA_STORAGE_ERROR; older ones are told NOT_LEADER_OR_FOLLOWER."""
@@ -58,10 +60,16 @@ class Fetch:
     )
 
     def __init__(
-        self, services: Services, request: FetchRequest, version: int, context: FetchContext
+        self,
+        cluster: Cluster,
+        sessions: FetchSessions,
+        config: BrokerConfig,
+        request: FetchRequest,
+        version: int,
+        context: FetchContext,
     ) -> None:
-        self._cluster = services.cluster
-        self._sessions = services.fetch_sessions
+        self._cluster = cluster
+        self._sessions = sessions
         self.version = version
         self.context = context
         self.is_committed = request.isolation_level == READ_COMMITTED
@@ -70,7 +78,7 @@ class Fetch:
             request.replica_id if version < REPLICA_STATE_VERSION or state is None else state.replica_id
         )
         self.is_replica = replica_id >= 0
-        self.max_bytes = min(request.max_bytes, services.config.current.fetch_max_bytes)
+        self.max_bytes = min(request.max_bytes, config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.rows: list[Row] = []
         self.size = 0

@@ -25,6 +25,7 @@ from oncelog.wire.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
+    from oncelog.broker.cluster import Cluster
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
@@ -72,7 +73,7 @@ def _one_transaction(
     def error_response(error: KafkaError) -> AddPartitionsToTxnResponse:
         return response_with({}, producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
 
-    unknown = [partition for partition in partitions if not _exists(services, *partition)]
+    unknown = [partition for partition in partitions if not _exists(services.cluster, *partition)]
     if unknown:
         errors = dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return response_with(errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -102,8 +103,8 @@ def _step(
     return response_with({}, ErrorCode.NONE)
 
 
-def _exists(services: Services, topic: str, partition: int) -> bool:
-    image = services.cluster.topic(topic)
+def _exists(cluster: Cluster, topic: str, partition: int) -> bool:
+    image = cluster.topic(topic)
     return image is not None and 0 <= partition < len(image.partitions)
 
 

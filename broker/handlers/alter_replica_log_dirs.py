@@ -19,6 +19,8 @@ from oncelog.wire.messages.alter_replica_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.log.manager import LogManager
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
@@ -48,7 +50,9 @@ def handle(
             response.results.append(topic_result)
             for index, path in partitions.items():
                 topic_result.partitions.append(
-                    AlterReplicaLogDirPartitionResult(index, _alter(services, name, index, path))
+                    AlterReplicaLogDirPartitionResult(
+                        index, _alter(services.logs, services.cluster, name, index, path)
+                    )
                 )
                 yield
 
@@ -57,18 +61,18 @@ def handle(
     return chunked(rows(), count, response)
 
 
-def _alter(services: Services, name: str, index: int, path: str) -> ErrorCode:
+def _alter(logs: LogManager, cluster: Cluster, name: str, index: int, path: str) -> ErrorCode:
     """Return NONE if the replica is in the directory ``path`` already, else why it cannot move there."""
     if len(f"{name}-{index}") + _FUTURE_SUFFIX_LENGTH > FUTURE_NAME_LENGTH_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if path != services.logs.data_dir:
+    if path != logs.data_dir:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    topic = services.cluster.topic(name)
+    topic = cluster.topic(name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if services.cluster.node_id not in topic.partitions[index].replicas:
+    if cluster.node_id not in topic.partitions[index].replicas:
         return ErrorCode.REPLICA_NOT_AVAILABLE
-    log = services.logs.logs.get((name, index))
+    log = logs.logs.get((name, index))
     if log is not None and log.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE

@@ -18,6 +18,7 @@ from oncelog.wire.messages.delete_records import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.cluster import Cluster
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
@@ -36,7 +37,7 @@ def handle(
             response.topics.append(result)
             yield
             for partition in topic.partitions:
-                result.partitions.append(_delete_before(services, topic.name, partition))
+                result.partitions.append(_delete_before(services.cluster, topic.name, partition))
                 yield
 
     count = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
@@ -44,11 +45,11 @@ def handle(
 
 
 def _delete_before(
-    services: Services, topic: str, partition: DeleteRecordsPartition
+    cluster: Cluster, topic: str, partition: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     index = partition.partition_index
     try:
-        log = services.cluster.log(topic, index)
+        log = cluster.log(topic, index)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if log.config.compact and not log.config.delete:

@@ -26,6 +26,8 @@ from oncelog.wire.messages.describe_configs import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.metadata.image import MetadataImage
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
@@ -45,12 +47,15 @@ def handle(
     error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED) if is_malformed else None
     response = DescribeConfigsResponse()
     return chunked(
-        _describe_all(services, request, response.results, error), len(request.resources), response
+        _describe_all(services.metadata.image, services.config, request, response.results, error),
+        len(request.resources),
+        response,
     )
 
 
 def _describe_all(
-    services: Services,
+    image: MetadataImage,
+    config: DynamicBrokerConfig,
     request: DescribeConfigsRequest,
     results: list[DescribeConfigsResult],
     error: KafkaError | None,
@@ -63,17 +68,20 @@ def _describe_all(
         result = results_by_key.get(key)
         if result is None:
             result = results_by_key[key] = (
-                _result(resource, [], error) if error else _describe_one(services, resource, request)
+                _result(resource, [], error) if error else _describe_one(image, config, resource, request)
             )
         results.append(result)
         yield
 
 
 def _describe_one(
-    services: Services, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    image: MetadataImage,
+    config: DynamicBrokerConfig,
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
 ) -> DescribeConfigsResult:
     try:
-        config_rows = _describe(services, resource, documentation=request.include_documentation)
+        config_rows = _describe(image, config, resource, documentation=request.include_documentation)
     except KafkaError as error:
         return _result(resource, [], error)
     if not request.include_synonyms:
@@ -83,36 +91,34 @@ def _describe_one(
 
 
 def _describe(
-    services: Services, resource: DescribeConfigsResource, *, documentation: bool
+    image: MetadataImage,
+    config: DynamicBrokerConfig,
+    resource: DescribeConfigsResource,
+    *,
+    documentation: bool,
 ) -> list[DescribeConfigsResourceResult]:
     name, keys = resource.resource_name, resource.configuration_keys
     if resource.resource_type == TOPIC:
         check_name(name)
-        if name not in services.metadata.image.topics:
+        if name not in image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return configs.topic_rows(
-            services.metadata.image, services.config, name, keys, documentation=documentation
-        )
+        return configs.topic_rows(image, config, name, keys, documentation=documentation)
     if resource.resource_type == GROUP:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return configs.group_rows(
-            services.metadata.image, services.config, name, keys, documentation=documentation
-        )
+        return configs.group_rows(image, config, name, keys, documentation=documentation)
     if resource.resource_type in _NOT_SERVED:
         text = f"Unsupported resource type: {_NOT_SERVED[resource.resource_type]}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if not name:
-        return configs.cluster_rows(
-            services.metadata.image, services.config, keys, documentation=documentation
-        )
+        return configs.cluster_rows(image, config, keys, documentation=documentation)
     node_id = configs.parse_node_id(name)
     if node_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if node_id != services.config.current.node_id:
-        text = f"Unexpected broker id, expected {services.config.current.node_id} or empty string, but received {name}"
+    if node_id != config.current.node_id:
+        text = f"Unexpected broker id, expected {config.current.node_id} or empty string, but received {name}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    return configs.broker_rows(services.metadata.image, services.config, keys, documentation=documentation)
+    return configs.broker_rows(image, config, keys, documentation=documentation)
 
 
 def _result(

@@ -20,6 +20,7 @@ from oncelog.wire.messages.describe_producers import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.cluster import Cluster
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
@@ -35,25 +36,25 @@ def handle(
             response.topics.append(result)
             yield
             for index in topic.partition_indexes:
-                result.partitions.append(_partition(services, topic.name, index))
+                result.partitions.append(_partition(services.cluster, topic.name, index))
                 yield
 
     count = len(request.topics) + sum(len(topic.partition_indexes) for topic in request.topics)
     return chunked(rows(), count, response)
 
 
-def _partition(services: Services, topic: str, partition: int) -> PartitionResponse:
+def _partition(cluster: Cluster, topic: str, partition: int) -> PartitionResponse:
     from oncelog.broker.metadata.topics import check_name
 
     try:
         check_name(topic)
-        if services.cluster.topic(topic) is None:
+        if cluster.topic(topic) is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return PartitionResponse(partition, error, "This server does not host this topic-partition.")
     except KafkaError as error:
         return PartitionResponse(partition, error.code, error.message)
     try:
-        producers = services.cluster.leader_partition(topic, partition).log.producers.producers.values()
+        producers = cluster.leader_partition(topic, partition).log.producers.producers.values()
     except KafkaError as error:
         return PartitionResponse(partition, error.code)
     return PartitionResponse(

@@ -16,6 +16,7 @@ from oncelog.wire.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
+    from oncelog.broker.coordinators.transactions import TransactionCoordinator
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
@@ -27,7 +28,7 @@ def handle(
     def describe(
         transactional_ids: list[str],
     ) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
-        return _describe(services, transactional_ids)
+        return _describe(services.transactions, transactional_ids)
 
     return chunked_by_row(
         request.transactional_ids, describe, lambda response: response.transaction_states, same=str
@@ -35,28 +36,28 @@ def handle(
 
 
 def _describe(
-    services: Services, transactional_ids: list[str]
+    transactions: TransactionCoordinator, transactional_ids: list[str]
 ) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
     shards: list[TransactionShard] = []
-    states = [_state(services, transactional_id, shards) for transactional_id in transactional_ids]
+    states = [_state(transactions, transactional_id, shards) for transactional_id in transactional_ids]
 
     def error_response(error: KafkaError) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(
             0, [TransactionState(error.code, transactional_id) for transactional_id in transactional_ids]
         )
 
-    return services.transactions.runtime.respond(
-        shards, DescribeTransactionsResponse(0, states), error_response
-    )
+    return transactions.runtime.respond(shards, DescribeTransactionsResponse(0, states), error_response)
 
 
-def _state(services: Services, transactional_id: str, shards: list[TransactionShard]) -> TransactionState:
+def _state(
+    transactions: TransactionCoordinator, transactional_id: str, shards: list[TransactionShard]
+) -> TransactionState:
     from oncelog.coordinator.transactions.admin import describe_transaction
 
     if not transactional_id:
         return TransactionState(ErrorCode.INVALID_REQUEST, transactional_id)
     try:
-        shard = services.transactions.shard(transactional_id)
+        shard = transactions.shard(transactional_id)
         shards.append(shard)
         return describe_transaction(shard, transactional_id)
     except KafkaError as error:

@@ -32,7 +32,9 @@ def handle(
         opened = services.fetch_sessions.open(request, version, items)
     except KafkaError as error:
         return FetchResponse(0, error.code, 0)
-    fetch = Fetch(services, request, version, opened)
+    fetch = Fetch(
+        services.cluster, services.fetch_sessions, services.config.current, request, version, opened
+    )
     if fetch.read() or request.max_wait_ms <= 0 or not opened.items:
         return fetch.respond()
     return DelayedFetch(fetch, request.max_wait_ms, services.delayed_fetches)

@@ -22,6 +22,7 @@ from oncelog.wire.messages.list_offsets import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.cluster import Cluster
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
@@ -49,12 +50,12 @@ def handle(
         ]
     )
     response = ListOffsetsResponse()
-    steps = _fill(services, request, context.api_version, counts, response.topics)
+    steps = _fill(services.cluster, request, context.api_version, counts, response.topics)
     return chunked(steps, counts.total() + len(request.topics), response)
 
 
 def _fill(
-    services: Services,
+    cluster: Cluster,
     request: ListOffsetsRequest,
     version: int,
     counts: Counter[tuple[str, int]],
@@ -68,7 +69,7 @@ def _fill(
             try:
                 if counts[(topic.name, partition.partition_index)] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                results[partition.partition_index] = _find(services, topic.name, partition, request, version)
+                results[partition.partition_index] = _find(cluster, topic.name, partition, request, version)
             except KafkaError as error:
                 results[partition.partition_index] = ListOffsetsPartitionResponse(
                     partition.partition_index, error.code
@@ -79,19 +80,19 @@ def _fill(
 
 
 def _find(
-    services: Services, topic: str, partition: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+    cluster: Cluster, topic: str, partition: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsPartitionResponse:
     timestamp = partition.timestamp
     if timestamp < 0 and (
         timestamp < EARLIEST_PENDING_UPLOAD or version < MIN_VERSION_OF.get(timestamp, version)
     ):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    log = services.cluster.log(topic, partition.partition_index, partition.current_leader_epoch)
+    log = cluster.log(topic, partition.partition_index, partition.current_leader_epoch)
     last_fetchable = _last_fetchable(log, request)
     result = ListOffsetsPartitionResponse(partition.partition_index)
     if timestamp == LATEST:
         result.offset = last_fetchable
-        epoch = services.cluster.leader_partition(topic, partition.partition_index).leader_epoch
+        epoch = cluster.leader_partition(topic, partition.partition_index).leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         result.offset = log.log_start_offset
         epoch = log.epoch_of(log.log_start_offset)

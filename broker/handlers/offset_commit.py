@@ -26,6 +26,8 @@ from oncelog.wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.coordinators.groups import GroupCoordinator
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
@@ -41,15 +43,15 @@ def handle(
         existing = [
             found
             for topic in topics
-            if (found := _existing_partitions(services, topic, unknown, by_id=by_id))
+            if (found := _existing_partitions(services.cluster, topic, unknown, by_id=by_id))
         ]
-        return _commit(services, request, context, existing, unknown)
+        return _commit(services.groups, request, context, existing, unknown)
     existing = []
     image_offset = services.metadata.image.offset
 
     def find_existing() -> Iterator[None]:
         for topic in topics:
-            found = _existing_partitions(services, topic, unknown, by_id=by_id)
+            found = _existing_partitions(services.cluster, topic, unknown, by_id=by_id)
             if found is not None:
                 existing.append(found)
             yield
@@ -60,13 +62,13 @@ def handle(
             unknown.clear()
             for _ in find_existing():
                 pass
-        return _commit(services, request, context, existing, unknown)
+        return _commit(services.groups, request, context, existing, unknown)
 
     return chunked_then(find_existing(), len(topics), commit)
 
 
 def _commit(
-    services: Services,
+    groups: GroupCoordinator,
     request: OffsetCommitRequest,
     context: RequestContext,
     existing: list[OffsetCommitRequestTopic],
@@ -89,11 +91,11 @@ def _commit(
         refused = [_error_result(topic, topic.partitions, error.code) for topic in existing]
         return OffsetCommitResponse(0, merged(unknown + refused, topic_of))
 
-    return services.groups.ask(request.group_id, step, error_response, empty_allowed=True)
+    return groups.ask(request.group_id, step, error_response, empty_allowed=True)
 
 
 def _existing_partitions(
-    services: Services,
+    cluster: Cluster,
     topic: OffsetCommitRequestTopic,
     unknown: list[OffsetCommitResponseTopic],
     *,
@@ -103,9 +105,7 @@ def _existing_partitions(
 
     Append the result for the others to ``unknown``.
     """
-    topic_image = (
-        services.cluster.topic_by_id(topic.topic_id) if by_id else services.cluster.topic(topic.name)
-    )
+    topic_image = cluster.topic_by_id(topic.topic_id) if by_id else cluster.topic(topic.name)
     if topic_image is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         unknown.append(_error_result(topic, topic.partitions, code))

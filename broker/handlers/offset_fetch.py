@@ -29,6 +29,7 @@ from oncelog.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
+    from oncelog.broker.cluster import Cluster
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
@@ -77,7 +78,7 @@ def _fetch(
         ]
         return services.groups.runtime.respond(shards, _response(results, version), error_response)
 
-    steps = (step for lookup in lookups for step in lookup.resolve(services))
+    steps = (step for lookup in lookups for step in lookup.resolve(services.cluster))
     return chunked_then(steps, sum([len(lookup.by_id) for lookup in lookups]), respond)
 
 
@@ -101,12 +102,12 @@ class _Lookup:
         self.by_id = group.topics or () if version >= OFFSET_FETCH_TOPIC_ID_VERSION else ()
         self.unknown: list[OffsetFetchResponseTopics] = []
 
-    def resolve(self, services: Services) -> Iterator[None]:
+    def resolve(self, cluster: Cluster) -> Iterator[None]:
         if not self.by_id:
             return
         known_topics: list[OffsetFetchRequestTopics] = []
         for topic in self.by_id:
-            image = services.cluster.topic_by_id(topic.topic_id)
+            image = cluster.topic_by_id(topic.topic_id)
             if image is not None:
                 known_topics.append(
                     OffsetFetchRequestTopics(image.name, topic.topic_id, topic.partition_indexes)
@@ -139,16 +140,16 @@ def _group_result(
         return _error_result(group, error, version)
     shards.append(shard)
     if version >= OFFSET_FETCH_TOPIC_ID_VERSION and group.topics is None:
-        result.topics = _with_ids(services, result.topics)
+        result.topics = _with_ids(services.cluster, result.topics)
     result.topics += lookup.unknown
     return result
 
 
-def _with_ids(services: Services, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
+def _with_ids(cluster: Cluster, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
     """Return the topics that still exist, with their present ids."""
     rows: list[OffsetFetchResponseTopics] = []
     for topic in topics:
-        existing = services.cluster.topic(topic.name)
+        existing = cluster.topic(topic.name)
         if existing is not None:
             topic.topic_id = existing.topic_id
             rows.append(topic)

@@ -20,6 +20,7 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.cluster import Cluster
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
@@ -35,16 +36,16 @@ def handle(
             response.topics.append(result)
             yield
             for partition in topic.partitions:
-                result.partitions.append(_end_offset(services, topic.topic, partition))
+                result.partitions.append(_end_offset(services.cluster, topic.topic, partition))
                 yield
 
     count = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
     return chunked(rows(), count, response)
 
 
-def _end_offset(services: Services, topic: str, partition: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_offset(cluster: Cluster, topic: str, partition: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        log = services.cluster.log(topic, partition.partition, partition.current_leader_epoch)
+        log = cluster.log(topic, partition.partition, partition.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error.code, partition.partition)
     epoch, end_offset = log.end_offset_for_epoch(partition.leader_epoch)

@@ -39,6 +39,7 @@ from oncelog.wire.messages.produce import (
 from oncelog.wire.validate import InvalidRecords
 
 if TYPE_CHECKING:
+    from oncelog.broker.cluster import Cluster
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
@@ -99,12 +100,12 @@ def handle(
             ):
                 return _handle_transactional(services, request, context)
     if len(request.topic_data) == 1 == len(request.topic_data[0].partition_data):
-        return _append_all(services, request, context, {})
-    return _append_in_turns(services, request, context)
+        return _append_all(services.cluster, request, context, {})
+    return _append_in_turns(services.cluster, request, context)
 
 
 def _append_in_turns(
-    services: Services, request: ProduceRequest, context: RequestContext
+    cluster: Cluster, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
     """As `_append_all` without refusals; where its partitions take long together, others have their turn between two.
 
@@ -117,14 +118,14 @@ def _append_in_turns(
     for at, (topic, partition) in enumerate(todo):
         if at and real_time.monotonic() >= end:
             _keep_records(later for _, later in todo[at:])
-            return Pending(_append_rest(services, request, context, todo[at:], rows, unflushed))
-        name = _name_of(services, topic, context)
-        rows.append(_append(services, name, partition, request.acks, context, unflushed))
+            return Pending(_append_rest(cluster, request, context, todo[at:], rows, unflushed))
+        name = _name_of(cluster, topic, context)
+        rows.append(_append(cluster, name, partition, request.acks, context, unflushed))
     return _respond(request, rows, unflushed)
 
 
 async def _append_rest(
-    services: Services,
+    cluster: Cluster,
     request: ProduceRequest,
     context: RequestContext,
     todo: list[tuple[TopicProduceData, PartitionProduceData]],
@@ -133,8 +134,8 @@ async def _append_rest(
 ) -> ProduceResponse | None:
     for topic, partition in todo:
         await trio.lowlevel.checkpoint()
-        name = _name_of(services, topic, context)
-        rows.append(_append(services, name, partition, request.acks, context, unflushed))
+        name = _name_of(cluster, topic, context)
+        rows.append(_append(cluster, name, partition, request.acks, context, unflushed))
     return await finished(_respond(request, rows, unflushed))
 
 
@@ -163,32 +164,32 @@ def _respond(
     return Pending(_wait_flushed(unflushed, response, request.acks), reads_on=True)
 
 
-def _name_of(services: Services, topic: TopicProduceData, context: RequestContext) -> str:
+def _name_of(cluster: Cluster, topic: TopicProduceData, context: RequestContext) -> str:
     """The topic's name; empty where nobody knows its id."""
     if context.api_version < PRODUCE_TOPIC_ID_VERSION:
         return topic.name
-    known = services.cluster.topic_by_id(topic.topic_id)
+    known = cluster.topic_by_id(topic.topic_id)
     return known.name if known is not None else ""
 
 
 def _append_all(
-    services: Services, request: ProduceRequest, context: RequestContext, refusals: Refusals
+    cluster: Cluster, request: ProduceRequest, context: RequestContext, refusals: Refusals
 ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
     unflushed: list[Unflushed] = []
     rows: list[PartitionProduceResponse] = []
     for topic in request.topic_data:
-        name = _name_of(services, topic, context)
+        name = _name_of(cluster, topic, context)
         rows += [
             _refused_row(partition.index, refusals[name, partition.index], context)
             if refusals and (name, partition.index) in refusals
-            else _append(services, name, partition, request.acks, context, unflushed)
+            else _append(cluster, name, partition, request.acks, context, unflushed)
             for partition in topic.partition_data
         ]
     return _respond(request, rows, unflushed)
 
 
 def _append(
-    services: Services,
+    cluster: Cluster,
     topic: str,
     partition: PartitionProduceData,
     acks: int,
@@ -203,14 +204,14 @@ def _append(
                 if context.api_version >= PRODUCE_TOPIC_ID_VERSION
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-        hosted = services.cluster.leader_partition(topic, partition.index)
-        log = hosted.log
+        leader = cluster.leader_partition(topic, partition.index)
+        log = leader.log
         _check(topic, log, acks, context)
         records = partition.records
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must not have null records")
         assert isinstance(records, memoryview)
-        result = log.append(records, leader_epoch=hosted.leader_epoch, produce_version=context.api_version)
+        result = log.append(records, leader_epoch=leader.leader_epoch, produce_version=context.api_version)
     except KafkaError as error:
         return error_row(partition.index, error, log)
     row = PartitionProduceResponse(
@@ -259,7 +260,7 @@ def _handle_transactional(
     producers: set[tuple[int, int]] = set()
     sequences: dict[tuple[str, int], int] = {}
     for topic in request.topic_data:
-        name = _name_of(services, topic, context)
+        name = _name_of(services.cluster, topic, context)
         for partition in topic.partition_data:
             records = partition.records
             if name and records is not None and len(records) >= HEADER_SIZE:
@@ -274,12 +275,12 @@ def _handle_transactional(
             "The request has transactional batches of more than one producer",
         )
     if not producers:
-        return _append_all(services, request, context, {})
+        return _append_all(services.cluster, request, context, {})
     producer = Producer(request.transactional_id, *producers.pop())
     support = support_of(context.api_version)
     refusals = services.txn_partitions.verify_or_add_now(producer, sequences, support)
     if refusals is not None:
-        return _append_all(services, request, context, refusals)
+        return _append_all(services.cluster, request, context, refusals)
     _keep_records(partition for topic in request.topic_data for partition in topic.partition_data)
     return Pending(_append_later(services, request, context, (producer, sequences, support)))
 
@@ -300,7 +301,7 @@ async def _append_later(
     asked: tuple[Producer, dict[Partition, int], SupportedOperation],
 ) -> ProduceResponse | None:
     refusals = await services.txn_partitions.verify_or_add(*asked)
-    return await finished(_append_all(services, request, context, refusals))
+    return await finished(_append_all(services.cluster, request, context, refusals))
 
 
 def _refused_row(index: int, code: ErrorCode, context: RequestContext) -> PartitionProduceResponse:

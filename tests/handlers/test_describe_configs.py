@@ -277,9 +277,9 @@ def test_a_resource_that_is_named_again_is_answered_again_from_the_same_row(
     described: list[str] = []
     describe_one = describe_configs._describe
 
-    def counted(services: Any, asked: DescribeConfigsResource, *, documentation: bool) -> Any:
+    def counted(image: Any, config: Any, asked: DescribeConfigsResource, *, documentation: bool) -> Any:
         described.append(asked.resource_name)
-        return describe_one(services, asked, documentation=documentation)
+        return describe_one(image, config, asked, documentation=documentation)
 
     monkeypatch.setattr(describe_configs, "_describe", counted)
     asked = [
