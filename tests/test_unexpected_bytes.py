@@ -78,3 +78,26 @@ def test_the_log_says_why_the_connection_was_closed(
 
     run()
     assert [line for line in lines if "connection closed" in line and sentence in line]
+
+
+@simulated
+async def test_a_client_that_tries_again_and_again_is_one_line(lines: list[str]) -> None:
+    async with SimBroker(config={"max.connections.per.ip": "1"}) as broker:
+        for _ in range(20):
+            client = broker.connect()
+            await client.send_bytes(SENT[0][0])
+            with pytest.raises(ConnectionEndedError):
+                await client.receive_frame()
+        first = broker.connect()
+        await first.send(MetadataRequest([], False), 9)
+        await first.receive_frame()
+        for _ in range(20):
+            with pytest.raises(ConnectionEndedError):
+                await broker.connect().receive_frame()
+        closed = [line for line in lines if "connection closed" in line]
+        assert [TLS in line for line in closed] == [True, False]
+        assert "max.connections.per.ip" in closed[1]
+        broker.clock.advance(60)
+        with pytest.raises(ConnectionEndedError):
+            await broker.connect().receive_frame()
+        assert lines[-1].endswith(" left_out=19\n")

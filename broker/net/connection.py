@@ -141,8 +141,9 @@ class Connection:
         return None if self._is_waiting else self.heard_at
 
     def _log_close(self, reason: str) -> None:
-        about = {"reason": reason, "from": self.transport.peer.rpartition(":")[0]}
-        self._server.lines.write(log.warning, "connection closed", about, peer=self.transport.peer)
+        address, _, port = self.transport.peer.rpartition(":")
+        about = {"peer": address, "reason": reason}
+        self._server.lines.write(log.warning, "connection closed", about, port=port)
 
     # -- reading
 

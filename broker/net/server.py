@@ -137,10 +137,9 @@ class Server:
                 log.warning,
                 "connection closed",
                 {
+                    "peer": address,
                     "reason": f"{limit} connections from its address already (max.connections.per.ip)",
-                    "from": address,
                 },
-                peer=transport.peer,
             )
             transport.close()
             return
