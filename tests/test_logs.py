@@ -13,31 +13,10 @@ from oncelog.broker import logs
 from oncelog.broker.seams import stderr
 from oncelog.broker.seams.platforms import HERE
 from oncelog.broker.seams.stderr import StderrSink
+from tests.log_lines import Clock, Lines
 
 STALLED_S = 30
 """After so many seconds a write that should not block is called stuck."""
-
-
-class Clock:
-    now = 1_700_000_000_123
-
-    def now_ms(self) -> int:
-        return self.now
-
-
-class Lines:
-    """A sink that remembers."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.lost = 0
-
-    def write(self, line: bytes) -> None:
-        self.lines.append(line.decode())
-
-    def take_lost(self) -> int:
-        lost, self.lost = self.lost, 0
-        return lost
 
 
 @pytest.fixture

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ssl
 import struct
-from collections.abc import Iterator
 
 import pytest
 
-from oncelog.broker import logs
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.wire.messages.metadata import MetadataRequest
+from tests.log_lines import lines
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError
 from tests.sim.run import simulated
-from tests.test_logs import Clock, Lines
+
+__all__ = ["lines"]  # a fixture
 
 TLS = "this looks like a TLS handshake: this listener speaks plaintext"
 HTTP = "this looks like an HTTP request: this listener speaks Kafka's protocol"
@@ -50,13 +50,6 @@ def test_what_first_bytes_look_like(sent: bytes, sentence: str) -> None:
 @pytest.mark.parametrize("size", [-1, 0, 8, 14, 1_048_588, 104_857_600, 200_000_000])
 def test_a_size_that_a_client_could_mean_is_taken_for_nothing_else(size: int) -> None:
     assert unexpected_bytes(struct.pack(">ihhi", size, 3, 12, 1)) is None
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    sink = Lines()
-    with logs.logging_to(logs.LogOutput(sink, Clock())):
-        yield sink.lines
 
 
 @pytest.mark.parametrize("frame_bytes_max", ["104857600", "2147483647"])

@@ -209,8 +209,8 @@ class Dispatcher:
             return context.api.refuse(context.api_version, error)
         except CloseConnection:
             raise
-        except Exception:
-            return self._own_bug(context)
+        except Exception as error:
+            return self._own_bug(context, error)
 
     async def _or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
         """Await ``response``; an error makes a response, too. Raises CloseConnection, and what a lost peer raises."""
@@ -220,8 +220,8 @@ class Dispatcher:
             return context.api.refuse(context.api_version, error)
         except (CloseConnection, OSError, trio.ClosedResourceError):
             raise
-        except Exception:
-            return self._own_bug(context)
+        except Exception as error:
+            return self._own_bug(context, error)
 
     async def _handle_watched(self, context: RequestContext) -> Any:
         for interceptor in self._interceptors:
@@ -272,11 +272,15 @@ class Dispatcher:
         await connection.wait_drained()
         return response
 
-    def _own_bug(self, context: RequestContext) -> Message:
-        log.exception(
+    def _own_bug(self, context: RequestContext, error: Exception) -> Message:
+        self._services.lines.write(
+            log.exception,
             "a request failed by our own fault",
-            api=context.api.handler.name,
-            version=context.api_version,
+            {
+                "api": context.api.handler.name,
+                "version": context.api_version,
+                "error": type(error).__name__,
+            },
             client_id=context.client_id,
             correlation_id=context.correlation_id,
         )

@@ -23,6 +23,7 @@ from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeader
 from oncelog.wire.messages.fetch import FetchResponse
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.log_lines import lines
 from tests.sim.ask import create_topic, fetch_request, produce, produce_request
 from tests.sim.broker import SimBroker
 from tests.sim.client import ConnectionEndedError
@@ -30,6 +31,9 @@ from tests.sim.run import simulated
 
 if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
+
+
+__all__ = ["lines"]  # a fixture
 
 
 class Recorder(Interceptor):
@@ -245,3 +249,19 @@ def test_rights_are_asked_for_and_their_change_empties_the_fast_path(fast: list[
 
 def test_operations_are_those_of_apis_that_are_served() -> None:
     assert CLUSTER_OPERATION.keys() <= HANDLERS.keys()
+
+
+@simulated
+async def test_a_bug_that_every_request_meets_is_one_traceback_a_minute(lines: list[str]) -> None:
+    class Broken(Interceptor):
+        async def on_request(self, context: RequestContext) -> Any:
+            raise ZeroDivisionError
+
+    async with SimBroker() as broker:
+        broker.node.fail_on_bugs = False
+        broker.node.dispatcher.install(Broken())
+        for _ in range(10):
+            response = await broker.connect().ask(ListGroupsRequest(), 0, ListGroupsResponse)
+            assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        [line] = [line for line in lines if "own fault" in line]
+        assert "Traceback" in line

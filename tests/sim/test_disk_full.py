@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import trio
 
 from compat_tests.batches import batch, record
-from oncelog.broker import logs
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.wire.messages.delete_records import (
@@ -21,11 +20,13 @@ from oncelog.wire.messages.delete_records import (
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.log_lines import lines
 from tests.sim.ask import create_topic, fetch, produce, read_all
 from tests.sim.broker import DATA_DIR, SimBroker
 from tests.sim.disk import Fault, Operation
 from tests.sim.run import simulated
-from tests.test_logs import Clock, Lines
+
+__all__ = ["lines"]  # a fixture
 
 
 def values(count: int, size: int = 100) -> list[bytes]:
@@ -162,13 +163,6 @@ async def test_a_full_disk_for_hours_and_then_a_clean_stop() -> None:
         await broker.start()
         await broker.node.logs.recovered()
         assert len(await read_all(broker.connect(), "t")) == 3
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    sink = Lines()
-    with logs.logging_to(logs.LogOutput(sink, Clock())):
-        yield sink.lines
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])

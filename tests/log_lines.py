@@ -1,0 +1,39 @@
+"""What is logged, for tests to read."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from oncelog.broker import logs
+
+
+class Clock:
+    """Always the same moment."""
+
+    now = 1_700_000_000_123
+
+    def now_ms(self) -> int:
+        return self.now
+
+
+class Lines:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.lost = 0
+
+    def write(self, line: bytes) -> None:
+        self.lines.append(line.decode())
+
+    def take_lost(self) -> int:
+        lost, self.lost = self.lost, 0
+        return lost
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """The lines that the test logs, from ``info`` on."""
+    sink = Lines()
+    with logs.logging_to(logs.LogOutput(sink, Clock())):
+        yield sink.lines
