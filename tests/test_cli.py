@@ -14,7 +14,7 @@ import pytest
 from compat_tests.frames import Connection
 from oncelog.broker import cli
 from oncelog.broker.options import parse_arguments
-from tests.process import Process, Serve, address_of, serve
+from tests.harness.process import Process, Serve, address_of, serve
 
 __all__ = ["serve"]  # a fixture
 

@@ -12,8 +12,8 @@ import zipfile
 import pytest
 
 import oncelog
-from tests.archives import ROOT, UV, build, install, run
-from tests.process import Process
+from tests.harness.archives import ROOT, UV, build, install, run
+from tests.harness.process import Process
 
 pytestmark = pytest.mark.slow
 

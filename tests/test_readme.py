@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from compat_tests.real_kafka import require
-from tests.process import DEADLINE_S, Serve, serve
+from tests.harness.process import DEADLINE_S, Serve, serve
 
 __all__ = ["serve"]  # a fixture
 

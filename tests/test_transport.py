@@ -16,7 +16,7 @@ from oncelog.broker.seams.transport import (
     Transport,
     connect,
 )
-from tests.sim.transport import MemoryListener, MemoryNetwork
+from tests.harness.sim_network import MemoryListener, MemoryNetwork
 
 Listener = SocketListener | MemoryListener
 

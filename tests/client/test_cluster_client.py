@@ -30,8 +30,8 @@ from oncelog.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from tests.harness.scripted_broker import ScriptedBroker
-from tests.sim.run import simulated
-from tests.sim.transport import MemoryNetwork
+from tests.harness.sim_network import MemoryNetwork
+from tests.harness.simulation import simulated
 
 NODES = {1: ("one", 1), 2: ("two", 2), 3: ("three", 3)}
 BEAT = HeartbeatRequest("group", 1, "member")

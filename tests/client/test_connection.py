@@ -19,8 +19,8 @@ from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import ProduceRequest
 from tests.harness.scripted_broker import PeerEndedError, Received, ScriptedPeer
-from tests.sim.run import simulated
-from tests.sim.transport import MemoryNetwork, memory_pair
+from tests.harness.sim_network import MemoryNetwork, memory_pair
+from tests.harness.simulation import simulated
 
 VERSIONS = [ApiVersion(12, 0, 4), ApiVersion(18, 0, 4), ApiVersion(22, 0, 6), ApiVersion(26, 1, 3)]
 BEAT = HeartbeatRequest("group", 1, "member")

@@ -6,8 +6,8 @@ from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.coordinator.partition_writer import CoordinatorRecord
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.stored.groups import OffsetCommitKey, OffsetCommitValue
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import SimClient
 
 OFFSETS_TOPIC = "__consumer_offsets"
 ONE_PARTITION = {"offsets.topic.num.partitions": "1"}

@@ -26,10 +26,10 @@ from oncelog.wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, find, log_of
 from tests.handlers.members import coordinated
 from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 from tests.sim.disk import Fault
-from tests.sim.run import simulated
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 EVERY_MESSAGE = {"log.flush.interval.messages": "1"}

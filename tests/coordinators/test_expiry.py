@@ -9,9 +9,9 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
 from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, find, log_of
 from tests.handlers.offsets import commit, fetch_offsets
-from tests.sim.ask import create_topic, read_all
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic, read_all
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 MINUTE_S = 60
 

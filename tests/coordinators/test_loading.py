@@ -16,10 +16,10 @@ from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopic
 from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, log_of
 from tests.handlers.members import coordinated
 from tests.handlers.offsets import commit, fetch_offsets
-from tests.sim.ask import create_topic, fetch
-from tests.sim.broker import SimBroker
+from tests.harness.requests import create_topic, fetch
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 from tests.sim.disk import Fault
-from tests.sim.run import simulated
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR

@@ -10,8 +10,8 @@ from oncelog.broker.coordinators.partition_of_key import java_hash, partition_of
 from oncelog.broker.coordinators.runtime import KNOWN_KEY_CHARS_MAX
 from oncelog.broker.handlers.client import java_address
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 # Hashes that are well known, as a Java program prints them.
 HASHES = {

@@ -18,9 +18,9 @@ from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespo
 from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill
 from tests.handlers.members import SimMember, coordinated, describe
 from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 COUNT = 2_000

@@ -22,10 +22,10 @@ from oncelog.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError
-from tests.sim.run import deterministic, simulated
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError
+from tests.harness.simulation import deterministic, simulated
 
 DESCRIBE_CONFIGS = 32
 TOPIC = 2

@@ -20,11 +20,11 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.sim.ask import create_topic, fetch, produce, produce_request, read_all
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError, SimClient
-from tests.sim.run import deterministic, simulated
-from tests.sim.transactional import CLASSIC, V2, Link, TransactionalProducer, Versions
+from tests.harness.requests import create_topic, fetch, produce, produce_request, read_all
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError, SimClient
+from tests.harness.simulation import deterministic, simulated
+from tests.harness.transactional_producer import CLASSIC, V2, Link, TransactionalProducer, Versions
 
 SEEDS = range(8)
 REQUESTS = 150

@@ -15,12 +15,12 @@ from oncelog.broker.seams.memory_files import MemoryFile
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchResponse
-from tests.sim.ask import create_topic, fetch_request, produce, produce_request
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
-from tests.sim.transactional import V2, Link, TransactionalProducer
-from tests.sim.transport import MemoryTransport
+from tests.harness.requests import create_topic, fetch_request, produce, produce_request
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.sim_network import MemoryTransport
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import V2, Link, TransactionalProducer
 
 
 async def wait_at(client: SimClient, offset: int = 0) -> None:

@@ -14,11 +14,11 @@ from oncelog.broker.fetch.template import ResponseTemplate
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from oncelog.wire.messages.produce import ProduceResponse
-from tests.sim.ask import create_topic, produce_request
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import deterministic, simulated
-from tests.sim.transactional import V2, Link, TransactionalProducer
+from tests.harness.requests import create_topic, produce_request
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.simulation import deterministic, simulated
+from tests.harness.transactional_producer import V2, Link, TransactionalProducer
 
 SEEDS = range(6)
 CONSUMERS = 8

@@ -17,8 +17,8 @@ from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 from tests.coordinators.support import find
 
 if TYPE_CHECKING:
-    from tests.sim.broker import SimBroker
-    from tests.sim.client import SimClient
+    from tests.harness.sim_broker import SimBroker
+    from tests.harness.sim_client import SimClient
 
 SESSION_MS, REBALANCE_MS = 10_000, 30_000
 JOIN, SYNC, HEARTBEAT, LEAVE, DESCRIBE = 9, 5, 4, 5, 6

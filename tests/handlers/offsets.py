@@ -23,7 +23,7 @@ from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from tests.sim.client import SimClient
+from tests.harness.sim_client import SimClient
 
 Rows = dict[tuple[str, int], Any]
 

@@ -6,9 +6,9 @@ import pytest
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from tests.sim.transactional import Link, TransactionalProducer
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import Link, TransactionalProducer
 
 
 @pytest.mark.parametrize("version", range(5))

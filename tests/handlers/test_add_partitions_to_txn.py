@@ -13,10 +13,10 @@ from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from tests.sim.transactional import Link, TransactionalProducer
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import Link, TransactionalProducer
 
 
 def rows(topics: list[Any]) -> dict[tuple[str, int], int]:

@@ -13,10 +13,10 @@ from oncelog.wire.messages.alter_replica_log_dirs import (
 )
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from oncelog.wire.stored.metadata import PartitionChangeRecord
-from tests.sim.ask import create_topic, produce
-from tests.sim.broker import DATA_DIR, SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic, produce
+from tests.harness.sim_broker import DATA_DIR, SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.simulation import simulated
 
 
 async def alter(client: SimClient, *moves: tuple[str, str, list[int]]) -> dict[str, dict[int, int]]:

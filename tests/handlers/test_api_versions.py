@@ -8,8 +8,8 @@ from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS, Handler
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 
 @simulated

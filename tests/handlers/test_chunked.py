@@ -88,9 +88,9 @@ from oncelog.wire.messages.write_txn_markers import (
 from oncelog.wire.schema import Message
 from tests.handlers.members import coordinated
 from tests.handlers.support import StandInNode
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 ROWS = ROWS_AT_ONCE + 19
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32

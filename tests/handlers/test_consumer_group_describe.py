@@ -14,9 +14,9 @@ from oncelog.wire.messages.consumer_group_describe import (
 )
 from tests.handlers.members import SimMember, coordinated
 from tests.handlers.test_consumer_group_heartbeat import SimConsumer, described
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 
 @simulated

@@ -35,11 +35,11 @@ from oncelog.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from tests.handlers.members import coordinated
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.simulation import simulated
 from tests.sim.disk import Fault
-from tests.sim.run import simulated
 
 SESSION_S = 45
 GROUP_RESOURCE = 32

@@ -10,10 +10,10 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tests.handlers.members import SimMember, coordinated, describe
 from tests.handlers.offsets import commit, fetch_offsets
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 from tests.sim.disk import Fault
-from tests.sim.run import simulated
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -14,10 +14,10 @@ from oncelog.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
+from tests.harness.requests import EARLIEST, create_topic, fetch, list_offset, produce
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.simulation import simulated
 
 
 async def delete(client: SimClient, topic: str, offset: int, partition: int = 0) -> Any:

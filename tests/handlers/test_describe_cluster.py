@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 
 @simulated

@@ -8,8 +8,8 @@ from oncelog.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tests.handlers.members import DESCRIBE, SimMember, coordinated
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 
 @pytest.mark.parametrize("version", range(DESCRIBE + 1))

@@ -7,9 +7,9 @@ from oncelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from tests.sim.ask import create_topic, produce
-from tests.sim.broker import DATA_DIR, SimBroker
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic, produce
+from tests.harness.sim_broker import DATA_DIR, SimBroker
+from tests.harness.simulation import simulated
 
 
 @simulated

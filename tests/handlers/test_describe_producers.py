@@ -21,11 +21,11 @@ from oncelog.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
-from tests.sim.transactional import CLASSIC, CommittedReader, Link, TransactionalProducer
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import CLASSIC, CommittedReader, Link, TransactionalProducer
 
 
 async def producers(client: SimClient, topic: str, partition: int = 0) -> PartitionResponse:

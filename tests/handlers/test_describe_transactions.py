@@ -7,9 +7,9 @@ from oncelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from tests.sim.transactional import Link, TransactionalProducer
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import Link, TransactionalProducer
 
 
 @simulated

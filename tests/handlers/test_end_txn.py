@@ -18,11 +18,18 @@ from oncelog.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import (
+    CLASSIC,
+    V2,
+    CommittedReader,
+    Link,
+    TransactionalProducer,
+    Versions,
+)
 from tests.sim.disk import Fault
-from tests.sim.run import simulated
-from tests.sim.transactional import CLASSIC, V2, CommittedReader, Link, TransactionalProducer, Versions
 
 
 async def begun(broker: SimBroker, versions: Versions = V2, partitions: int = 2) -> TransactionalProducer:

@@ -17,10 +17,10 @@ from oncelog.wire.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from tests.sim.ask import create_topic, fetch, fetch_request, produce, read_all
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic, fetch, fetch_request, produce, read_all
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.simulation import simulated
 
 
 @simulated

@@ -7,8 +7,8 @@ import pytest
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 
 @pytest.mark.parametrize(

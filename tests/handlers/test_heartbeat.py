@@ -8,8 +8,8 @@ import trio
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.handlers.members import HEARTBEAT, SESSION_MS, SimMember, coordinated, describe
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 
 @simulated

@@ -6,10 +6,10 @@ import pytest
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from tests.sim.transactional import (
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import (
     CLASSIC,
     V2,
     CommittedReader,

@@ -7,8 +7,8 @@ import trio
 
 from oncelog.wire.errors import ErrorCode
 from tests.handlers.members import JOIN, SimMember, coordinated, describe
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 
 @simulated

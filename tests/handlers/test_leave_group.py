@@ -7,8 +7,8 @@ import pytest
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from tests.handlers.members import LEAVE, SimMember, coordinated, describe
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 
 @pytest.mark.parametrize("version", range(LEAVE + 1))

@@ -7,8 +7,8 @@ import pytest
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.handlers.members import SimMember, coordinated
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -12,9 +12,9 @@ from oncelog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tests.sim.ask import EARLIEST, LATEST, create_topic, list_offset, produce
-from tests.sim.broker import EPOCH_MS, SimBroker
-from tests.sim.run import simulated
+from tests.harness.requests import EARLIEST, LATEST, create_topic, list_offset, produce
+from tests.harness.sim_broker import EPOCH_MS, SimBroker
+from tests.harness.simulation import simulated
 
 TIMES = [EPOCH_MS + delta for delta in (100, 300, 200, 300, 400)]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from tests.sim.transactional import Link, TransactionalProducer
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import Link, TransactionalProducer
 
 
 @simulated

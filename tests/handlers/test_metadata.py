@@ -8,10 +8,10 @@ import pytest
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.simulation import simulated
 
 
 async def ask(client: SimClient, names: list[str] | None, version: int = 12, *, create: bool = False) -> Any:

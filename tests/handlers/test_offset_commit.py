@@ -18,9 +18,9 @@ from oncelog.wire.messages.incremental_alter_configs import (
 )
 from oncelog.wire.messages.offset_commit import OffsetCommitResponse
 from tests.handlers.offsets import commit, commit_request, fetch_offsets
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -5,9 +5,9 @@ from __future__ import annotations
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -15,10 +15,10 @@ from oncelog.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from tests.handlers.offsets import commit, fetch_offsets
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.simulation import simulated
 
 UNKNOWN_ID = b"\1" * 16
 

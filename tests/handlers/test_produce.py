@@ -16,11 +16,11 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.sim.ask import create_topic, fetch, produce, produce_request, read_all
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError
+from tests.harness.requests import create_topic, fetch, produce, produce_request, read_all
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError
+from tests.harness.simulation import simulated
 from tests.sim.files import Fault
-from tests.sim.run import simulated
 
 
 @simulated

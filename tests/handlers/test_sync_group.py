@@ -11,9 +11,9 @@ import trio
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.handlers.members import SYNC, SimMember, coordinated, describe
-from tests.sim.broker import SimBroker
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
 from tests.sim.disk import Fault
-from tests.sim.run import simulated
 
 
 @simulated

@@ -11,10 +11,10 @@ from oncelog.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from tests.sim.transactional import CLASSIC, GROUP, Link, TransactionalProducer, committed_offset
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import CLASSIC, GROUP, Link, TransactionalProducer, committed_offset
 
 
 @pytest.mark.parametrize("commit", [True, False])

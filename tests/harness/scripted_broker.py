@@ -17,7 +17,7 @@ from oncelog.wire.header import (
 )
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.schema import Message, Request
-from tests.sim.transport import MemoryListener, MemoryTransport
+from tests.harness.sim_network import MemoryListener, MemoryTransport
 
 RequestT = TypeVar("RequestT", bound=Message)
 Respond = Callable[[Any, int], Message | None]

@@ -17,7 +17,7 @@ from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.batch import BatchBuilder
-from tests.clocks import VirtualWall
+from tests.harness.clocks import VirtualWall
 from tests.sim.files import SimFileSystem
 
 DATA = "/data"

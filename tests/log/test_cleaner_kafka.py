@@ -17,8 +17,8 @@ from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.batch import BatchBuilder, read_header
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.records import iterate_records
+from tests.harness.kafka_oracle import ask_oracle
 from tests.log.rig import START_MS, Rig, run
-from tests.oracle import ask_oracle
 
 ORACLE = pathlib.Path(__file__).with_name("CleanerOracle.java")
 KEY_MEMORY = 1 << 20

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from oncelog.broker.seams.clock import Clock, MovableClock, SystemClock, real_time
-from tests.clocks import VirtualWall
+from tests.harness.clocks import VirtualWall
 
 
 def moved() -> MovableClock:

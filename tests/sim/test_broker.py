@@ -23,10 +23,10 @@ from oncelog.wire.messages.delete_records import (
 )
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
-from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce, read_all
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError, SimClient
-from tests.sim.run import deterministic
+from tests.harness.requests import EARLIEST, create_topic, fetch, list_offset, produce, read_all
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError, SimClient
+from tests.harness.simulation import deterministic
 
 PARTITIONS = 2
 LIVES = 4

@@ -18,10 +18,10 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.handlers.members import HEARTBEAT, SimMember, coordinated, describe
 from tests.handlers.offsets import commit, fetch_offsets
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError
-from tests.sim.run import deterministic
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError
+from tests.harness.simulation import deterministic
 
 PARTITIONS, CONSUMERS = 5, 4
 WORK = 250

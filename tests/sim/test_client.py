@@ -15,9 +15,9 @@ from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.sim.ask import fetch_request, produce_request
-from tests.sim.broker import SimBroker
-from tests.sim.run import deterministic, simulated
+from tests.harness.requests import fetch_request, produce_request
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import deterministic, simulated
 
 RETRY = Retry(timeout_s=60)
 SIMULATED = [("simulated", 9092)]

@@ -15,10 +15,10 @@ from oncelog.broker.net.connection import SHARED_BUFFER_BYTES
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchResponse
 from oncelog.wire.messages.produce import ProduceResponse
-from tests.sim.ask import create_topic, fetch, fetch_request, produce, produce_request, read_all
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError, SimClient
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic, fetch, fetch_request, produce, produce_request, read_all
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError, SimClient
+from tests.harness.simulation import simulated
 
 
 async def still_serves(broker: SimBroker) -> None:

@@ -9,11 +9,11 @@ import pytest
 from compat_tests.batches import batch
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from tests.sim.ask import create_topic, fetch, list_offset, produce
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError
+from tests.harness.requests import create_topic, fetch, list_offset, produce
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError
+from tests.harness.simulation import simulated
 from tests.sim.disk import Fault
-from tests.sim.run import simulated
 
 MAX_TIMESTAMP = -3
 

@@ -20,11 +20,11 @@ from oncelog.wire.messages.delete_records import (
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.harness.requests import create_topic, fetch, produce, read_all
+from tests.harness.sim_broker import DATA_DIR, SimBroker
+from tests.harness.simulation import simulated
 from tests.log_lines import lines
-from tests.sim.ask import create_topic, fetch, produce, read_all
-from tests.sim.broker import DATA_DIR, SimBroker
 from tests.sim.disk import Fault, Operation
-from tests.sim.run import simulated
 
 __all__ = ["lines"]  # a fixture
 

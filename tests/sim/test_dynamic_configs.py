@@ -16,10 +16,10 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.sim.ask import create_topic, produce
-from tests.sim.broker import DATA_DIR, SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
+from tests.harness.requests import create_topic, produce
+from tests.harness.sim_broker import DATA_DIR, SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.simulation import simulated
 
 BROKER = 4
 HELLO = ApiVersionsRequest("test", "1")

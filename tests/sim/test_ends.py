@@ -14,11 +14,11 @@ import trio
 from compat_tests.batches import batch, record
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from tests.handlers.members import SimMember, coordinated
-from tests.sim.ask import create_topic, fetch_request, produce, produce_request
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError, SimClient
-from tests.sim.run import simulated
-from tests.sim.transactional import V2, Link, TransactionalProducer
+from tests.harness.requests import create_topic, fetch_request, produce, produce_request
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError, SimClient
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import V2, Link, TransactionalProducer
 
 DISK_S = 5.0
 JUST = 0.0001

@@ -25,12 +25,11 @@ from oncelog.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from oncelog.wire.schema import Message
-from tests.sim.ask import create_topic, produce
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError, SimClient
-from tests.sim.disk import Fault
-from tests.sim.run import deterministic
-from tests.sim.transactional import (
+from tests.harness.requests import create_topic, produce
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError, SimClient
+from tests.harness.simulation import deterministic
+from tests.harness.transactional_producer import (
     ABORTABLE,
     CLASSIC,
     GROUP,
@@ -42,6 +41,7 @@ from tests.sim.transactional import (
     TransactionEndedError,
     committed_offset,
 )
+from tests.sim.disk import Fault
 
 INPUTS = 2
 OUTPUTS = 2

@@ -16,11 +16,11 @@ import trio
 from compat_tests.batches import CONTROL, Batch, read_batches
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.schema import Message
-from tests.sim.ask import create_topic
-from tests.sim.broker import DATA_DIR, SimBroker
-from tests.sim.client import ConnectionEndedError, SimClient
-from tests.sim.run import simulated
-from tests.sim.transactional import (
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import DATA_DIR, SimBroker
+from tests.harness.sim_client import ConnectionEndedError, SimClient
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import (
     CLASSIC,
     GROUP,
     V2,

@@ -22,10 +22,10 @@ from oncelog.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce
-from tests.sim.broker import SimBroker
-from tests.sim.run import deterministic
-from tests.sim.transactional import (
+from tests.harness.requests import EARLIEST, create_topic, fetch, list_offset, produce
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import deterministic
+from tests.harness.transactional_producer import (
     CLASSIC,
     V2,
     CommittedReader,

@@ -15,10 +15,10 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.schema import Field, Struct
 from tests.handlers.members import SimMember, coordinated
 from tests.handlers.offsets import commit, fetch_offsets
-from tests.sim.ask import create_topic
-from tests.sim.broker import SimBroker
-from tests.sim.client import ConnectionEndedError, SimClient
-from tests.sim.run import deterministic
+from tests.harness.requests import create_topic
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError, SimClient
+from tests.harness.simulation import deterministic
 
 REQUESTS, RESTART_EVERY = 400, 100
 PATIENCE_S = 0.5

@@ -11,10 +11,10 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.fetch import FetchResponse
 from tests.handlers.members import SimMember, coordinated, describe
 from tests.handlers.offsets import commit, fetch_offsets
-from tests.sim.ask import EARLIEST, FETCH_VERSION, create_topic, fetch_request, list_offset, produce
-from tests.sim.broker import SimBroker
-from tests.sim.run import simulated
-from tests.sim.transactional import (
+from tests.harness.requests import EARLIEST, FETCH_VERSION, create_topic, fetch_request, list_offset, produce
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import (
     CLASSIC,
     CommittedReader,
     Link,

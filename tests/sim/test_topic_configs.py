@@ -13,10 +13,10 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.sim.ask import EARLIEST, create_topic, fetch, list_offset, produce, read_all
-from tests.sim.broker import DATA_DIR, SimBroker
-from tests.sim.client import SimClient
-from tests.sim.run import simulated
+from tests.harness.requests import EARLIEST, create_topic, fetch, list_offset, produce, read_all
+from tests.harness.sim_broker import DATA_DIR, SimBroker
+from tests.harness.sim_client import SimClient
+from tests.harness.simulation import simulated
 
 TOPIC, BROKER = 2, 4
 INDEX_ENTRY_BYTES = 8

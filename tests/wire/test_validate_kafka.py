@@ -17,7 +17,7 @@ from oncelog.wire.compression import NONE, compress
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.records import iterate_records
 from oncelog.wire.validate import InvalidRecords, ValidationRules, read_produced_batch, validate
-from tests.oracle import ask_oracle
+from tests.harness.kafka_oracle import ask_oracle
 from tests.wire.batches import CODECS, Row, encode_kafka_python
 from tests.wire.validate_cases import NOW, Case, all_cases
 

@@ -14,7 +14,7 @@ import pytest
 
 from oncelog.coordinator.groups.assignors import ASSIGNORS, Assignment, GroupSpec
 from tests.coordinator.groups.assignors.groups import check, random_history, rows_of
-from tests.oracle import ask_oracle
+from tests.harness.kafka_oracle import ask_oracle
 
 ORACLE = pathlib.Path(__file__).with_name("AssignorOracle.java")
 HISTORIES = 400

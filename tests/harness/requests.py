@@ -25,7 +25,7 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.sim.client import SimClient
+from tests.harness.sim_client import SimClient
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12

@@ -8,7 +8,7 @@ from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.framing import FrameReader, encode_frame, encode_request
 from oncelog.wire.header import has_tagged_response_header, read_response_header
 from oncelog.wire.schema import Message
-from tests.sim.transport import MemoryTransport
+from tests.harness.sim_network import MemoryTransport
 
 CLIENT_ID = "simulated"
 

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 INSTALL_TIMEOUT_S = 180  # it may download
 UV = pathlib.Path(sys.executable).with_name("uv")
 

@@ -17,10 +17,10 @@ from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock
-from tests.clocks import VirtualWall
-from tests.sim.client import SimClient
+from tests.harness.clocks import VirtualWall
+from tests.harness.sim_client import SimClient
+from tests.harness.sim_network import MemoryListener, MemoryTransport
 from tests.sim.files import SimFileSystem, SimulatedCrash
-from tests.sim.transport import MemoryListener, MemoryTransport
 
 DATA_DIR = "/data"
 EPOCH_MS = 1_900_000_000_000

@@ -42,7 +42,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from oncelog.wire.schema import Message
-from tests.sim.client import SimClient
+from tests.harness.sim_client import SimClient
 
 TRANSACTION, GROUP = 1, 0
 TRIES_MAX = 2_000
