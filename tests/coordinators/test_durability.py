@@ -23,9 +23,9 @@ from oncelog.wire.messages.create_partitions import (
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from oncelog.wire.messages.heartbeat import HeartbeatResponse
 from oncelog.wire.stored.groups import OffsetCommitKey, OffsetCommitValue
-from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, find, log_of
-from tests.handlers.members import coordinated
-from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
+from tests.harness.classic_members import coordinated
+from tests.harness.offset_requests import commit, delete_offsets, fetch_offsets
+from tests.harness.offsets_topic import OFFSETS_TOPIC, ONE_PARTITION, fill, find, log_of
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

@@ -7,8 +7,8 @@ import trio
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
-from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, find, log_of
-from tests.handlers.offsets import commit, fetch_offsets
+from tests.harness.offset_requests import commit, fetch_offsets
+from tests.harness.offsets_topic import OFFSETS_TOPIC, ONE_PARTITION, find, log_of
 from tests.harness.requests import create_topic, read_all
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

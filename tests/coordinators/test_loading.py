@@ -13,9 +13,9 @@ from oncelog.broker.log.producers.state import Origin
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill, log_of
-from tests.handlers.members import coordinated
-from tests.handlers.offsets import commit, fetch_offsets
+from tests.harness.classic_members import coordinated
+from tests.harness.offset_requests import commit, fetch_offsets
+from tests.harness.offsets_topic import OFFSETS_TOPIC, ONE_PARTITION, fill, log_of
 from tests.harness.requests import create_topic, fetch
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

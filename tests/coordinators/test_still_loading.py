@@ -15,9 +15,9 @@ from oncelog.wire.messages.consumer_group_heartbeat import (
 )
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from tests.coordinators.support import OFFSETS_TOPIC, ONE_PARTITION, fill
-from tests.handlers.members import SimMember, coordinated, describe
-from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
+from tests.harness.classic_members import SimMember, coordinated, describe
+from tests.harness.offset_requests import commit, delete_offsets, fetch_offsets
+from tests.harness.offsets_topic import OFFSETS_TOPIC, ONE_PARTITION, fill
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

@@ -7,7 +7,7 @@ import pytest
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 TOPIC, BROKER = 2, 4
 

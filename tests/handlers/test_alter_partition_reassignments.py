@@ -12,7 +12,7 @@ from oncelog.wire.messages.alter_partition_reassignments import (
 )
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.stored.metadata import PartitionChangeRecord, RegisterBrokerRecord
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 HERE, MOVING, WIDE = 0, 1, 2
 

@@ -86,8 +86,8 @@ from oncelog.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from oncelog.wire.schema import Message
-from tests.handlers.members import coordinated
-from tests.handlers.support import StandInNode
+from tests.harness.classic_members import coordinated
+from tests.harness.metadata_node import StandInNode
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

@@ -12,8 +12,8 @@ from oncelog.wire.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from tests.handlers.members import SimMember, coordinated
 from tests.handlers.test_consumer_group_heartbeat import SimConsumer, described
+from tests.harness.classic_members import SimMember, coordinated
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

@@ -34,7 +34,7 @@ from oncelog.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from tests.handlers.members import coordinated
+from tests.harness.classic_members import coordinated
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient

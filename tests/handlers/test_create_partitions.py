@@ -14,7 +14,7 @@ from oncelog.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 from tests.sim.disk import Fault
 
 

@@ -17,7 +17,7 @@ from oncelog.wire.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
 )
-from tests.handlers.support import DIRECTORY_ID, StandInNode
+from tests.harness.metadata_node import DIRECTORY_ID, StandInNode
 from tests.sim.disk import Fault
 
 ZERO = bytes(16)

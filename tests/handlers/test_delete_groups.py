@@ -8,8 +8,8 @@ import pytest
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from tests.handlers.members import SimMember, coordinated, describe
-from tests.handlers.offsets import commit, fetch_offsets
+from tests.harness.classic_members import SimMember, coordinated, describe
+from tests.harness.offset_requests import commit, fetch_offsets
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

@@ -11,7 +11,7 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 from oncelog.wire.stored.metadata import RemoveTopicRecord
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 from tests.sim.disk import Fault
 
 ZERO = bytes(16)

@@ -10,7 +10,7 @@ from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest
 from oncelog.wire.schema import Message
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 ANY, UNKNOWN = 1, 0
 DISABLED = ErrorCode.SECURITY_DISABLED

@@ -10,7 +10,7 @@ from oncelog.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 INVALID, UNSUPPORTED = ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION

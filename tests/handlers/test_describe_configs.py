@@ -19,7 +19,7 @@ from oncelog.wire.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from oncelog.wire.stored.metadata import ConfigRecord
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 OWN, DYNAMIC, DYNAMIC_DEFAULT, STATIC, DEFAULT = 1, 2, 3, 4, 5

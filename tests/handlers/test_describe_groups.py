@@ -7,7 +7,7 @@ import pytest
 from oncelog.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from tests.handlers.members import DESCRIBE, SimMember, coordinated
+from tests.harness.classic_members import DESCRIBE, SimMember, coordinated
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 

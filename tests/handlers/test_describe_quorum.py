@@ -7,7 +7,7 @@ import pytest
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 METADATA = "__cluster_metadata"
 

@@ -14,7 +14,7 @@ from oncelog.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from oncelog.wire.stored.metadata import PartitionChangeRecord
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 ALL_TOPIC_OPERATIONS = 3576
 

@@ -10,7 +10,7 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from oncelog.wire.stored.metadata import PartitionChangeRecord
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -6,7 +6,6 @@ import pytest
 
 from oncelog.broker.config.group_config import GroupConfig
 from oncelog.wire.errors import ErrorCode
-from tests.handlers.support import StandInNode
 from tests.handlers.test_describe_configs import DEFAULT, DYNAMIC_DEFAULT, GROUP, STATIC, describe
 from tests.handlers.test_incremental_alter_configs import (
     APPEND,
@@ -18,6 +17,7 @@ from tests.handlers.test_incremental_alter_configs import (
     settings,
 )
 from tests.handlers.test_list_config_resources import listed
+from tests.harness.metadata_node import StandInNode
 
 OWN_GROUP = 8
 SESSION, HEARTBEAT, INTERVAL = (

@@ -7,7 +7,7 @@ import trio
 
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.handlers.members import HEARTBEAT, SESSION_MS, SimMember, coordinated, describe
+from tests.harness.classic_members import HEARTBEAT, SESSION_MS, SimMember, coordinated, describe
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 

@@ -14,7 +14,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from oncelog.wire.stored.metadata import ClearElrRecord, ConfigRecord, FeatureLevelRecord
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 from tests.sim.disk import Fault
 
 TOPIC, BROKER = 2, 4

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from oncelog.wire.errors import ErrorCode
-from tests.handlers.members import JOIN, SimMember, coordinated, describe
+from tests.harness.classic_members import JOIN, SimMember, coordinated, describe
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 

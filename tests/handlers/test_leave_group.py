@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from tests.handlers.members import LEAVE, SimMember, coordinated, describe
+from tests.harness.classic_members import LEAVE, SimMember, coordinated, describe
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 

@@ -9,7 +9,7 @@ import pytest
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.list_config_resources import ListConfigResourcesRequest
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from tests.handlers.members import SimMember, coordinated
+from tests.harness.classic_members import SimMember, coordinated
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 

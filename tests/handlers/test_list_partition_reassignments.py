@@ -12,7 +12,7 @@ from oncelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from oncelog.wire.stored.metadata import PartitionChangeRecord
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from oncelog.wire.messages.offset_commit import OffsetCommitResponse
-from tests.handlers.offsets import commit, commit_request, fetch_offsets
+from tests.harness.offset_requests import commit, commit_request, fetch_offsets
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

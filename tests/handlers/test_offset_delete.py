@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tests.handlers.offsets import commit, delete_offsets, fetch_offsets
+from tests.harness.offset_requests import commit, delete_offsets, fetch_offsets
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

@@ -14,7 +14,7 @@ from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from tests.handlers.offsets import commit, fetch_offsets
+from tests.harness.offset_requests import commit, fetch_offsets
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient

@@ -10,7 +10,7 @@ import trio
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.handlers.members import SYNC, SimMember, coordinated, describe
+from tests.harness.classic_members import SYNC, SimMember, coordinated, describe
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 from tests.sim.disk import Fault

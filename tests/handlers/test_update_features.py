@@ -13,7 +13,7 @@ from oncelog.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from oncelog.wire.stored.metadata import ConfigRecord, FeatureLevelRecord
-from tests.handlers.support import StandInNode
+from tests.harness.metadata_node import StandInNode
 
 ELR = "eligible.leader.replicas.version"
 TXN = "transaction.version"

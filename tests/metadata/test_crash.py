@@ -16,7 +16,7 @@ from oncelog.broker.metadata.image import MetadataImage
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from tests.handlers.support import open_store
+from tests.harness.metadata_node import open_store
 from tests.sim.files import SimFileSystem, SimulatedCrash
 
 KEYS = {

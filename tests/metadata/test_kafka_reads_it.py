@@ -24,7 +24,7 @@ from oncelog.wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from tests.handlers.support import DIRECTORY_ID, LISTENER, FixedClock
+from tests.harness.metadata_node import DIRECTORY_ID, LISTENER, FixedClock
 
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,7 @@ from oncelog.wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from tests.handlers.support import DIRECTORY_ID, FixedClock, open_store
+from tests.harness.metadata_node import DIRECTORY_ID, FixedClock, open_store
 from tests.metadata.kafka_bytes import BOOTSTRAP, LOG_START
 from tests.sim.disk import Fault
 from tests.sim.files import SimFileSystem

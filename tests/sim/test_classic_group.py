@@ -16,8 +16,8 @@ import trio
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.handlers.members import HEARTBEAT, SimMember, coordinated, describe
-from tests.handlers.offsets import commit, fetch_offsets
+from tests.harness.classic_members import HEARTBEAT, SimMember, coordinated, describe
+from tests.harness.offset_requests import commit, fetch_offsets
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError

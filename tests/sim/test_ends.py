@@ -13,7 +13,7 @@ import trio
 
 from compat_tests.batches import batch, record
 from oncelog.wire.messages.end_txn import EndTxnRequest
-from tests.handlers.members import SimMember, coordinated
+from tests.harness.classic_members import SimMember, coordinated
 from tests.harness.requests import create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient

@@ -13,8 +13,8 @@ import trio
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.schema import Field, Struct
-from tests.handlers.members import SimMember, coordinated
-from tests.handlers.offsets import commit, fetch_offsets
+from tests.harness.classic_members import SimMember, coordinated
+from tests.harness.offset_requests import commit, fetch_offsets
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient

@@ -9,8 +9,8 @@ import trio.testing
 from compat_tests.batches import batch
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.fetch import FetchResponse
-from tests.handlers.members import SimMember, coordinated, describe
-from tests.handlers.offsets import commit, fetch_offsets
+from tests.harness.classic_members import SimMember, coordinated, describe
+from tests.harness.offset_requests import commit, fetch_offsets
 from tests.harness.requests import EARLIEST, FETCH_VERSION, create_topic, fetch_request, list_offset, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

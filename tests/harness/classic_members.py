@@ -14,7 +14,7 @@ from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.coordinators.support import find
+from tests.harness.offsets_topic import find
 
 if TYPE_CHECKING:
     from tests.harness.sim_broker import SimBroker
