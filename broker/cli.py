@@ -1,7 +1,7 @@
 """The process: ``oncelog``, or ``oncelog serve``. Reads the environment and files; an error is one line and an
 exit code.
 
-Exit codes: 0 after a clean stop (SIGTERM and Ctrl-C included), 1 where the broker cannot start or fails, 2
+Exit codes: 0 after a clean stop (SIGTERM, SIGHUP and Ctrl-C included), 1 where the broker cannot start or fails, 2
 for a command line or a configuration that cannot be used."""
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from oncelog.broker.options import (
     VARIABLE_PREFIX,
     UsageError,
     choose,
+    closest,
     help_text,
     listeners_of,
     parse_arguments,
+    suggestion,
 )
 
 if TYPE_CHECKING:
@@ -130,7 +132,7 @@ def run(config: BrokerConfig, listeners: list[Listener], *, durable: bool) -> in
 
 
 async def serve_until_signal(config: BrokerConfig, listeners: list[Listener], durable: bool) -> None:
-    """Run a broker until SIGINT or SIGTERM, then stop it cleanly; a second signal ends the process at once."""
+    """Run a broker until SIGINT, SIGTERM or SIGHUP, then stop it cleanly; a second signal ends the process at once."""
     import trio
 
     from oncelog.broker.serve import serve
@@ -149,7 +151,9 @@ async def _cancel_on_signal(scope: trio.CancelScope, task_status: trio.TaskStatu
 
     import trio
 
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    # A terminal that is closed ends what runs in it, unless that was started with nohup.
+    hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL else []
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, *hang_up) as signals:
         task_status.started()
         number = await anext(signals)
     get_logger(__name__).info("stopping", signal=signal.Signals(number).name)
@@ -253,14 +257,16 @@ def _configuration(
 
 def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
     """A line for each variable that looks like one of ours, and sets none of the options."""
-    known = {VARIABLE_PREFIX + option.upper() for option in vars(options).keys() - WITHOUT_VARIABLE}
-    return [
-        f"{variable}: no such option of oncelog's [from the environment]"
-        for variable in sorted(environment)
-        if variable.startswith(VARIABLE_PREFIX)
-        and variable not in known
-        and not variable.startswith(OF_KUBERNETES)
-    ]
+    known = sorted(option.upper() for option in vars(options).keys() - WITHOUT_VARIABLE)
+    problems = []
+    for variable in sorted(environment):
+        name = variable.removeprefix(VARIABLE_PREFIX)
+        if name not in (variable, *known) and not variable.startswith(OF_KUBERNETES):
+            meant = closest(name, known)
+            problems.append(
+                f"unknown environment variable {variable}; {suggestion(meant and VARIABLE_PREFIX + meant)}"
+            )
+    return problems
 
 
 def _own_settings(

@@ -43,8 +43,8 @@ image does it: KAFKA_LOG_RETENTION_MS=60000 sets log.retention.ms (in capitals; 
 CLUSTER_ID the cluster id. What is set twice: options win over -c, then the environment, then the file.
 
 When clients can connect, one line goes to standard output: the address, node id, cluster id and data directory, and
-every listener where there are several. Logs go to standard error. SIGTERM and Ctrl-C stop cleanly, with exit code 0; a
-second one stops at once.
+every listener where there are several. Logs go to standard error. SIGTERM, SIGHUP and Ctrl-C stop cleanly, with
+exit code 0; a second one stops at once.
 """
 
 
@@ -144,8 +144,8 @@ def _about_option(option: str, known: Sequence[str]) -> str:
     if "." in option:
         key = option.lstrip("-")
         return f"unknown option {option}; Kafka's keys are set so: -c {key}=VALUE"
-    meant = MEANT.get(option) or _closest(option.replace("_", "-").lower(), known)
-    return f"unknown option {option}; " + (f"did you mean {meant}?" if meant else "see oncelog --help")
+    meant = MEANT.get(option) or closest(option.replace("_", "-").lower(), known)
+    return f"unknown option {option}; {suggestion(meant)}"
 
 
 def _about_word(word: str, what: str, known: Sequence[str]) -> str:
@@ -157,11 +157,17 @@ def _about_word(word: str, what: str, known: Sequence[str]) -> str:
     elif word.endswith(".properties"):
         meant = f"--config {word}"
     else:
-        meant = _closest(word.lower(), [COMMAND]) or _closest("--" + word.lower(), known)
-    return f"unknown {what} {word}; " + (f"did you mean {meant}?" if meant else "see oncelog --help")
+        meant = closest(word.lower(), [COMMAND]) or closest("--" + word.lower(), known)
+    return f"unknown {what} {word}; {suggestion(meant)}"
 
 
-def _closest(word: str, known: Sequence[str]) -> str | None:
+def suggestion(meant: str | None) -> str:
+    """What to say of a word that is unknown, where this one may be meant."""
+    return f"did you mean {meant}?" if meant else "see oncelog --help"
+
+
+def closest(word: str, known: Sequence[str]) -> str | None:
+    """The word that is most like it, if one is."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, known, 1, 0.7)), None)
