@@ -1,6 +1,6 @@
-"""Long work in the loop, a slice at a time, so that requests never wait for it longer than a slice.
+"""Long work in the loop is done a slice at a time, so that a request never waits longer than a slice for it.
 
-Real time: moving broker time shortens no work.
+Slices are measured in real time: a test that moves broker time does not shorten work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SLICE_S = 0.001
 """Seconds of work after which other tasks get their turn."""
 
 SLICE_STEPS_MAX = 1_000
-"""Steps after which they do even when no time has gone by: a virtual clock stands still while we work."""
+"""Steps after which a slice ends in any case: a virtual clock stands still during work."""
 
 
 class Slices:
@@ -34,18 +34,18 @@ class Slices:
         self._end = real_time.monotonic() + SLICE_S
 
     def is_over(self) -> bool:
-        """After a step: whether it is others' turn."""
+        """Call it after each step: whether the slice is over."""
         self._count += 1
         return self._count >= SLICE_STEPS_MAX or real_time.monotonic() >= self._end
 
     async def pause(self) -> None:
-        """Let the others have their turn."""
+        """Let other tasks run, then begin a new slice."""
         await trio.lowlevel.checkpoint()
         self._begin()
 
 
 async def in_slices(steps: Iterable[object]) -> None:
-    """Run an iterator to its end; each of its steps should take much less than `SLICE_S`."""
+    """Exhaust an iterator, a slice at a time. Each of its steps should take much less than `SLICE_S`."""
     slices = Slices()
     for _ in steps:
         if slices.is_over():

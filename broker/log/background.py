@@ -46,9 +46,9 @@ async def run_background(manager: LogManager, task_status: trio.TaskStatus[None]
         def every(interval_ms: int, work: Callable[[], Awaitable[None]], delay_ms: int = 0) -> None:
             nursery.start_soon(_every, manager, interval_ms, delay_ms, work)
 
-        nursery.start_soon(_keep, manager, manager.recover)
-        nursery.start_soon(_keep, manager, manager.flusher.run)
-        nursery.start_soon(_keep, manager, manager.deletions.run)
+        nursery.start_soon(_restart_after_bugs, manager, manager.recover)
+        nursery.start_soon(_restart_after_bugs, manager, manager.flusher.run)
+        nursery.start_soon(_restart_after_bugs, manager, manager.deletions.run)
         every(config.log_flush_offset_checkpoint_interval_ms, offsets.save_recovery_points)
         every(config.log_flush_start_offset_checkpoint_interval_ms, save_log_starts)
         every(config.replica_high_watermark_checkpoint_interval_ms, offsets.save_high_watermarks)
@@ -59,11 +59,11 @@ async def run_background(manager: LogManager, task_status: trio.TaskStatus[None]
             config.log_initial_task_delay_ms,
         )
         if config.log_cleaner_enable:
-            nursery.start_soon(_keep, manager, lambda: _compact(manager))
+            nursery.start_soon(_restart_after_bugs, manager, lambda: _compact(manager))
         task_status.started()
 
 
-async def _keep(manager: LogManager, task: Callable[[], Awaitable[None]]) -> None:
+async def _restart_after_bugs(manager: LogManager, task: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await task()

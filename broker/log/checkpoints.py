@@ -99,17 +99,17 @@ class OffsetCheckpoint:
 
 class PartitionOffsets:
     """The checkpoint files of a data directory. For an open log they get its current offset; for one that is
-    not open yet (``is_waiting``) they keep what they have."""
+    not open yet (``is_unopened``) they keep what they have."""
 
     def __init__(
         self,
         files: FileSystem,
         data_dir: str,
         logs: Mapping[Key, PartitionLog],
-        is_waiting: Callable[[Key], bool],
+        is_unopened: Callable[[Key], bool],
     ) -> None:
         self._logs = logs
-        self._is_waiting = is_waiting
+        self._is_unopened = is_unopened
         self.recovery_points = OffsetCheckpoint(files, f"{data_dir}/{RECOVERY_POINTS}")
         self.high_watermarks = OffsetCheckpoint(files, f"{data_dir}/{HIGH_WATERMARKS}")
         self.log_starts = OffsetCheckpoint(files, f"{data_dir}/{LOG_START_OFFSETS}")
@@ -177,7 +177,7 @@ class PartitionOffsets:
 
     def _current(self, checkpoint: OffsetCheckpoint, now: Mapping[Key, int]) -> dict[Key, int]:
         """The offsets ``now``, and those known of partitions that are not open."""
-        known = {key: offset for key, offset in checkpoint.known.items() if self._is_waiting(key)}
+        known = {key: offset for key, offset in checkpoint.known.items() if self._is_unopened(key)}
         return {**known, **now}
 
 

@@ -159,7 +159,7 @@ class Durability:
         new_names = False
         for segment in unflushed:
             targets += segment.unsynced_indexes()
-            new_names = segment.take_unnamed() or new_names
+            new_names = segment.take_new_names() or new_names
         replace = self._changed_files()
         directory = self._local.directory
         self._work = FlushWork(

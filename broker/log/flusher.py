@@ -46,8 +46,8 @@ class Flusher:
         self._running: dict[PartitionLog, trio.Event] = {}
         self._deadlines: dict[PartitionLog, float] = {}
         # (time, tie-breaker, log): when to look at a log again, never later than its deadline.
-        self._looks: list[tuple[float, int, PartitionLog]] = []
-        self._next_look: dict[PartitionLog, float] = {}
+        self._wakeups: list[tuple[float, int, PartitionLog]] = []
+        self._next_wakeup: dict[PartitionLog, float] = {}
         self._count = 0
         self._more = trio.Event()
         self._syncing_names: trio.Event | None = None
@@ -83,7 +83,7 @@ class Flusher:
         finally:
             del self._running[log]
             done.set()
-            self._settle(log)
+            self._flush_ended(log)
 
     async def _sync_new_names(self) -> None:
         """Sync the data directory: a log counts as flushed only if its directory can be found again."""
@@ -113,7 +113,7 @@ class Flusher:
             log.durability.due_bytes = NEVER_DUE
             self._enqueue(log, self._clock.monotonic())
 
-    def reconsider(self, log: PartitionLog) -> None:
+    def reschedule(self, log: PartitionLog) -> None:
         """`flush.ms` of a log may have changed: plan its flush anew."""
         if log in self._deadlines:
             sooner = self._clock.monotonic() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000
@@ -125,13 +125,13 @@ class Flusher:
 
     def _enqueue(self, log: PartitionLog, deadline: float) -> None:
         self._deadlines[log] = deadline
-        if deadline < self._next_look.get(log, inf):
-            self._next_look[log] = deadline
+        if deadline < self._next_wakeup.get(log, inf):
+            self._next_wakeup[log] = deadline
             self._count += 1
-            heappush(self._looks, (deadline, self._count, log))
+            heappush(self._wakeups, (deadline, self._count, log))
             self._more.set()
 
-    def _settle(self, log: PartitionLog) -> None:
+    def _flush_ended(self, log: PartitionLog) -> None:
         """After a flush: plan the next one if more was appended meanwhile."""
         self._deadlines.pop(log, None)
         log.durability.due_bytes = 1
@@ -140,21 +140,21 @@ class Flusher:
 
     async def run(self) -> None:
         """Flush each log when it is due, until cancelled."""
-        looks = self._looks
+        wakeups = self._wakeups
         while True:
             self._more = trio.Event()
-            if not looks:
+            if not wakeups:
                 await self._more.wait()
-            elif looks[0][0] > self._clock.monotonic():
-                with self._clock.move_on_at(looks[0][0]):
+            elif wakeups[0][0] > self._clock.monotonic():
+                with self._clock.move_on_at(wakeups[0][0]):
                     await self._more.wait()
             else:
-                time, _, log = heappop(looks)
-                if self._next_look.get(log) == time:
-                    del self._next_look[log]
-                    await self._look_at(log)
+                time, _, log = heappop(wakeups)
+                if self._next_wakeup.get(log) == time:
+                    del self._next_wakeup[log]
+                    await self._flush_if_due(log)
 
-    async def _look_at(self, log: PartitionLog) -> None:
+    async def _flush_if_due(self, log: PartitionLog) -> None:
         deadline = self._deadlines.get(log)
         if deadline is None or log.offline or log.deleted:
             return
@@ -164,7 +164,7 @@ class Flusher:
         del self._deadlines[log]
         await self._flush_quietly(log)
 
-    async def settle(self, log: PartitionLog) -> None:
+    async def flush_rest(self, log: PartitionLog) -> None:
         """Flush the rest of ``log`` after the flush that is running. Raises KafkaError as `flush`."""
         while (running := self._running.get(log)) is not None:
             await running.wait()

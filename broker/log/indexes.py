@@ -55,8 +55,8 @@ class _Index:
         "_written",
         "base_offset",
         "entries",
+        "name_unsynced",
         "path",
-        "unnamed",
         "unsynced",
     )
 
@@ -80,7 +80,7 @@ class _Index:
         """How many entries, those in the tail included."""
         self.unsynced = new
         """Whether part of the file may not be on the disk."""
-        self.unnamed = False
+        self.name_unsynced = False
         """Whether the file was created and its name may not be on the disk."""
 
     @property
@@ -118,7 +118,7 @@ class _Index:
 
     def _open(self) -> File:
         if self._file is None:
-            self.unnamed = self.unnamed or not self._files.exists(self.path)
+            self.name_unsynced = self.name_unsynced or not self._files.exists(self.path)
             self._file = self._files.open(self.path, create=True)
         return self._file
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 UNREADABLE = (OSError, DecodeError)
 """Errors that the files of a partition may cause."""
 
-SETTLED_AT_ONCE = 16
+FLUSHED_AT_ONCE = 16
 """Partitions that a stop flushes at the same time: enough for all threads, and few descriptors."""
 
 _log = get_logger(__name__)
@@ -92,14 +92,14 @@ class LogManager:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
         self.lines = self._env.lines
-        self._found: dict[Key, str] = {}
-        self._broken: dict[Key, str] = {}
+        self._unopened: dict[Key, str] = {}
+        self._unusable: dict[Key, str] = {}
         self._queue = RecoveryQueue(
-            files, self.lines, self._begin_recovery, self._recovered, self._not_recovered
+            files, self.lines, self._begin_recovery, self._recovered, self._recovery_failed
         )
         self._lookup: Callable[[str], Hosting | None] = lambda topic: None
         self._on_truncated: Callable[[PartitionLog], None] = lambda log: None
-        self.offsets = PartitionOffsets(files, data_dir, self.logs, self._is_waiting)
+        self.offsets = PartitionOffsets(files, data_dir, self.logs, self._is_unopened)
         self._loaded = False
 
     @property
@@ -144,12 +144,12 @@ class LogManager:
             elif not self._is_hosted(*key):
                 self._set_stray(key, path)
             elif self.was_clean:
-                self._found[key] = path
+                self._unopened[key] = path
             elif not self._moved_if_stray(key, path):
                 self._queue.add(key, path)
         self._loaded = True
         _log.info(
-            "found partitions", data_dir=self.data_dir, clean=len(self._found), to_recover=len(self._queue)
+            "found partitions", data_dir=self.data_dir, clean=len(self._unopened), to_recover=len(self._queue)
         )
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -161,24 +161,24 @@ class LogManager:
         finally:
             # `stop` would flush one file after the other; this flushes many at a time.
             with trio.CancelScope(shield=True):
-                await self._settle_all()
+                await self._flush_all()
 
-    async def _settle_all(self) -> None:
+    async def _flush_all(self) -> None:
         logs = self.usable_logs()
 
-        async def settle_one_by_one() -> None:
+        async def flush_one_by_one() -> None:
             for log in logs:
-                await self._settle(log)
+                await self._flush_for_close(log)
 
         async with trio.open_nursery() as nursery:
-            for _ in range(SETTLED_AT_ONCE):
-                nursery.start_soon(settle_one_by_one)
+            for _ in range(FLUSHED_AT_ONCE):
+                nursery.start_soon(flush_one_by_one)
 
-    async def _settle(self, log: PartitionLog) -> None:
+    async def _flush_for_close(self, log: PartitionLog) -> None:
         """Flush a log and its derived files, so that its `close` has nothing to write."""
         log.is_closing = True
         try:
-            await self.flusher.settle(log)
+            await self.flusher.flush_rest(log)
         except KafkaError as error:  # `PartitionLog.fail` has logged it, or `close` will fail again
             _log.debug("not flushed", topic=log.topic, partition=log.partition, error=str(error))
 
@@ -186,7 +186,7 @@ class LogManager:
         """Bring everything to the disk, and mark the stop as clean if nothing failed. It blocks."""
         try:
             if self._loaded:
-                clean = self._close_all() and not self._broken and not self._queue
+                clean = self._close_all() and not self._unusable and not self._queue
                 self.offsets.save_all()
             else:
                 clean = self.was_clean  # and nothing has changed since
@@ -226,8 +226,8 @@ class LogManager:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if key in self._queue and not self._queue.attempt(key):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{key[0]}-{key[1]} is being recovered")
-        if key in self._broken:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._broken[key])
+        if key in self._unusable:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._unusable[key])
         if key not in self.logs:
             try:
                 self._open_found(key)
@@ -236,15 +236,15 @@ class LogManager:
                     about = {"topic": key[0], "partition": key[1]}
                     self.lines.write(_log.warning, "shortage, not opened", about, error=error)
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from error
-                self._not_recovered(key, error)
+                self._recovery_failed(key, error)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return self.logs[key]
 
     def _open_found(self, key: Key) -> None:
         hosting = self._hosting(key[0])
-        directory = self._found.get(key)
+        directory = self._unopened.get(key)
         if directory is not None and self._moved_if_stray(key, directory):
-            del self._found[key]
+            del self._unopened[key]
             directory = None
         if directory is None:
             self._create(key, hosting.topic_id, hosting.config)
@@ -252,13 +252,13 @@ class LogManager:
         start = self.offsets.log_starts.known.get(key, 0)
         log = open_partition(self._env, directory, *key, hosting.config, start, hosting.topic_id)
         try:
-            self._tell_of_loss(key, log, truncated=False)
+            self._report_loss(key, log, truncated=False)
         except (OSError, KafkaError):
             for segment in log.segments:
                 segment.close()
             raise
         # Only now: had anything failed, the next use must open what is there, not create it anew.
-        del self._found[key]
+        del self._unopened[key]
         self.logs[key] = log
 
     def _create(self, key: Key, topic_id: Uuid, config: TopicConfig) -> None:
@@ -284,9 +284,9 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> None:
         """Delete a partition: its directory is renamed at once and removed ``file.delete.delay.ms`` later."""
         key = (topic, partition)
-        directory = self._found.pop(key, f"{self.data_dir}/{topic}-{partition}")
+        directory = self._unopened.pop(key, f"{self.data_dir}/{topic}-{partition}")
         self._queue.forget(key)
-        self._broken.pop(key, None)
+        self._unusable.pop(key, None)
         log = self.logs.pop(key, None)
         target = f"{self.data_dir}/{set_aside_name(topic, partition, DELETE_SUFFIX, self.random)}"
         close = None
@@ -316,7 +316,7 @@ class LogManager:
             log = self.logs.get((topic, partition))
             if log is not None:
                 log.update_config(config)
-                self.flusher.reconsider(log)
+                self.flusher.reschedule(log)
 
     def _is_hosted(self, topic: str, partition: int) -> bool:
         hosting = self._lookup(topic)
@@ -328,12 +328,12 @@ class LogManager:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return hosting
 
-    def _is_waiting(self, key: Key) -> bool:
-        return key in self._found or key in self._queue or key in self._broken
+    def _is_unopened(self, key: Key) -> bool:
+        return key in self._unopened or key in self._queue or key in self._unusable
 
     def unopened(self) -> list[Key]:
         """The partitions that have not been opened since the start."""
-        return list(self._found)
+        return list(self._unopened)
 
     # --- stray directories
 
@@ -381,12 +381,12 @@ class LogManager:
 
     def _recovered(self, key: Key, recovery: PartitionRecovery) -> None:
         log = recovery.log
-        self._tell_of_loss(key, log, truncated=recovery.truncated)
+        self._report_loss(key, log, truncated=recovery.truncated)
         self.logs[key] = log
         if log.unflushed_bytes:
             self.flusher.due(log)
 
-    def _tell_of_loss(self, key: Key, log: PartitionLog, *, truncated: bool) -> None:
+    def _report_loss(self, key: Key, log: PartitionLog, *, truncated: bool) -> None:
         """If readers may have seen records that the log lost, report it, which raises its leader epoch; after a
         clean stop too."""
         was_seen = self.offsets.high_watermarks.known.get(key, 0)
@@ -394,9 +394,9 @@ class LogManager:
             _log.warning("records were lost", topic=key[0], partition=key[1], from_offset=log.log_end_offset)
             self._on_truncated(log)
 
-    def _not_recovered(self, key: Key, error: Exception) -> None:
-        self._found.pop(key, None)
-        self._broken[key] = str(error)
+    def _recovery_failed(self, key: Key, error: Exception) -> None:
+        self._unopened.pop(key, None)
+        self._unusable[key] = str(error)
         _log.exception("log is offline", topic=key[0], partition=key[1], error=str(error))
         if not isinstance(error, UNREADABLE):
             self.on_bug()

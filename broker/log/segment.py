@@ -186,7 +186,7 @@ class Segment:
             self.time_index.maybe_append(self.max_timestamp, self._max_timestamp_offset)
             self._index_due_above = position + self._index_interval
 
-    def recount(self, position: int, header: BatchHeader) -> None:
+    def index_batch(self, position: int, header: BatchHeader) -> None:
         """Index a batch that is in the file already. A recovery calls it for every batch, from the file's start
         or from where ``keep_indexes_below`` says. Raises OSError."""
         due = position > self._index_due_above
@@ -239,14 +239,14 @@ class Segment:
                 index.unsynced = False
         return files
 
-    def take_unnamed(self) -> bool:
+    def take_new_names(self) -> bool:
         """Whether the name of one of its files is not on the disk. The caller must sync the directory: it
         counts as synced."""
-        unnamed = self.synced_size < 0
+        name_unsynced = self.synced_size < 0
         for index in (self._offset_index, self._time_index, self._txn_index):
-            if index is not None and index.unnamed:
-                unnamed, index.unnamed = True, False
-        return unnamed
+            if index is not None and index.name_unsynced:
+                name_unsynced, index.name_unsynced = True, False
+        return name_unsynced
 
     @property
     def is_unflushed(self) -> bool:
@@ -260,7 +260,7 @@ class Segment:
         """A flush was abandoned: the indexes may not be on the disk."""
         for index in (self._offset_index, self._time_index, self._txn_index):
             if index is not None:
-                index.unsynced = index.unnamed = True
+                index.unsynced = index.name_unsynced = True
 
     # What is known of it.
 
@@ -341,7 +341,7 @@ class Segment:
             self._rolling_timestamp = NO_TIMESTAMP
 
     def forget_derived(self, position: int) -> None:
-        """The indexes were cut: read again what was derived from them. The caller will `recount` batches from
+        """The indexes were cut: read again what was derived from them. The caller will `index_batch` batches from
         ``position`` on."""
         self._max_timestamp = self._rolling_timestamp = UNKNOWN
         self._index_due_above = position + self._index_interval

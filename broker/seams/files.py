@@ -1,13 +1,13 @@
-"""Files: what the broker asks of a disk.
+"""`FileSystem` and `File`: what the broker needs of a disk.
 
 There are the operating system's (``os_files.py``) and a disk in memory (``memory_files.py``); one suite runs over both.
 What is promised:
 
 - ``append`` and ``pwrite`` reach the operating system before they return: they survive the death of this
   process.
-- Only what ``File.fsync`` covered, under a name that ``sync_dir`` covered, survives a loss of power. A name
-  and the bytes it leads to are two things: a new file needs both.
-- ``rename`` is atomic for those who look (the old file or the new one), but not durable before ``sync_dir``.
+- Only what ``File.fsync`` covered, under a name that ``sync_dir`` covered, survives a loss of power. A new file
+needs both.
+- ``rename`` is atomic: everybody sees the old file or the new one. It is not durable before ``sync_dir``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 class File(Protocol):
-    """An open file. Reading and writing it belong to the loop's thread, with one exception: between
-    ``acquire`` and ``release`` a worker thread may call ``fsync`` and ``pread``.
+    """An open file. Only the loop's thread may use it, but between ``acquire`` and ``release`` a worker thread
+    may call ``fsync`` and ``pread``.
     """
 
     @property
     def path(self) -> str:
-        """Where it is now: it follows ``FileSystem.rename`` of the file and of its directory."""
+        """Its present path, also after ``FileSystem.rename`` of the file or of its directory."""
         ...
 
     def append(self, data: Buffer) -> None:
@@ -38,7 +38,7 @@ class File(Protocol):
         ...
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Overwrite from ``offset``, which is at most ``size()``. On OSError what was there may be half
+        """Overwrite from ``offset``, which is at most ``size()``. After an OSError part of it may be
         overwritten."""
         ...
 
@@ -51,38 +51,37 @@ class File(Protocol):
         ...
 
     def fsync(self) -> None:
-        """The bytes (and the size) to the disk. It blocks: see ``FileSystem.sync``. After an OSError the
-        pages are lost or not, and a second call would say yes to both: it must not be tried again."""
+        """Bring the bytes and the size to the disk. It blocks: see ``FileSystem.sync``. After an OSError it
+        must not be tried again: the bytes may be lost, and a second call would succeed all the same."""
         ...
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile between ``acquire`` and ``release``; -1 where there is none
-        (in memory)."""
+        """The descriptor, for sendfile between ``acquire`` and ``release``; -1 if there is none (in memory)."""
         ...
 
     def is_cached(self, offset: int, size: int) -> bool:
-        """Whether a read of this range would not wait for the disk; True where that cannot be known."""
+        """Whether a read of this range would not wait for the disk; True if that cannot be known."""
         ...
 
     def pread_cached(self, size: int, offset: int) -> bytes | None:
-        """The ``size`` bytes from ``offset``, or None where reading them might wait for the disk."""
+        """The ``size`` bytes from ``offset``, or None if reading them might wait for the disk."""
         ...
 
     def acquire(self) -> None:
-        """Keep the descriptor open (and the same) until as many ``release`` calls, even over ``close`` and
-        ``remove``."""
+        """Keep the descriptor open, and the same, until ``release`` was called as often as this, even after
+        ``close`` and ``remove``."""
         ...
 
     def release(self) -> None: ...
 
     def close(self) -> None:
-        """Give the descriptor back, at once or with the last ``release``. A second call does nothing."""
+        """Give the descriptor back, at once or at the last ``release``. A second call does nothing."""
         ...
 
 
 class Lock(Protocol):
     def release(self) -> None:
-        """Let others have the directory. A second call does nothing."""
+        """Give up the lock. A second call does nothing."""
         ...
 
 
@@ -92,12 +91,12 @@ def without_extra_slashes(path: str) -> str:
 
 
 class FileSystem(Protocol):
-    """Paths are strings with ``/``; the parent directory must exist. All calls raise OSError as the os
-    module's do."""
+    """Paths are strings with ``/``; the parent directory must exist. All calls raise OSError as the functions
+    of ``os`` do."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. Without ``create`` a missing file is FileNotFoundError; with it an
-        existing file is opened as it is."""
+        """Open for reading and writing. With ``create`` a missing file is created; without it, that is
+        FileNotFoundError."""
         ...
 
     def absolute_path(self, path: str) -> str:
@@ -113,17 +112,17 @@ class FileSystem(Protocol):
         ...
 
     def makedirs(self, path: str) -> None:
-        """Make the directory and what is missing above it; one that exists is fine."""
+        """Create the directory and its missing parents. One that exists is fine."""
         ...
 
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it. Not atomic."""
+        """Remove a directory and everything in it. Not atomic."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Of a file (replacing a file ``target``) or of a directory; open files of it follow."""
+        """Rename a file, which replaces a file ``target``, or a directory. Open files follow."""
         ...
 
     def size(self, path: str) -> int:
@@ -143,25 +142,25 @@ class FileSystem(Protocol):
     def read_bytes(self, path: str) -> bytes: ...
 
     def replace(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
-        """Make ``path`` hold ``data``, durably, and never anything in between: write ``path.tmp``, fsync,
-        rename over, fsync the directory. It blocks; a worker thread may call it. Without ``sync_name`` it is durable
-        only once the caller has synced the directory."""
+        """Make ``data`` the content of ``path``, atomically and durably: write ``path.tmp``, fsync, rename,
+        fsync the directory. It blocks; a worker thread may call it. Without ``sync_name`` it is durable only
+        after the caller has synced the directory."""
         ...
 
     def sync_dir(self, path: str) -> None:
-        """The directory's entries to the disk. It blocks; a worker thread may call it."""
+        """Bring the directory's entries to the disk. It blocks; a worker thread may call it."""
         ...
 
     def lock(self, path: str) -> Lock:
-        """Make the file ``path`` if need be and hold its lock. BlockingIOError where anybody else holds it,
-        in this process or another (a Java broker's lock counts)."""
+        """Lock the file ``path``, which is created if it is missing. Raises BlockingIOError if anybody else
+        holds the lock, in this process or another, a Java broker included."""
         ...
 
     async def offload(self, call: Callable[[], T]) -> T:
-        """Run a call that blocks in the kernel, in a worker thread; at once where nothing can block. Not cancelled
-        half-way."""
+        """Run a call that blocks in the kernel in a worker thread, or at once if nothing can block. A
+        cancellation waits for its end."""
         ...
 
     async def sync(self, file: File) -> None:
-        """``file.fsync()`` in a worker thread."""
+        """Run ``file.fsync()`` in a worker thread."""
         ...

@@ -21,14 +21,14 @@ OPEN_FILES_DEFAULT = 16384
 """Descriptors that the log store keeps open, if `SHARE_OF_LIMIT` of the process's own limit is not less."""
 
 SHARE_OF_LIMIT = 0.75
-"""Of the descriptors that the process may have, those for the log store at most."""
+"""Largest share of the descriptors that the process may have which the log store takes."""
 
 OFFLOAD_THREADS = 8
 """Blocking calls (fsync, cold reads) that may run at the same time."""
 
 CACHE_PROBE_STRIDE = 64 * 1024
-"""Bytes between two probes of ``is_cached``: half of what Linux reads ahead, so that a hole it misses is
-small."""
+"""Bytes between two probes of ``is_cached``: half of what Linux reads ahead, so that it misses only small
+holes."""
 
 
 def raise_open_files_limit() -> None:
@@ -42,8 +42,8 @@ def raise_open_files_limit() -> None:
 
 
 class OsFile:
-    """A file of the operating system. Its descriptor is opened when needed and may be closed between any two
-    calls."""
+    """A file of the operating system. Its descriptor may be closed between any two calls, and is reopened when
+    needed."""
 
     __slots__ = ("_closed", "_fd", "_files", "_holders", "_size", "_used", "path")
 
@@ -65,7 +65,7 @@ class OsFile:
         wanted = len(data)
         try:
             if os.pwrite(fd, data, size) != wanted:
-                # The kernel takes less than asked only when the disk is full or a size limit is reached.
+                # The kernel writes less than asked only if the disk is full or a size limit is reached.
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
         except OSError as error:
             try:
@@ -153,10 +153,10 @@ class OsFile:
 class OsFileSystem:
     """The operating system's files.
 
-    Of the files that are open, at most ``open_files_max`` keep their descriptor (never more than `SHARE_OF_LIMIT` of
-    RLIMIT_NOFILE, the rest is for connections); the least recently used are closed, and reopened by
-    path on the next use. One that is held (``File.acquire``) is never closed, so that many holders may exceed
-    the limit.
+    At most ``open_files_max`` of the open files keep their descriptor, and never more than `SHARE_OF_LIMIT` of
+    RLIMIT_NOFILE: the rest is for connections. The least recently used descriptors are closed; the file is
+    reopened by its path at the next use. The descriptor of a held file (``File.acquire``) is never closed, so
+    many holders may exceed the limit.
     """
 
     def __init__(
@@ -169,8 +169,8 @@ class OsFileSystem:
         self.open_files_max = open_files_max
         if allowed != resource.RLIM_INFINITY:
             self.open_files_max = max(1, min(open_files_max, int(allowed * SHARE_OF_LIMIT)))
-        # In the order they were opened. What was used since it was last looked at gets a second chance, so
-        # that a use costs one flag and not a move in a list.
+        # In the order of opening. A file that was used since the last look gets a second chance, so that a use
+        # sets a flag and moves nothing in a list.
         self._open: OrderedDict[OsFile, None] = OrderedDict()
         self._by_directory: dict[str, set[OsFile]] = {}
         self._limiter = trio.CapacityLimiter(OFFLOAD_THREADS)
@@ -211,7 +211,7 @@ class OsFileSystem:
                 file._fd = -1
 
     def _forget(self, file: OsFile) -> None:
-        """Close for good."""
+        """Close a file for good."""
         directory = _parent(file.path)
         siblings = self._by_directory[directory]
         siblings.discard(file)
@@ -342,7 +342,7 @@ def _parent(path: str) -> str:
 
 
 def _is_cached(fd: int, offset: int, size: int) -> bool:
-    """One byte of every stride, and the last: reading the whole range would copy it."""
+    """Probe one byte of every stride, and the last one: a read of the whole range would copy it."""
     if size <= 0 or not hasattr(os, "RWF_NOWAIT"):
         return True
     byte = [bytearray(1)]

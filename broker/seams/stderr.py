@@ -1,4 +1,4 @@
-"""Where log lines go: standard error, without ever waiting for whoever reads it.
+"""`StderrSink`: log lines go to standard error and never wait for its reader.
 
 The broker has one thread, so a stopped terminal or a full pipe must not stop a log call. Making the
 descriptor non-blocking would make it so for everyone who shares it, the shell included. So it is asked first:
@@ -15,7 +15,7 @@ from collections import deque
 from oncelog.broker.seams.platforms import HERE, Platform, writable_now
 
 CHUNK_BYTES = 512 if not hasattr(select, "PIPE_BUF") else select.PIPE_BUF
-"""The most that is written after one question."""
+"""Bytes that are written at most after one poll."""
 WAITING_MAX_BYTES = 256 * 1024
 """Bytes of lines that wait for a reader; further lines are lost."""
 
@@ -43,7 +43,7 @@ class StderrSink:
         self.flush()
 
     def flush(self) -> None:
-        """Write what waits, as far as it is taken now."""
+        """Write waiting lines as far as the descriptor takes them now."""
         while self._waiting and self._writable_now():
             line = self._waiting.popleft()
             try:
@@ -58,7 +58,7 @@ class StderrSink:
                 self._waiting.appendleft(line[written:])
 
     def take_lost(self) -> int:
-        """How many lines were lost since the last call; 0 while lines still wait."""
+        """The number of lines lost since the last call; 0 while lines still wait."""
         if self._waiting:
             return 0
         lost, self._lost = self._lost, 0

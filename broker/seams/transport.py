@@ -1,7 +1,7 @@
-"""One connection's bytes, non-blocking first: the only place that touches a socket.
+"""`Transport`: the bytes of one connection. Only this file touches sockets.
 
-Trio's own streams cost a scheduler round trip per call; here a call that can be answered at once is, and only
-one that would block is awaited (`wait_readable`, `wait_writable`).
+Each call on one of Trio's streams costs a scheduler round trip. Here a call returns at once, and only if it
+would block the caller awaits `wait_readable` or `wait_writable`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oncelog.broker.seams.platforms import HERE
 Buffer = bytes | bytearray | memoryview
 
 WOULD_BLOCK = -1
-"""What a non-blocking call gives when nothing could be moved now; 0 from a receive means the peer closed."""
+"""What a call returns that would block. (A receive returns 0 when the peer has closed.)"""
 
 
 _MORE = HERE.send_more_flag
@@ -39,19 +39,21 @@ class Transport(Protocol):
     """Whether `send_file` works; if not, a file's bytes are read and sent."""
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Bytes put into ``buffer``, 0 at the end of the stream, or WOULD_BLOCK."""
+        """Returns how many bytes were put into ``buffer``, 0 at the end of the stream, or WOULD_BLOCK."""
 
     def send(self, data: Buffer, *, more: bool = False) -> int:
-        """Bytes of ``data`` taken, or WOULD_BLOCK. ``more``: another send follows at once."""
+        """Returns how many bytes of ``data`` were taken, or WOULD_BLOCK. ``more``: another send follows at
+        once."""
 
     def send_file(self, fileno: int, position: int, size: int) -> int:
-        """Bytes of the file sent from ``position`` (0: the file ended before), or WOULD_BLOCK."""
+        """Returns how many bytes of the file were sent from ``position`` (0: the file ends before that), or
+        WOULD_BLOCK."""
 
     def wait_readable(self) -> Awaitable[None]:
-        """Over when a receive may get something. Raises trio.ClosedResourceError when closed meanwhile."""
+        """Wait until a receive may get something. Raises trio.ClosedResourceError if it is closed meanwhile."""
 
     def wait_writable(self) -> Awaitable[None]:
-        """Over when a send may take something. Raises trio.ClosedResourceError when closed meanwhile."""
+        """Wait until a send may take something. Raises trio.ClosedResourceError if it is closed meanwhile."""
 
     def close(self) -> None:
         """Close; waiting tasks get trio.ClosedResourceError. May be called again."""
@@ -111,7 +113,7 @@ class SocketTransport:
 
 
 class SocketListener:
-    """A listening TCP socket. Raises OSError from `bind` when the address cannot be had."""
+    """A listening TCP socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -120,7 +122,8 @@ class SocketListener:
 
     @classmethod
     def bind(cls, host: str, port: int, backlog: int) -> SocketListener:
-        """Listen on ``host:port`` (port 0: a free one). ``backlog``: connections that may wait to be accepted."""
+        """Listen on ``host:port`` (port 0: a free one). ``backlog``: connections that may wait to be accepted.
+        Raises OSError if the address cannot be bound."""
         family, kind, proto, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]

@@ -1,4 +1,4 @@
-"""Which records of a batch stay when a log is compacted, and the batch that holds them then.
+"""`BatchFilter`: which records of a batch a cleaning keeps, and the batch that holds them afterwards.
 
 Source: Kafka's ``Cleaner.cleanInto`` (what stays) and ``MemoryRecords.filterTo`` (how it is written); KIP-534
 for the delete horizon.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.log.cleaner.offset_map import NOT_FOUND, identity
+from oncelog.broker.log.cleaner.offset_map import NOT_FOUND, key_hash
 from oncelog.wire.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import Buffer
     from oncelog.broker.slices import Slices
 
-RECORDS_BETWEEN_LOOKS = 128
-"""Records after which the clock is looked at, to see whether the slice is over."""
+RECORDS_BETWEEN_CHECKS = 128
+"""Records after which the end of the slice is checked."""
 
 
-class LastRecord:
-    """What must stay of a producer that is remembered: its last data batch, or else its last marker."""
+class LastBatch:
+    """The batch that must stay of a producer that the log remembers: its last data batch, or else its last
+    marker."""
 
     __slots__ = ("last_data_offset", "producer_epoch")
 
@@ -56,15 +57,15 @@ class LastRecord:
 class BatchFilter:
     """The rules of one cleaning.
 
-    ``now_ms``: wall time when it began. ``end_offset``: the first offset that it must not touch; the batch
-    just below it stays, if empty, so that the offset is not lost. ``pause`` is awaited between slices.
+    ``now_ms``: wall time at its beginning. ``end_offset``: its first uncleanable offset; the batch just before
+    it stays, even if empty, so that the offset is not lost. ``pause`` is awaited between slices.
     """
 
     def __init__(
         self,
-        keys: OffsetMap,
+        offset_map: OffsetMap,
         transactions: CleanedTransactions,
-        last_records: Mapping[int, LastRecord],
+        last_batches: Mapping[int, LastBatch],
         *,
         now_ms: int,
         delete_retention_ms: int,
@@ -72,9 +73,9 @@ class BatchFilter:
         slices: Slices,
         pause: Callable[[], Awaitable[None]],
     ) -> None:
-        self._keys = keys
+        self._offset_map = offset_map
         self._transactions = transactions
-        self._last_records = last_records
+        self._last_batches = last_batches
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self._end_offset = end_offset
@@ -82,7 +83,8 @@ class BatchFilter:
         self._pause = pause
 
     async def filter(self, header: BatchHeader, batch: memoryview) -> tuple[Buffer, int] | None:
-        """What stays of a batch and its max timestamp; None where nothing does. Raises DecodeError."""
+        """The batch with the records that stay, and its max timestamp; None if no batch stays. Raises
+        DecodeError."""
         horizon = header.delete_horizon_ms
         if header.is_control:
             removable = self._transactions.on_control(header, control_type_of(header, batch))
@@ -93,7 +95,7 @@ class BatchFilter:
             kept: list[tuple[int, RecordLayout]] = []
             data, tombstones, whole = b"", False, False
         elif header.is_control:
-            # Kept as a whole. That its transaction has no records left starts the clock for it.
+            # Stays whole. Once its transaction has no records left, it gets a delete horizon.
             data = records_of(batch, header)
             kept, tombstones, whole = [(0, scan(data, 0, len(data)))], removable, True
         else:
@@ -109,17 +111,17 @@ class BatchFilter:
         return rebuild(header, data, kept, horizon)
 
     def _without_records(self, header: BatchHeader) -> tuple[Buffer, int] | None:
-        last = self._last_records.get(header.producer_id) if header.producer_id >= 0 else None
+        last = self._last_batches.get(header.producer_id) if header.producer_id >= 0 else None
         if header.next_offset != self._end_offset and (last is None or not last.is_in(header)):
             return None
         kept_bits = header.attributes & (LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
         return _assemble(header, b"", 0, kept_bits, NO_TIMESTAMP, header.max_timestamp), header.max_timestamp
 
     async def _walk(self, header: BatchHeader, data: bytes) -> tuple[list[tuple[int, RecordLayout]], bool]:
-        """The records that stay, as (position, layout), and whether a tombstone is among them."""
+        """The records that stay, as (position, layout), and whether there is a tombstone among them."""
         horizon = header.delete_horizon_ms
         tombstones_stay = horizon is None or self._now_ms < horizon
-        latest, find = self._keys.latest_offset, self._keys.offsets.get
+        latest, find = self._offset_map.latest_offset, self._offset_map.offsets.get
         kept: list[tuple[int, RecordLayout]] = []
         tombstones = False
         position, limit, base_offset = 0, len(data), header.base_offset
@@ -128,14 +130,14 @@ class BatchFilter:
             offset, key_at, key_end, value_end = base_offset + layout[2], layout[3], layout[4], layout[6]
             if offset > latest or (
                 key_end >= 0
-                and offset >= find(identity(data[key_at:key_end]), NOT_FOUND)
+                and offset >= find(key_hash(data[key_at:key_end]), NOT_FOUND)
                 and (value_end >= 0 or tombstones_stay)
             ):
                 kept.append((position, layout))
                 if value_end < 0:
                     tombstones = True
             position = layout[0]
-            if not count % RECORDS_BETWEEN_LOOKS and self._slices.is_over():
+            if not count % RECORDS_BETWEEN_CHECKS and self._slices.is_over():
                 await self._pause()
         if position != limit:
             raise DecodeError(f"{limit - position} bytes after the records of a batch")
@@ -143,7 +145,7 @@ class BatchFilter:
 
 
 def control_type_of(header: BatchHeader, batch: Buffer) -> int | None:
-    """Of a control batch's record; None where it has none any more. Raises DecodeError."""
+    """The type of a control batch's record; None if it has no record any more. Raises DecodeError."""
     if not header.record_count:
         return None
     data = records_of(batch, header)
@@ -154,10 +156,10 @@ def control_type_of(header: BatchHeader, batch: Buffer) -> int | None:
 def rebuild(
     header: BatchHeader, data: bytes, kept: list[tuple[int, RecordLayout]], horizon: int | None
 ) -> tuple[Buffer, int]:
-    """A batch of some of a batch's records, and its max timestamp.
+    """A batch with some of another batch's records, and its max timestamp.
 
-    It has the same offsets, sequence numbers and codec; the base timestamp is the first record's, or the
-    delete horizon.
+    It has the same offsets, sequence numbers and codec. Its base timestamp is the first record's, or the delete
+    horizon.
     """
     is_append_time = header.is_log_append_time
     if is_append_time:
@@ -171,7 +173,7 @@ def rebuild(
     else:
         out = bytearray()
         for (position, layout), timestamp in zip(kept, timestamps, strict=True):
-            _append_moved(out, data, position, layout[0], wrap_int64(timestamp - base_timestamp))
+            _append_with_delta(out, data, position, layout[0], wrap_int64(timestamp - base_timestamp))
         payload = bytes(out)
     bits = header.attributes & (CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
     if horizon is not None:
@@ -179,8 +181,8 @@ def rebuild(
     return _assemble(header, payload, len(kept), bits, base_timestamp, max_timestamp), max_timestamp
 
 
-def _append_moved(out: bytearray, data: bytes, position: int, end: int, timestamp_delta: int) -> None:
-    """The record at ``position`` with another timestamp delta; all after that is copied."""
+def _append_with_delta(out: bytearray, data: bytes, position: int, end: int, timestamp_delta: int) -> None:
+    """Append the record at ``position`` with another timestamp delta; the fields after that are copied."""
     _, at = read_varint(data, position)
     _, at = read_varlong(data, at + 1)
     body = bytearray(1)
@@ -198,7 +200,7 @@ def _assemble(
     base_timestamp: int,
     max_timestamp: int,
 ) -> bytearray:
-    """A batch with the given records and, for the rest, what ``header`` says."""
+    """A batch with these records; all other fields are those of ``header``."""
     codec = attributes & CODEC_MASK
     written = BatchHeader(
         header.base_offset,

@@ -1,9 +1,9 @@
-"""Log compaction: of every key the last record stays, by Kafka's rules (``LogCleaner``, ``Cleaner``).
+"""Log compaction: the last record of every key stays, by Kafka's rules (``LogCleaner``, ``Cleaner``).
 
-A cleaning first notes the last offset of every key in the dirty part of a log, then copies the log's segments
-without what is obsolete into new ones (``.cleaned``), which take the place of the old ones once they are on
-the disk. All of it is done in slices of the loop; reads of what is not in the page cache, and fsyncs, in worker
-threads. One log is cleaned at a time.
+A cleaning first notes the last offset of every key in the dirty part of a log. Then it copies the log's
+segments, without obsolete records, into new ones (``.cleaned``), which replace the old ones once they are on
+the disk. It runs in slices of the loop; cold reads and fsyncs run in worker threads. One log is cleaned at a
+time.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.log.cleaner.batch_filter import (
-    RECORDS_BETWEEN_LOOKS,
+    RECORDS_BETWEEN_CHECKS,
     BatchFilter,
-    LastRecord,
+    LastBatch,
     control_type_of,
 )
 from oncelog.broker.log.cleaner.log_to_clean import LogToClean, group, segments_from
-from oncelog.broker.log.cleaner.offset_map import OffsetMap, identity
+from oncelog.broker.log.cleaner.offset_map import OffsetMap, key_hash
 from oncelog.broker.log.cleaner.segment_reader import SegmentReader
 from oncelog.broker.log.cleaner.transactions import CleanedTransactions
 from oncelog.broker.log.environment import is_shortage
@@ -39,7 +39,7 @@ _log = get_logger(__name__)
 
 
 class CleaningAborted(Exception):  # noqa: N818  # not an error: there is nothing to do any more
-    """The log was deleted, went offline, is compacted no more, or its segments have changed."""
+    """The log was deleted, went offline, is no longer compacted, or retention has removed a segment."""
 
 
 class Cleaner:
@@ -55,7 +55,8 @@ class Cleaner:
                 await self._manager.clock.sleep(self._manager.config.log_cleaner_backoff_ms / 1000)
 
     async def clean_filthiest(self) -> bool:
-        """Clean the log with the largest dirty share of those that are due; whether there was one."""
+        """Clean the log with the highest cleanable ratio of those that are due. Returns whether there was
+        one."""
         manager = self._manager
         now_ms = manager.clock.now_ms()
         cleaned_to = manager.offsets.cleaned.known
@@ -96,8 +97,8 @@ class Cleaner:
         return True
 
     def _failed(self, log: PartitionLog, error: OSError) -> None:
-        """The log itself is as it was, unless a swap was under way, which `PartitionLog.fail` has noted. A full
-        disk may have room again, a descriptor be free; what else fails, fails for appends too."""
+        """A failed cleaning leaves the log as it was, or offline if a replacement was under way. After a
+        shortage it is tried again; any other error would hit appends, too, and takes the log offline."""
         if log.deleted or log.offline:
             return
         if is_shortage(error):
@@ -115,17 +116,16 @@ class Cleaning:
         self._to_clean = to_clean
         self._log = to_clean.log
         self._now_ms = now_ms
-        self._keys = OffsetMap(memory_bytes)
+        self._offset_map = OffsetMap(memory_bytes)
         self._slices = Slices()
 
     async def run(self) -> int:
-        """Do it; the offset up to which the log is clean now.
-
-        Raises CleaningAborted, OSError, and DecodeError where the log is damaged.
+        """Clean the log. Returns the offset up to which it is clean now. Raises CleaningAborted, OSError, and
+        DecodeError if the log is damaged.
         """
         log, to_clean = self._log, self._to_clean
         await self._map_keys()
-        end = self._keys.latest_offset + 1
+        end = self._offset_map.latest_offset + 1
         segments = [segment for segment in log.segments if segment.base_offset < end]
         transactions = CleanedTransactions()
         for run in group(
@@ -146,16 +146,17 @@ class Cleaning:
         if log.deleted or log.offline or not log.config.compact:
             raise CleaningAborted
 
-    # --- the keys
+    # --- the offset map
 
     async def _map_keys(self) -> None:
-        """Note every key's last offset, from the first dirty offset on, until the end or until it is enough."""
+        """Note every key's last offset, from the first dirty offset to the first uncleanable one, or until the
+        map is full."""
         log, start, end = (
             self._log,
             self._to_clean.first_dirty_offset,
             self._to_clean.first_uncleanable_offset,
         )
-        keys = self._keys
+        offset_map = self._offset_map
         transactions = CleanedTransactions()
         transactions.expect(log.aborted_transactions(start, end))
         dirty = [it for it in segments_from(log.segments, start) if it.base_offset < end]
@@ -168,18 +169,18 @@ class Cleaning:
                     elif not transactions.on_batch(header) and header.last_offset >= start:
                         await self._map_batch(header, batch)
                     if header.last_offset >= start:
-                        keys.latest_offset = max(keys.latest_offset, header.last_offset)
-                    if keys.is_full:
+                        offset_map.latest_offset = max(offset_map.latest_offset, header.last_offset)
+                    if offset_map.is_full:
                         return
                     if self._slices.is_over():
                         await self._pause()
             self._check()
             following = dirty[at + 1].base_offset if at + 1 < len(dirty) else end
-            keys.latest_offset = max(keys.latest_offset, following - 1)
+            offset_map.latest_offset = max(offset_map.latest_offset, following - 1)
 
     async def _map_batch(self, header: BatchHeader, batch: memoryview) -> None:
         offsets, start, base_offset = (
-            self._keys.offsets,
+            self._offset_map.offsets,
             self._to_clean.first_dirty_offset,
             header.base_offset,
         )
@@ -188,8 +189,8 @@ class Cleaning:
         for count in range(header.record_count):
             position, _, offset_delta, key_at, key_end, *_ = scan(data, position, limit)
             if key_end >= 0 and base_offset + offset_delta >= start:
-                offsets[identity(data[key_at:key_end])] = base_offset + offset_delta
-            if not count % RECORDS_BETWEEN_LOOKS and self._slices.is_over():
+                offsets[key_hash(data[key_at:key_end])] = base_offset + offset_delta
+            if not count % RECORDS_BETWEEN_CHECKS and self._slices.is_over():
                 await self._pause()
 
     # --- the copy
@@ -215,7 +216,7 @@ class Cleaning:
             new.synced_size = new.size
             self._check()
             if new.max_timestamp < 0:
-                # Retention goes by the file's time where the records have none.
+                # Retention uses the file's time if the records have no timestamps.
                 modified_ms = self._files.modified_ms(old[-1].log_path)
                 self._files.set_modified_ms(new.log_path, modified_ms)
         except BaseException:
@@ -226,13 +227,13 @@ class Cleaning:
     async def _copy(self, source: Segment, target: Segment, transactions: CleanedTransactions) -> None:
         log = self._log
         segments = log.segments
-        at = self._place_of(source)
+        at = self._index_of(source)
         following = segments[at + 1].base_offset if at + 1 < len(segments) else log.log_end_offset
         transactions.expect(log.aborted_transactions(source.base_offset, following))
         rules = BatchFilter(
-            self._keys,
+            self._offset_map,
             transactions,
-            last_records(log),
+            last_batches(log),
             now_ms=self._now_ms,
             delete_retention_ms=log.config.delete_retention_ms,
             end_offset=self._to_clean.first_uncleanable_offset,
@@ -252,24 +253,24 @@ class Cleaning:
     def _swap(self, new: Segment, old: Sequence[Segment]) -> None:
         log = self._log
         try:
-            self._place_of(old[0])  # retention begins with the oldest: the others are there if it is
+            self._index_of(old[0])  # retention begins with the oldest: if it is there, all are
         except CleaningAborted:
             self._discard(new)
             raise
         try:
             log.replace_segments(new, old)
         except OSError as error:
-            log.fail(error)  # some files are renamed, some not: the next start sorts it out
+            log.fail(error)  # some files are renamed, some not: the next start completes or undoes it
             raise
 
-    def _place_of(self, segment: Segment) -> int:
+    def _index_of(self, segment: Segment) -> int:
         try:
             return self._log.segments.index(segment)
         except ValueError:
             raise CleaningAborted from None  # retention has removed it
 
     def _discard(self, new: Segment) -> None:
-        """What is left is removed by the next start, where that fails."""
+        """Remove the files of a segment that will not be used. If that fails, the next start removes them."""
         new.close()
         try:
             for path in new.paths():
@@ -279,11 +280,9 @@ class Cleaning:
             _log.warning("cannot remove", path=new.log_path, error=str(error))
 
 
-def last_records(log: PartitionLog) -> dict[int, LastRecord]:
-    """Of every producer that the log remembers, what a cleaning must keep."""
+def last_batches(log: PartitionLog) -> dict[int, LastBatch]:
+    """For each producer that the log remembers, the batch that a cleaning must keep."""
     return {
-        producer_id: LastRecord(
-            entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch
-        )
+        producer_id: LastBatch(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
         for producer_id, entry in log.producers.producers.items()
     }

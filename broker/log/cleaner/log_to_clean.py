@@ -1,4 +1,4 @@
-"""Which log is to be compacted next, and up to where; which of its segments become one.
+"""`LogToClean`: how far a log can be cleaned, and whether it should be; which segments are cleaned into one.
 
 Source: Kafka's ``LogCleanerManager`` (``grabFilthiestCompactedLog``, ``cleanableOffsets``,
 ``maxCompactionDelay``), ``LogToClean``, ``Cleaner.groupSegmentsBySize``.
@@ -76,14 +76,14 @@ class LogToClean:
 
 
 def segments_from(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
-    """From the segment that holds the offset on (or the first)."""
+    """The segments from the one that holds the offset on."""
     at = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
     return segments[max(0, at - 1) :]
 
 
 def group(segments: Sequence[Segment], segment_bytes: int, index_bytes: int, end: int) -> list[list[Segment]]:
-    """Runs of neighbours that may become one segment: together no larger than one may be, log and indexes,
-    and no wider in offsets than an index can say. ``end``: of all of them, exclusive."""
+    """Group neighbouring segments that may become one: their logs and indexes together fit into the limits of
+    one, and an index can store their offsets. ``end``: the offset after the last segment."""
     groups: list[list[Segment]] = []
     size = offset_index = time_index = 0
     for at, segment in enumerate(segments):

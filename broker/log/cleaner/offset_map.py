@@ -1,15 +1,16 @@
-"""The last offset of every key in the dirty part of a log, within a limit of memory.
+"""`OffsetMap`: the last offset of every key in the dirty part of a log, within a limit of memory.
 
-Source: Kafka's ``OffsetMap`` and ``SkimpyOffsetMap``. As there, a key is known by a hash of 16 bytes.
+Source: Kafka's ``OffsetMap`` and ``SkimpyOffsetMap``. As there, a key is represented by a hash of 16 bytes.
 """
 
 from __future__ import annotations
 
 KEY_MEMORY_BYTES = 160
-"""Memory that one key takes at most: a bytes object of 16, an integer, and its share of the dictionary."""
+"""Bytes of memory that one key takes at most: a bytes object of 16, an integer, and its share of the
+dictionary."""
 
 LOAD_FACTOR = 0.9
-"""Share of the memory that is used (Kafka's ``log.cleaner.io.buffer.load.factor``)."""
+"""Share of the memory that the map may use (Kafka's ``log.cleaner.io.buffer.load.factor``)."""
 
 DIGEST_BYTES = 16
 
@@ -17,7 +18,8 @@ NOT_FOUND = -1
 
 
 class OffsetMap:
-    """``latest_offset``: up to where the log is in it. ``offsets``: of each key's `identity` the last offset."""
+    """``latest_offset``: the last offset of the log that the map covers. ``offsets``: the last offset by
+    `key_hash`."""
 
     __slots__ = ("keys_max", "latest_offset", "offsets")
 
@@ -31,10 +33,10 @@ class OffsetMap:
         return len(self.offsets) >= self.keys_max
 
 
-def identity(key: bytes) -> bytes:
-    """What a key is known by: itself where it is shorter than the hash, which then cannot be another's."""
+def key_hash(key: bytes) -> bytes:
+    """The hash of a key. A key shorter than a hash stands for itself, and so never collides."""
     if len(key) < DIGEST_BYTES:
         return key
-    from hashlib import blake2b  # costs more to import than a broker without compacted topics has to pay
+    from hashlib import blake2b  # imported late: a broker without compacted topics never needs it
 
     return blake2b(key, digest_size=DIGEST_BYTES).digest()

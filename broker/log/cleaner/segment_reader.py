@@ -1,4 +1,4 @@
-"""Reading a segment's batches in order, without stalling the loop on a cold disk."""
+"""`SegmentReader`: reads a segment's batches in order, and cold parts of the file in a thread."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from oncelog.wire.batch import BatchHeader
 
 READ_BYTES = 256 * 1024
-"""Bytes of log that are read at once; more where one batch has more."""
+"""Bytes of log that are read at once; more for a batch that is larger."""
 
 
 class SegmentReader:
-    """``with SegmentReader(…) as reader``, then `next` until it gives None; the file is held open meanwhile."""
+    """``with SegmentReader(…) as reader``, then `next` until it returns None. The file is held open
+    meanwhile."""
 
     def __init__(self, files: FileSystem, segment: Segment, position: int = 0) -> None:
         self._files = files
@@ -41,7 +42,7 @@ class SegmentReader:
         self._file.release()
 
     async def next(self) -> tuple[BatchHeader, memoryview] | None:
-        """The next batch; None at the end of the segment. Raises DecodeError where it is damaged, OSError."""
+        """The next batch; None at the end of the segment. Raises DecodeError if it is damaged, OSError."""
         position = self._position
         if position >= self._end:
             return None

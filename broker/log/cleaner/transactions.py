@@ -1,7 +1,7 @@
-"""What the cleaner knows of transactions while it walks a log from its start.
+"""`CleanedTransactions`: what the cleaner knows of transactions while it reads a log from its start.
 
 Source: Kafka's ``CleanedTransactionMetadata``. The cleaner stays below the last stable offset, so every
-transaction it meets is decided, and the transaction indexes tell ahead which ones were aborted.
+transaction that it meets has ended, and the transaction indexes list the aborted ones.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ class _Aborted:
 
 
 class CleanedTransactions:
-    """Told of every batch in the order of the log; says which can go.
+    """Is shown every batch in the order of the log, and says which can be removed.
 
-    ``cleaned_index``: where the aborted transactions that stay are written, if anywhere.
+    ``cleaned_index``: where aborted transactions are noted whose marker stays; None for nowhere.
     """
 
     def __init__(self) -> None:
         self.cleaned_index: TransactionIndex | None = None
-        self._coming: list[tuple[int, AbortedTransaction]] = []
+        self._expected: list[tuple[int, AbortedTransaction]] = []
         self._aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
 
     def expect(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Transactions that were aborted, in the part of the log that comes next."""
+        """Note the aborted transactions of the part of the log that comes next."""
         for transaction in aborted:
-            heappush(self._coming, (transaction.first_offset, transaction))
+            heappush(self._expected, (transaction.first_offset, transaction))
 
     def on_batch(self, header: BatchHeader) -> bool:
-        """A data batch; whether it was part of an aborted transaction, and can go."""
-        self._reach(header.last_offset)
+        """Show it a data batch. Returns whether it can be removed: its transaction was aborted."""
+        self._advance_to(header.last_offset)
         if not header.is_transactional:
             return False
         aborted = self._aborted.get(header.producer_id)
@@ -56,11 +56,12 @@ class CleanedTransactions:
         return True
 
     def on_control(self, header: BatchHeader, control_type: int | None) -> bool:
-        """A control batch, of this type (None: it has been emptied before); whether it can go.
+        """Show it a control batch of this type (None: an earlier cleaning has emptied it). Returns whether it
+        can be removed.
 
-        A marker stays as long as there is a batch of its transaction: without it those would be undecided.
+        A marker stays as long as a batch of its transaction does, which would be undecided without it.
         """
-        self._reach(header.last_offset)
+        self._advance_to(header.last_offset)
         if control_type is None:
             return True
         producer_id = header.producer_id
@@ -78,8 +79,8 @@ class CleanedTransactions:
             return True
         return False
 
-    def _reach(self, offset: int) -> None:
-        coming = self._coming
-        while coming and coming[0][0] <= offset:
-            transaction = heappop(coming)[1]
+    def _advance_to(self, offset: int) -> None:
+        expected = self._expected
+        while expected and expected[0][0] <= offset:
+            transaction = heappop(expected)[1]
             self._aborted.setdefault(transaction.producer_id, _Aborted(transaction))

@@ -41,19 +41,19 @@ def restore_earlier_batches(state: ProducerState, segments: Sequence[Segment]) -
     The log is read backwards, a chunk at a time, until every producer has its five, or up to a limit of bytes
     and batches: a producer that retries an older batch has given up by then. Raises OSError.
     """
-    lacking = {entry.producer_id: entry for entry in state.producers.values() if entry.batches}
+    incomplete = {entry.producer_id: entry for entry in state.producers.values() if entry.batches}
     budget_bytes, budget_batches = EARLIER_BYTES_MAX, EARLIER_BATCHES_MAX
     for segment in reversed(segments):
         end = segment.size
-        while end and lacking and budget_bytes > 0 and budget_batches > 0:
+        while end and incomplete and budget_bytes > 0 and budget_batches > 0:
             start = segment.offset_index.position_before(end - EARLIER_CHUNK_BYTES)
             headers = [header for _, header in segment.headers(start, end)]
             budget_bytes -= end - start
             budget_batches -= len(headers)
             for header in reversed(headers):
-                entry = lacking.get(header.producer_id)
+                entry = incomplete.get(header.producer_id)
                 if entry is not None and not _prepend(entry, header):
-                    del lacking[header.producer_id]
+                    del incomplete[header.producer_id]
             end = start
 
 

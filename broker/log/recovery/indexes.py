@@ -54,5 +54,5 @@ def rebuild_indexes(segment: Segment) -> None:
     """Rebuild the indexes from the batches. Raises DecodeError for a damaged batch, OSError."""
     segment.clear_indexes()
     for position, header in segment.headers():
-        segment.recount(position, header)
+        segment.index_batch(position, header)
     segment.seal()

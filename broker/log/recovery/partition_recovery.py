@@ -162,7 +162,7 @@ class PartitionRecovery:
         yield from ahead.before(0)
         try:
             for position, header in segment.headers():
-                segment.recount(position, header)
+                segment.index_batch(position, header)
                 yield header.size if header.size < RECOVERY_STEP_BYTES else 1
                 yield from ahead.before(position + header.size)
         except DecodeError as error:
@@ -231,7 +231,7 @@ class PartitionRecovery:
             # A batch whose offset falls back lies after the recovery point: the check will find it.
             if header.base_offset >= self._recovery_point or header.base_offset < offset:
                 break
-            segment.recount(position, header)
+            segment.index_batch(position, header)
             end, offset = position + header.size, header.next_offset
             if offset >= self._recovery_point:
                 break
@@ -271,15 +271,15 @@ class PartitionRecovery:
                 return f"offset {header.base_offset} after {offset - 1}", reader.position, offset
             if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
                 return f"offset {header.last_offset} is too far from the segment's", reader.position, offset
-            segment.recount(reader.position, header)
-            self._take(segment, reader, header)
+            segment.index_batch(reader.position, header)
+            self._derive(segment, reader, header)
             offset = header.next_offset
             self.checked_bytes += header.size
             yield header.size
             yield from ahead.before(reader.position + header.size)
         return reader.problem, reader.position, offset
 
-    def _take(self, segment: Segment, reader: BatchReader, header: BatchHeader) -> None:
+    def _derive(self, segment: Segment, reader: BatchReader, header: BatchHeader) -> None:
         """Take a good batch into the leader epochs, the producer state and the transaction index."""
         if header.partition_leader_epoch > self._epochs.latest:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -288,7 +288,7 @@ class PartitionRecovery:
             segment.txn_index.append(ended)
 
     def _cut(self, segment: Segment, position: int, reason: str) -> None:
-        self._note(Cut(segment.log_path, position, segment.size - position, reason))
+        self._note_cut(Cut(segment.log_path, position, segment.size - position, reason))
         segment.cut(position)
         segment.file.fsync()  # or the bytes that were cut may be there again, after new ones
 
@@ -296,7 +296,7 @@ class PartitionRecovery:
         """Remove the segments from number ``at`` on. Empty ones do not count as cut."""
         for segment in self._segments[at:]:
             if segment.size:
-                self._note(Cut(segment.log_path, 0, segment.size, reason))
+                self._note_cut(Cut(segment.log_path, 0, segment.size, reason))
         self._drop(self._segments[at:])
         del self._segments[at:]
 
@@ -311,7 +311,7 @@ class PartitionRecovery:
             self._has_removed = True
             self._env.schedule_delete(paths)
 
-    def _note(self, cut: Cut) -> None:
+    def _note_cut(self, cut: Cut) -> None:
         self.cuts.append(cut)
         self.truncated = True
         _log.warning("cut a log", path=cut.path, position=cut.position, bytes=cut.bytes, reason=cut.reason)
