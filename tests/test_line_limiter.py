@@ -6,7 +6,7 @@ from oncelog.broker.line_limiter import REPEATED_LINE_INTERVAL_MS, REPEATED_LINE
 from oncelog.broker.seams.clock import MovableClock
 
 
-class Rig:
+class Said:
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
         self.limiter = LineLimiter(MovableClock(lambda: self.now_ms))
@@ -22,16 +22,16 @@ class Rig:
 
 
 def test_one_a_minute_with_a_count() -> None:
-    rig = Rig()
-    assert rig.say(error="first") == 1
-    assert [rig.say(error="more") for _ in range(5)] == [1] * 5
-    rig.now_ms += REPEATED_LINE_INTERVAL_MS - 1
-    assert rig.say(error="more") == 1
-    rig.now_ms += 1
-    assert rig.say(error="second") == 2
-    rig.now_ms += REPEATED_LINE_INTERVAL_MS
-    assert rig.say(error="third") == 3
-    assert rig.written == [
+    said = Said()
+    assert said.say(error="first") == 1
+    assert [said.say(error="more") for _ in range(5)] == [1] * 5
+    said.now_ms += REPEATED_LINE_INTERVAL_MS - 1
+    assert said.say(error="more") == 1
+    said.now_ms += 1
+    assert said.say(error="second") == 2
+    said.now_ms += REPEATED_LINE_INTERVAL_MS
+    assert said.say(error="third") == 3
+    assert said.written == [
         ("shortage", {"partition": 0, "error": "first"}),
         ("shortage", {"partition": 0, "error": "second", "left_out": 6}),
         ("shortage", {"partition": 0, "error": "third"}),
@@ -39,25 +39,25 @@ def test_one_a_minute_with_a_count() -> None:
 
 
 def test_another_cause_is_written_at_once() -> None:
-    rig = Rig()
-    assert (rig.say(), rig.say(partition=1), rig.say("no room to compact"), rig.say()) == (1, 2, 3, 3)
+    said = Said()
+    assert (said.say(), said.say(partition=1), said.say("no room to compact"), said.say()) == (1, 2, 3, 3)
 
 
 def test_a_clock_that_is_set_back_does_not_silence() -> None:
-    rig = Rig()
-    assert rig.say() == 1
-    rig.now_ms -= 24 * 60 * 60 * 1000
-    assert (rig.say(), rig.say()) == (2, 2)
+    said = Said()
+    assert said.say() == 1
+    said.now_ms -= 24 * 60 * 60 * 1000
+    assert (said.say(), said.say()) == (2, 2)
 
 
 def test_of_too_many_causes_the_oldest_line_is_forgotten() -> None:
-    rig = Rig()
+    said = Said()
     for partition in range(REPEATED_LINES_MAX):
-        rig.say(partition=partition)
-    rig.now_ms += REPEATED_LINE_INTERVAL_MS
-    rig.say(partition=0)
-    rig.written.clear()
-    assert rig.say(partition=-1) == 1  # in the place of 1: its line is the oldest now
-    rig.now_ms -= REPEATED_LINE_INTERVAL_MS
-    rig.now_ms += 1
-    assert (rig.say(partition=2), rig.say(partition=1)) == (1, 2)
+        said.say(partition=partition)
+    said.now_ms += REPEATED_LINE_INTERVAL_MS
+    said.say(partition=0)
+    said.written.clear()
+    assert said.say(partition=-1) == 1  # in the place of 1: its line is the oldest now
+    said.now_ms -= REPEATED_LINE_INTERVAL_MS
+    said.now_ms += 1
+    assert (said.say(partition=2), said.say(partition=1)) == (1, 2)

@@ -13,7 +13,7 @@ from oncelog.broker import logs
 from oncelog.broker.seams import stderr
 from oncelog.broker.seams.platforms import HERE
 from oncelog.broker.seams.stderr import StderrSink
-from tests.log_lines import Clock, Lines
+from tests.harness.log_lines import Clock, Lines
 
 STALLED_S = 30
 """After so many seconds a write that should not block is called stuck."""

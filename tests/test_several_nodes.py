@@ -23,7 +23,7 @@ from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.serve import serve
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
-from tests.log_lines import Lines
+from tests.harness.log_lines import Lines
 
 STARTS = 50
 STARTS_BEFORE_MEASURING = 10

@@ -9,10 +9,10 @@ import pytest
 
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.wire.messages.metadata import MetadataRequest
+from tests.harness.log_lines import lines
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError
 from tests.harness.simulation import simulated
-from tests.log_lines import lines
 
 __all__ = ["lines"]  # a fixture
 

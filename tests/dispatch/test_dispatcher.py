@@ -23,11 +23,11 @@ from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeader
 from oncelog.wire.messages.fetch import FetchResponse
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError
 from tests.harness.simulation import simulated
-from tests.log_lines import lines
 
 if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext

@@ -20,10 +20,10 @@ from oncelog.wire.messages.delete_records import (
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch, produce, read_all
 from tests.harness.sim_broker import DATA_DIR, SimBroker
 from tests.harness.simulation import simulated
-from tests.log_lines import lines
 from tests.sim.disk import Fault, Operation
 
 __all__ = ["lines"]  # a fixture
