@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NEVER = float("inf")
 
-OLD_ENTRIES_MAX = 1_000
+STALE_ENTRIES_MAX = 1_000
 """Stale entries that may stay in the queue, beyond as many as there are deadlines."""
 
 
@@ -95,6 +95,6 @@ class Deadlines:
     def _enqueue(self, key: Hashable, deadline: _Deadline) -> None:
         deadline.queued_at = deadline.at
         heappush(self._queue, (deadline.at, next(self._counter), key, deadline))
-        if len(self._queue) > 2 * len(self._by_key) + OLD_ENTRIES_MAX:
+        if len(self._queue) > 2 * len(self._by_key) + STALE_ENTRIES_MAX:
             self._queue = [entry for entry in self._queue if self._by_key.get(entry[2]) is entry[3]]
             heapify(self._queue)

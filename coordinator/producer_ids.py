@@ -49,6 +49,6 @@ class ProducerIds:
         if self._next == self._end:
             first = self._take_block()
             self._next, self._end = first, first + BLOCK_SIZE
-        found = self._next
+        producer_id = self._next
         self._next += 1
-        return found
+        return producer_id

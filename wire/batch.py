@@ -189,7 +189,7 @@ def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
 
 
 def crc_matches(buffer: Buffer, offset: int, header: BatchHeader) -> bool:
-    """Whether the batch's CRC is right; False if the buffer does not hold the whole batch."""
+    """Whether the batch's CRC is correct; False if the buffer does not hold the whole batch."""
     end = offset + header.batch_length + LOG_OVERHEAD
     view = memoryview(buffer)
     return end <= len(view) and crc32c(view[offset + _ATTRIBUTES_AT : end]) == header.crc

@@ -159,7 +159,7 @@ def compile_step_encoder(cls: type[M], version: int) -> StepEncoder[M]:
     return compile_function("encode", f"{cls.__module__}.{cls.__name__} v{version} in steps", lines, names)
 
 
-# What the compiled functions call in rarer cases.
+# Helpers that the compiled functions call.
 
 
 def long_uvarint(buffer: Buffer, pos: int, first: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Kafka's error codes, and the two exceptions for errors of a peer and of a request.
+"""Kafka's error codes; the exceptions for malformed bytes (`DecodeError`) and failed requests (`KafkaError`).
 
 Codes and names: ``org.apache.kafka.common.protocol.Errors`` of Kafka 4.3.1.
 """

@@ -1,4 +1,4 @@
-"""The language in which messages are declared, and the base classes of messages.
+"""Field specifiers and base classes with which messages are declared.
 
 A declaration lists a message's fields once for all versions, in Kafka's order and with Kafka's names in snake_case. A
 specifier such as ``int32("7+", default=-1)`` gives a field's wire format and versions. ``wire.compiler`` compiles a

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 DECOMPRESSED_RATIO_MAX = 16
-"""The most bytes to which a batch may decompress: the first, or the second times max.message.bytes if that is more."""
+"""Limit of a batch's decompressed bytes: the first value, or the second times max.message.bytes if that is more."""
 RECORDS_MAX = 1 << 20
 """Records of one batch. Clients send far fewer, and while a batch is checked all connections wait."""
 RECORD_ERRORS_MAX = 10_000
 """Records of one batch that a response lists as invalid."""
 RECORDS_NAMED_MAX = 50_000
-"""Records of a batch up to which each one's error is found; a larger batch is refused as a whole."""
+"""A batch of more records than this is refused as a whole, without errors of single records."""
 
 _LENGTH_MIN = 14  # bytes after the length of a batch of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)
 _SIZE_UP_TO_MAGIC = 17
@@ -330,7 +330,7 @@ def _check_records(
 
 
 def _check_extremes(header: BatchHeader, found: WalkResult, rules: ValidationRules, now_ms: int) -> int:
-    """As `_check_each`, but only from the batch's extremes, and without errors of single records."""
+    """As `_check_each`, but checks only the lowest and highest timestamp, and lists no single records."""
     stamps = [header.max_timestamp]
     if not header.is_log_append_time:
         stamps = [

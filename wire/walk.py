@@ -62,10 +62,10 @@ class WalkResult:
 
 
 def walk(records: bytes | memoryview, count: int) -> WalkResult:
-    """Check that ``records`` (decompressed) are ``count`` well-formed records and nothing more.
+    """Check that ``records`` (decompressed) are exactly ``count`` well-formed records.
 
     Raises DecodeError, with the record's index, where they are not. Offset deltas out of order are no error
-    here, as they are none in ``DefaultRecord``.
+    here, as in ``DefaultRecord``.
     """
     found = WalkResult()
     if count == 1 and _is_usual_record(records, found):
@@ -101,7 +101,7 @@ def walk(records: bytes | memoryview, count: int) -> WalkResult:
 
 
 def _is_usual_record(records: bytes | memoryview, found: WalkResult) -> bool:
-    """Whether ``records`` are one well-formed record without headers whose varints take one or two bytes."""
+    """Whether ``records`` are one well-formed record without headers, with short varints."""
     size = len(records)
     if size < _USUAL_SIZE_MIN or records[size - 1]:  # the header count
         return False

@@ -18,8 +18,8 @@ _BAD = -(1 << 20)  # an entry of a size table that means "no size"; it stays neg
 _SIZES: list[int] = []
 """Size table: two bytes, as a little-endian number -> bytes of the varint in them plus the length that it gives.
 
-For varints of one and two bytes. An odd one is negative: a length of -1, null, adds no bytes. Half a megabyte, made on
-first use.
+For varints of one and two bytes. An odd varint is negative, the length of null: it adds no bytes. Half a megabyte, made
+on first use.
 """
 _SHORT_SIZES: list[int] = []
 """The same for a record length that takes one byte; longer ones raise IndexError."""
@@ -57,7 +57,8 @@ class _Kind:
         self.unpack = Struct(
             f"<B{formats[length_bytes]}x{formats[timestamp_bytes]}{formats[delta_bytes]}{key}H"
         ).unpack_from
-        # key_mask has the bits that a one-byte key length leaves 0; third_mask selects the offset delta's third byte.
+        # key & key_mask is 0 only for a key length of one byte that was read alone; third_mask selects the third byte
+        # of the offset delta.
         self.key_mask, self.third_mask = (129, 0) if delta_bytes < 3 else (0xFFFF, 0xFF)
         self.length_sizes, self.size_floor = (_SHORT_SIZES, 0) if length_bytes == 1 else (_SIZES, 65)
         self.timestamp_mask, self.timestamp_bits = (0x80, 0) if timestamp_bytes == 1 else (0x8080, 0x80)

@@ -235,7 +235,7 @@ class GroupCoordinator:
     ) -> Iterator[None]:
         """Remove the offsets for deleted topics, in the shards of ``partitions`` (None: in all)."""
         return self._each_group(
-            lambda shard, group_id: _expiry().forget_topics(shard, group_id, deleted), partitions
+            lambda shard, group_id: _expiry().remove_deleted_topics(shard, group_id, deleted), partitions
         )
 
     def complete_transaction(

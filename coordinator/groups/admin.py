@@ -30,11 +30,11 @@ def list_groups(shard: GroupShard, request: ListGroupsRequest) -> list[ListedGro
     passes all.
     """
     states = {state.lower().strip() for state in request.states_filter}
-    types = {kind.lower() for kind in request.types_filter}
+    types = {name.lower() for name in request.types_filter}
     return [
-        ListedGroup(group.group_id, group.protocol_type, group.state_name, group.kind)
+        ListedGroup(group.group_id, group.protocol_type, group.state_name, group.group_type)
         for group in shard.groups.values()
-        if (not states or group.state_name.lower() in states) and (not types or group.kind in types)
+        if (not states or group.state_name.lower() in states) and (not types or group.group_type in types)
     ]
 
 
@@ -46,7 +46,7 @@ def describe_groups(shard: GroupShard, group_ids: Sequence[str], client: Client)
 def _described(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if isinstance(group, ClassicGroup):
-        # Only a stable group has a protocol, and so the metadata that its members sent for that protocol.
+        # Metadata is shown for the group's protocol, which only a stable group has.
         protocol = group.protocol_name if group.state is ClassicGroupState.STABLE else None
         members = [_described_member(member, protocol) for member in group.members.values()]
         return DescribedGroup(
@@ -81,7 +81,7 @@ def delete_groups(shard: GroupShard, group_ids: Collection[str]) -> list[Deletab
         try:
             group = shard.group(group_id)
             group.check_delete()
-            tombstones += offsets.tombstones_of(shard, group_id)
+            tombstones += offsets.group_offset_tombstones(shard, group_id)
             tombstones += group.tombstones()
         except KafkaError as error:
             code = error.code

@@ -88,7 +88,7 @@ def _discard(text: str, **fields: object) -> None:
 
 
 class GroupContext:
-    """Shared by all shards of a node.
+    """What the groups of all shards of a node get from outside.
 
     ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``overrides`` a group's dynamic
     configuration (ConfigResource type GROUP) by key; ``log_info`` writes to the broker's own log.

@@ -18,6 +18,6 @@ _CLIENT_ERRORS = {
 
 
 def to_client_error(error: KafkaError) -> KafkaError:
-    """The error that a group's client gets: codes about the log's partition would mean another partition to it."""
-    told = _CLIENT_ERRORS.get(error.code)
-    return error if told is None else KafkaError(told)
+    """The error for a client, which knows nothing of the shard's log."""
+    client_code = _CLIENT_ERRORS.get(error.code)
+    return error if client_code is None else KafkaError(client_code)

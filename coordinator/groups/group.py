@@ -22,7 +22,7 @@ class Group(Protocol):
     """A group of any protocol. The ``check_…`` methods raise KafkaError with the error for the client."""
 
     group_id: str
-    kind: str
+    group_type: str
     """`CLASSIC` or `CONSUMER`; ListGroups has it capitalised."""
 
     @property

@@ -33,12 +33,12 @@ def expire_group(shard: GroupShard, group_id: str) -> Iterator[None]:
     run removes the rest.
     """
     store = shard.offsets
-    places = [(topic, at) for topic, offsets in store.topics(group_id).items() for at in offsets]
-    for begin in range(0, max(len(places), 1), TOMBSTONES_PER_BATCH_MAX):
+    partitions = [(topic, at) for topic, offsets in store.topics(group_id).items() for at in offsets]
+    for begin in range(0, max(len(partitions), 1), TOMBSTONES_PER_BATCH_MAX):
         group = shard.groups.get(group_id)
         if group is None:
             return
-        part = places[begin : begin + TOMBSTONES_PER_BATCH_MAX]
+        part = partitions[begin : begin + TOMBSTONES_PER_BATCH_MAX]
         records = [tombstone(group_id, *at) for at in _expired(shard, group, part)]
         left = sum(len(offsets) for offsets in store.topics(group_id).values()) - len(records)
         if not left and not store.pending_partitions(group_id) and group.is_empty():
@@ -47,10 +47,12 @@ def expire_group(shard: GroupShard, group_id: str) -> Iterator[None]:
         yield
 
 
-def _expired(shard: GroupShard, group: Group, places: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+def _expired(
+    shard: GroupShard, group: Group, partitions: Iterable[tuple[str, int]]
+) -> Iterator[tuple[str, int]]:
     now_ms = shard.context.now_ms()
     retention_ms = shard.context.settings().offsets_retention_minutes * MINUTE_MS
-    for topic, partition in places:
+    for topic, partition in partitions:
         at = (group.group_id, topic, partition)
         committed = shard.offsets.committed.get(*at)
         if (
@@ -69,7 +71,9 @@ def _is_expired(group: Group, committed: CommittedOffset, now_ms: int, retention
     return now_ms >= (expires_ms if committed.expire_timestamp == NO_EXPIRY else committed.expire_timestamp)
 
 
-def forget_topics(shard: GroupShard, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> Iterator[None]:
+def remove_deleted_topics(
+    shard: GroupShard, group_id: str, deleted: Sequence[tuple[str, Uuid]]
+) -> Iterator[None]:
     """Remove the group's offsets of deleted topics (name and id), but not those of a newer topic of the same name.
 
     Each step examines some offsets. Raises KafkaError if an append fails.
@@ -77,23 +81,23 @@ def forget_topics(shard: GroupShard, group_id: str, deleted: Sequence[tuple[str,
     ids: dict[str, set[Uuid]] = {}
     for name, topic_id in deleted:
         ids.setdefault(name, {ZERO_UUID}).add(topic_id)
-    places = list(
+    partitions = list(
         {
             (name, partition): None
             for name in ids
-            for offsets in _everywhere(shard)
+            for offsets in _all_offsets(shard)
             for partition in offsets.of_topic(group_id, name)
         }
     )
-    for begin in range(0, len(places), TOMBSTONES_PER_BATCH_MAX):
+    for begin in range(0, len(partitions), TOMBSTONES_PER_BATCH_MAX):
         records = []
-        for name, partition in places[begin : begin + TOMBSTONES_PER_BATCH_MAX]:
-            found = (offsets.get(group_id, name, partition) for offsets in _everywhere(shard))
+        for name, partition in partitions[begin : begin + TOMBSTONES_PER_BATCH_MAX]:
+            found = (offsets.get(group_id, name, partition) for offsets in _all_offsets(shard))
             if any(one is not None and one.topic_id in ids[name] for one in found):
                 records.append(tombstone(group_id, name, partition))
         shard.commit(records)
         yield
 
 
-def _everywhere(shard: GroupShard) -> list[Offsets]:
+def _all_offsets(shard: GroupShard) -> list[Offsets]:
     return [shard.offsets.committed, *shard.offsets.pending.values()]

@@ -78,7 +78,7 @@ _NO_TOPICS: dict[str, dict[int, OffsetTuple]] = {}
 
 
 class OffsetStore:
-    """``committed``: valid offsets. ``pending``: offsets committed in open transactions, by producer id."""
+    """``committed``: the committed offsets. ``pending``: offsets in open transactions, by producer id."""
 
     __slots__ = ("_producers", "committed", "pending")
 
@@ -111,7 +111,7 @@ class OffsetStore:
         self.pending.setdefault(producer_id, Offsets()).put(group_id, topic, partition, stored)
         self._producers.setdefault(group_id, {}).setdefault((topic, partition), {})[producer_id] = None
 
-    def forget(self, group_id: str, topic: str, partition: int) -> None:
+    def remove_all(self, group_id: str, topic: str, partition: int) -> None:
         """Apply a tombstone: remove the committed offset and all pending ones."""
         self.committed.remove(group_id, topic, partition)
         for producer_id in self._producers.get(group_id, {}).get((topic, partition), ()):
@@ -119,7 +119,7 @@ class OffsetStore:
             pending.remove(group_id, topic, partition)
             if not pending.by_group:
                 del self.pending[producer_id]
-        self._close(group_id, topic, partition)
+        self._remove_producers(group_id, topic, partition)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Apply a marker. Of a pending and a committed offset, the one later in the log wins. The order of markers
@@ -132,13 +132,13 @@ class OffsetStore:
             producers = self._producers[group_id][topic, partition]
             producers.pop(producer_id, None)
             if not producers:
-                self._close(group_id, topic, partition)
+                self._remove_producers(group_id, topic, partition)
             if committed:
-                known = self.committed.get(group_id, topic, partition)
-                if known is None or CommittedOffset._make(stored).record_offset > known.record_offset:
+                newest = self.committed.get(group_id, topic, partition)
+                if newest is None or CommittedOffset._make(stored).record_offset > newest.record_offset:
                     self.committed.put(group_id, topic, partition, stored)
 
-    def _close(self, group_id: str, topic: str, partition: int) -> None:
+    def _remove_producers(self, group_id: str, topic: str, partition: int) -> None:
         partitions = self._producers.get(group_id, {})
         if partitions.pop((topic, partition), None) is not None and not partitions:
             del self._producers[group_id]
@@ -156,7 +156,7 @@ def replay_offset(
     """
     group_id, topic, partition = key.group, key.topic, key.partition
     if value is None:
-        shard.offsets.forget(group_id, topic, partition)
+        shard.offsets.remove_all(group_id, topic, partition)
         return
     if group_id not in shard.groups:
         shard.groups[group_id] = ClassicGroup(group_id)

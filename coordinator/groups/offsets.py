@@ -58,8 +58,8 @@ GROUP_ID_NOT_FOUND_VERSION = 9
 """The first version in which a commit to an unknown group gets GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
 
 SIZE_CHECK_MIN = 1_000
-"""Topics and partitions of a request up to which its records are made without checking first whether they fit into a
-batch."""
+"""A request of more topics and partitions than this is first checked to fit into a batch, before its records
+are made."""
 RECORD_BYTES_MIN = 41
 """Bytes of an offset's record without the names of group and topic: 7 around key and value, 10 in the key, 24 in the
 value."""
@@ -70,7 +70,9 @@ VALUE_VERSION_WITH_EXPIRY = 1
 
 
 def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Client) -> OffsetCommitResponse:
-    """Store all offsets or none; only those with too long metadata are refused alone. Raises KafkaError otherwise."""
+    """Store the offsets as one batch, without those whose metadata is too long. Raises KafkaError for the whole
+    request.
+    """
     check = _check_commit(shard, request, client)
     now_ms = shard.context.now_ms()
     retention_ms = request.retention_time_ms
@@ -127,14 +129,14 @@ def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
     return CoordinatorRecord(OffsetCommitKey(group_id, topic, partition), None)
 
 
-def tombstones_of(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
+def group_offset_tombstones(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
     """The records that delete all offsets of a group, committed and pending (DeleteGroups)."""
     store = shard.offsets
-    places = {
+    partitions = {
         (topic, partition): None for topic, offsets in store.topics(group_id).items() for partition in offsets
     }
-    places |= dict.fromkeys(store.pending_partitions(group_id))
-    return [tombstone(group_id, topic, partition) for topic, partition in places]
+    partitions |= dict.fromkeys(store.pending_partitions(group_id))
+    return [tombstone(group_id, topic, partition) for topic, partition in partitions]
 
 
 def _is_too_long(metadata: str, limit: int) -> bool:
@@ -190,7 +192,7 @@ def commit_transactional_offsets(
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 rows.append(TxnOffsetCommitResponsePartition(row.partition_index, code))
                 continue
-            with _stale_is_illegal():
+            with _stale_epoch_as_illegal_generation():
                 check(topic.name, topic_id, row.partition_index)
             rows.append(TxnOffsetCommitResponsePartition(row.partition_index, 0))
             value = OffsetCommitValue(row.committed_offset, row.committed_leader_epoch, metadata, now_ms)
@@ -208,7 +210,7 @@ def _check_transactional_commit(
         if request.generation_id < 0:
             return allow_any_partition
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    with _stale_is_illegal():
+    with _stale_epoch_as_illegal_generation():
         return group.check_offset_commit(
             request.member_id,
             request.group_instance_id,
@@ -219,7 +221,7 @@ def _check_transactional_commit(
 
 
 @contextmanager
-def _stale_is_illegal() -> Iterator[None]:
+def _stale_epoch_as_illegal_generation() -> Iterator[None]:
     """Replace STALE_MEMBER_EPOCH, which TxnOffsetCommit does not have."""
     try:
         yield
@@ -230,27 +232,27 @@ def _stale_is_illegal() -> Iterator[None]:
 
 
 def fetch_offsets(
-    shard: GroupShard, asked: OffsetFetchRequestGroup, *, require_stable: bool
+    shard: GroupShard, request: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """A group's offsets, -1 where it has none; all of them if the topics of ``asked`` are null.
+    """A group's committed offsets, -1 for partitions without one; all of them if the topics of ``request`` are null.
 
     Topics have names. Where one also has an id, an offset that was committed for an earlier topic of that name counts
     as none. ``require_stable``: UNSTABLE_OFFSET_COMMIT for offsets with a pending one. Raises KafkaError.
     """
-    group_id = asked.group_id
-    known = _check_fetch(shard, asked)
+    group_id = request.group_id
+    exists = _check_fetch(shard, request)
     topics: list[OffsetFetchResponseTopics] = []
-    if asked.topics is None:
-        for name, offsets in shard.offsets.topics(group_id).items() if known else ():
+    if request.topics is None:
+        for name, offsets in shard.offsets.topics(group_id).items() if exists else ():
             rows = [
                 _fetched(shard, group_id, name, partition, stored, require_stable=require_stable)
                 for partition, stored in offsets.items()
             ]
             topics.append(OffsetFetchResponseTopics(name, ZERO_UUID, rows))
         return OffsetFetchResponseGroup(group_id, topics)
-    for topic in asked.topics:
+    for topic in request.topics:
         of_topic: Mapping[int, OffsetTuple] = {}
-        if known:
+        if exists:
             of_topic = shard.offsets.committed.of_topic(group_id, topic.name)
         rows = [
             _fetched(
@@ -263,13 +265,13 @@ def fetch_offsets(
     return OffsetFetchResponseGroup(group_id, topics)
 
 
-def _check_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> bool:
+def _check_fetch(shard: GroupShard, request: OffsetFetchRequestGroup) -> bool:
     """Check the member. Returns whether the group exists."""
-    group = shard.groups.get(asked.group_id)
+    group = shard.groups.get(request.group_id)
     if group is None:
         return False
     try:
-        group.check_offset_fetch(asked.member_id, asked.member_epoch)
+        group.check_offset_fetch(request.member_id, request.member_epoch)
     except KafkaError as error:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
             return False
@@ -277,8 +279,8 @@ def _check_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> bool:
     return True
 
 
-def _is_of_other_topic(committed_for: Uuid, asked_for: Uuid) -> bool:
-    return committed_for != asked_for and ZERO_UUID not in (committed_for, asked_for)
+def _is_of_other_topic(committed_id: Uuid, requested_id: Uuid) -> bool:
+    return committed_id != requested_id and ZERO_UUID not in (committed_id, requested_id)
 
 
 def _fetched(
@@ -287,7 +289,7 @@ def _fetched(
     topic: str,
     partition: int,
     stored: OffsetTuple | None,
-    asked_for: Uuid = ZERO_UUID,
+    requested_id: Uuid = ZERO_UUID,
     *,
     require_stable: bool,
 ) -> OffsetFetchResponsePartitions:
@@ -296,7 +298,7 @@ def _fetched(
         return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, "", code)
     if stored is not None:
         offset, leader_epoch, metadata, _, _, topic_id, _ = stored
-        if not _is_of_other_topic(topic_id, asked_for):
+        if not _is_of_other_topic(topic_id, requested_id):
             return OffsetFetchResponsePartitions(partition, offset, leader_epoch, metadata, 0)
     return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, "", 0)
 

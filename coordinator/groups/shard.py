@@ -69,8 +69,8 @@ class GroupShard:
         if not records:
             return
         offset = self.writer.append(records, producer_id, producer_epoch)
-        for at, record in enumerate(records, offset):
-            self.replay(record.key, record.value, at, producer_id)
+        for record_offset, record in enumerate(records, offset):
+            self.replay(record.key, record.value, record_offset, producer_id)
 
     def replay(
         self, key: Message, value: Message | None, offset: int, producer_id: int = NO_PRODUCER_ID

@@ -1,4 +1,4 @@
-"""EndTxn: decides to commit or abort a transaction, if the producer may.
+"""EndTxn: decides whether a producer may end its transaction, and records the decision.
 
 A decision is one record. `coordinator.transactions.markers` then writes a marker to every partition, and the record of
 the completed transaction. With transactions v2 every end bumps the producer epoch, so the epoch tells a repeated
@@ -77,7 +77,7 @@ def end_transaction(
 
 def _prepare(shard: TransactionShard, transactional_id: str, known: Transaction, *, commit: bool) -> None:
     old = known.metadata
-    shard.transition(
+    shard.transition_to(
         transactional_id,
         old._replace(
             previous_producer_id=old.producer_id,
@@ -140,7 +140,7 @@ def prepare_v2(
     old = known.metadata
     next_producer_id = shard.context.next_producer_id() if old.is_epoch_exhausted else NO_PRODUCER_ID
     now = shard.context.now_ms()
-    shard.transition(
+    shard.transition_to(
         transactional_id,
         old._replace(
             previous_producer_id=old.producer_id,
@@ -169,7 +169,7 @@ def fence(shard: TransactionShard, transactional_id: str, known: Transaction) ->
     if shard.context.transaction_version() >= TRANSACTIONS_V2:
         prepare_v2(shard, transactional_id, known, commit=False, empty=False)
         return
-    shard.transition(
+    shard.transition_to(
         transactional_id,
         old._replace(
             previous_producer_id=old.producer_id,
@@ -203,5 +203,5 @@ def complete(shard: TransactionShard, pending: PendingEnd) -> None:
     assert not pending.partitions
     known = shard.transactions[pending.transactional_id]
     assert known.volatile.pending_end is pending
-    shard.transition(pending.transactional_id, completed(known.metadata, shard.context.now_ms()))
+    shard.transition_to(pending.transactional_id, completed(known.metadata, shard.context.now_ms()))
     known.volatile.pending_end = None

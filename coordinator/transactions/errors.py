@@ -18,8 +18,8 @@ _CLIENT_ERRORS = {
 
 def to_client_error(error: KafkaError) -> KafkaError:
     """The error that a producer gets."""
-    told = _CLIENT_ERRORS.get(error.code)
-    return error if told is None else KafkaError(told)
+    client_code = _CLIENT_ERRORS.get(error.code)
+    return error if client_code is None else KafkaError(client_code)
 
 
 def producer_fenced_or_older(code: ErrorCode, version: int, fenced_version: int) -> ErrorCode:

@@ -1,8 +1,8 @@
 """Aborts transactions after their timeout, and removes transactional ids that are no longer used.
 
 Kafka checks all transactions every ``transaction.abort.timed.out.transaction.cleanup.interval.ms``. Here each
-transaction has a timer, set to the first such check that would find it timed out; so the key means the same as in
-Kafka, and nothing is checked in vain. Source: Kafka's ``abortTimedOutTransactions``, ``removeExpiredTransactionalIds``.
+transaction has a timer, set to the first such check that would find it timed out; so the interval has the same effect
+as in Kafka, without periodic checks. Source: Kafka's ``abortTimedOutTransactions``, ``removeExpiredTransactionalIds``.
 """
 
 from __future__ import annotations

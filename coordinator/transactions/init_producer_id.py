@@ -53,7 +53,7 @@ def init_producer_id(
     else:
         epoch, last_epoch = _next_epoch(known, expected)
         found = ProducerIdAndEpoch(old.producer_id, epoch)
-    shard.transition(transactional_id, _initialised(shard, old, found, timeout_ms))
+    shard.transition_to(transactional_id, _initialised(shard, old, found, timeout_ms))
     known.volatile.last_producer_epoch = last_epoch
     return found
 
@@ -74,7 +74,7 @@ def _begin(shard: TransactionShard, transactional_id: str, timeout_ms: int) -> P
         now,
         0,
     )
-    shard.transition(transactional_id, empty)
+    shard.transition_to(transactional_id, empty)
     return found
 
 
@@ -96,7 +96,7 @@ def _next_epoch(known: Transaction, expected: ProducerIdAndEpoch | None) -> tupl
     if expected.producer_epoch == current:
         return current + 1, current
     if expected.producer_epoch == known.volatile.last_producer_epoch:
-        # The response to the same request was lost; a newer producer would have reset the last epoch.
+        # The producer repeats a request whose response was lost; a newer producer would have reset the last epoch.
         return current, known.volatile.last_producer_epoch
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 

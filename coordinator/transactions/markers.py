@@ -35,7 +35,7 @@ RETRY_MS_MAX = 5_000
 
 class MarkerOutcome(Enum):
     DONE = 1
-    """The partition needs no more of this transaction."""
+    """The partition is complete."""
     RETRY = 2
     """The append failed; try again."""
     GIVE_UP = 3

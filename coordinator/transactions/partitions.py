@@ -49,7 +49,7 @@ def add_partitions(
     if client_version >= TRANSACTIONS_V2 and shard.context.transaction_version() < TRANSACTIONS_V1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     now = shard.context.now_ms()
-    shard.transition(
+    shard.transition_to(
         transactional_id,
         old._replace(
             previous_producer_id=old.producer_id,

@@ -1,6 +1,6 @@
 """`TransactionShard`: the transactional ids that one partition of ``__transaction_state`` stores.
 
-Durable state changes only in `replay`: a step computes the next `TransactionMetadata` and calls `transition`.
+Durable state changes only in `replay`: a step computes the next `TransactionMetadata` and calls `transition_to`.
 Kafka: ``TransactionStateManager``.
 """
 
@@ -98,7 +98,7 @@ class TransactionShard:
 
     # --- durable state
 
-    def transition(self, transactional_id: str, new: TransactionMetadata) -> None:
+    def transition_to(self, transactional_id: str, new: TransactionMetadata) -> None:
         """Append and apply the next metadata. Raises KafkaError if the append fails; then nothing has changed."""
         known = self.transactions.get(transactional_id)
         old = new if known is None else known.metadata
@@ -114,7 +114,7 @@ class TransactionShard:
             expiry.schedule_id_expiration(self)
 
     def forget(self, transactional_ids: Sequence[str]) -> None:
-        """Delete expired ids. Raises like `transition`."""
+        """Delete expired ids. Raises like `transition_to`."""
         for transactional_id in transactional_ids:
             assert (
                 self.transactions[transactional_id].metadata.state
@@ -127,8 +127,8 @@ class TransactionShard:
             offset = self.writer.append(records)
         except KafkaError as error:
             raise to_client_error(error) from error
-        for at, record in enumerate(records, offset):
-            self.replay(record.key, record.value, at)
+        for record_offset, record in enumerate(records, offset):
+            self.replay(record.key, record.value, record_offset)
 
     def replay(
         self, key: Message, value: Message | None, offset: int, producer_id: int = NO_PRODUCER_ID

@@ -1,7 +1,7 @@
 """The state of a transactional id: durable metadata, volatile state, and the valid transitions.
 
-`TransactionMetadata` never changes: a replayed record puts a new one in its place. `VolatileTransactionState` is what
-Kafka does not store either; it is lost with the process. Source: Kafka's ``TransactionState``, ``TransactionMetadata``,
+`TransactionMetadata` never changes: a replayed record puts a new one in its place. `VolatileTransactionState` is lost
+with the process; Kafka does not store it either. Source: Kafka's ``TransactionState``, ``TransactionMetadata``,
 ``TransactionLog``; KIP-98, KIP-360, KIP-890.
 """
 
@@ -23,11 +23,12 @@ PRODUCER_EPOCH_MAX = 0x7FFF
 TIMEOUT_NEVER_MS = 0x7FFFFFFF
 """The timeout of a two-phase commit, which only its producer may end (KIP-939)."""
 TRANSACTIONS_V0 = 0
-"""Levels of the feature ``transaction.version``, also as a client speaks them: here it adds partitions itself."""
+"""The levels of the feature ``transaction.version``, and of a client's protocol. At this one the client adds
+partitions."""
 TRANSACTIONS_V1 = 1
-"""From here on records are written in version 1, with tagged fields."""
+"""From this level on records are written in version 1, with tagged fields."""
 TRANSACTIONS_V2 = 2
-"""From here on every end raises the producer's epoch, and the broker adds partitions (KIP-890)."""
+"""From this level on every end bumps the producer epoch, and the broker adds partitions (KIP-890)."""
 
 
 class TransactionState(IntEnum):
@@ -89,7 +90,7 @@ class TransactionMetadata(NamedTuple):
 
     producer_id: int
     previous_producer_id: int
-    """The producer id before the last transition; mostly the same."""
+    """The producer id before the last transition; mostly unchanged."""
     next_producer_id: int
     """The producer id after completion, where the epochs of the present one are used up."""
     producer_epoch: int

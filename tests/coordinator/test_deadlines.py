@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from oncelog.coordinator.deadlines import NEVER, OLD_ENTRIES_MAX, Deadlines
+from oncelog.coordinator.deadlines import NEVER, STALE_ENTRIES_MAX, Deadlines
 
 
 class Timeline:
@@ -85,11 +85,11 @@ def test_what_was_taken_back_takes_no_room() -> None:
     """Thousands of members with sessions of half an hour join and leave."""
     line = Timeline()
     line.set("stays", 1_800_000)
-    for number in range(10 * OLD_ENTRIES_MAX):
+    for number in range(10 * STALE_ENTRIES_MAX):
         line.set(number, 1_800_000 - number % 7)
         line.deadlines.cancel(number)
     assert len(line.deadlines) == 1
-    assert len(line.deadlines._queue) <= OLD_ENTRIES_MAX + 3
+    assert len(line.deadlines._queue) <= STALE_ENTRIES_MAX + 3
     line.advance(1_800_000)
     assert line.done == [(1_800_000, "stays")]
 

@@ -69,7 +69,7 @@ def test_when_a_producer_ids_epochs_are_used_up(versions: Versions, crash: bool)
             producer = TransactionalProducer(Link(client), "id", versions)
             await producer.init()
             shard = broker.node.transactions.shard("id")
-            shard.transition("id", shard.transactions["id"].metadata._replace(producer_epoch=32_764))
+            shard.transition_to("id", shard.transactions["id"].metadata._replace(producer_epoch=32_764))
             producer.epoch = 32_764
             ids = [producer.producer_id]
             for number in range(5):

@@ -1,5 +1,5 @@
-"""AlterConfigs (33): replaces all overrides of a resource. Deprecated in Kafka, but some clients have no
-other."""
+"""AlterConfigs (33): replaces all overrides of a resource. Deprecated in Kafka, but all that some
+clients have."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (68): joins, stays in or leaves a consumer group, and gets the assignment (KIP-848).
 
-``member_epoch``: 0 joins, -1 leaves, -2 leaves as a static member that will return. A null field is
+``member_epoch``: 0 joins, -1 leaves, -2 leaves as a static member that will return. Null means
 unchanged. Version 1 subscribes by a regular expression and lets the client choose its member id (KIP-1082).
 """
 

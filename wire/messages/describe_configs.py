@@ -1,6 +1,6 @@
 """DescribeConfigs (32): a resource's configs with the source of each value.
 
-``resource_type``: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group. Version 1 adds sources
+``resource_type``: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group. Version 1 adds value sources
 and synonyms (KIP-226), 3 types and documentation (KIP-569).
 """
 

@@ -28,7 +28,7 @@ class Voter(Struct):
 
 
 class LeaderChangeMessage(Message, kind="data", versions="0-1", flexible="0+"):
-    """First batch of a leader epoch: the leader, all voters, and those that voted for it."""
+    """First record of a leader epoch: the leader, all voters, and those that voted for the leader."""
 
     version: int = int16()
     leader_id: int = int32()

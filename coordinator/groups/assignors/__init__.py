@@ -1,6 +1,6 @@
 """Server-side assignors: pure functions from members and partitions to target assignments (KIP-848).
 
-`ASSIGNORS`: by the names for ``group.consumer.assignors`` and a member's ``server_assignor``.
+The keys of `ASSIGNORS` are the names for ``group.consumer.assignors`` and for a member's ``server_assignor``.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class ClassicGroup:
-    """A new group has no members; a group that only has offsets ("simple") stays so.
+    """A classic group. A new one is empty; a "simple" group, which has only offsets, stays empty.
 
     ``leader_id``: the leader's member id, None without members. ``pending_joins``: members that have got a member id
     and not yet joined with it. ``pending_syncs``: members of the generation that have not yet sent SyncGroup.
@@ -41,7 +41,7 @@ class ClassicGroup:
         "awaited_joins",
         "generation_id",
         "group_id",
-        "kind",
+        "group_type",
         "leader_id",
         "members",
         "new_member_added",
@@ -60,7 +60,7 @@ class ClassicGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.kind = CLASSIC
+        self.group_type = CLASSIC
         self.stored: GroupMetadataValue | None = None
         self.state = ClassicGroupState.EMPTY
         self.previous_state = ClassicGroupState.DEAD
@@ -161,7 +161,7 @@ class ClassicGroup:
 
     def on_unloaded(self, shard: GroupShard) -> None:
         timers.cancel_all(shard, self)
-        self.move_to(ClassicGroupState.DEAD, shard.context.now_ms())
+        self.transition_to(ClassicGroupState.DEAD, shard.context.now_ms())
         self.fail_waiting(ErrorCode.NOT_COORDINATOR)
 
     def on_removed(self, shard: GroupShard) -> None:
@@ -195,7 +195,7 @@ class ClassicGroup:
         return None if self.subscriptions is None else self.subscriptions.topics()
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> None:
-        """Raises KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID where the instance id belongs to another member."""
+        """Raise KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if the instance id belongs to another member."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is not None and holder != member_id:
@@ -226,7 +226,7 @@ class ClassicGroup:
 
     # The steps that change volatile state.
 
-    def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
+    def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
         assert state in VALID_TRANSITIONS[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.previous_state = self.state
         self.state = state
@@ -249,23 +249,23 @@ class ClassicGroup:
         self,
         member: ClassicGroupMember,
         protocols: list[SupportedProtocol],
-        rebalance_ms: int,
-        session_ms: int,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
     ) -> None:
         """Replace the member's protocols and timeouts when it joins again."""
         self._count_supporters(member.protocols, -1)
         member.protocols = protocols
         self._count_supporters(protocols, 1)
-        member.rebalance_timeout_ms = rebalance_ms
-        member.session_timeout_ms = session_ms
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
 
     def remove(self, member_id: str) -> None:
         """Remove a member, or a member id that has not joined yet. Another member takes over as leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_supporters(member.protocols, -1)
-            assert member.join_promise is None, "a member that goes awaits no response"
-            assert member.sync_promise is None, "a member that goes awaits no response"
+            assert member.join_promise is None, "a removed member must not wait for a response"
+            assert member.sync_promise is None, "a removed member must not wait for a response"
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
@@ -324,13 +324,13 @@ class ClassicGroup:
         """Begin the next generation with the present members; without members the group becomes empty."""
         self.generation_id += 1
         self.protocol_name = self.selected_protocol() if self.members else None
-        self.remember_subscriptions()
-        self.move_to(
+        self.set_subscriptions()
+        self.transition_to(
             ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY, now_ms
         )
         self.pending_syncs.clear()
 
-    def remember_subscriptions(self) -> None:
+    def set_subscriptions(self) -> None:
         """Set the subscriptions to those in the members' metadata for the group's protocol."""
         self.subscriptions = None
         if self.uses_consumer_protocol() and (self.protocol_name is not None or not self.members):

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest, client: Client) -> HeartbeatResponse:
-    """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, COORDINATOR_NOT_AVAILABLE."""
+    """Renew the member's session; REBALANCE_IN_PROGRESS in the response if it must rejoin.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, COORDINATOR_NOT_AVAILABLE.
+    """
     group = shard.groups.get(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {request.group_id} not found.")

@@ -46,9 +46,11 @@ def check(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
     """Check the request without looking at the group; NONE if it is valid."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    least, most = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    minimum, maximum = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
     return (
-        ErrorCode.NONE if least <= request.session_timeout_ms <= most else ErrorCode.INVALID_SESSION_TIMEOUT
+        ErrorCode.NONE
+        if minimum <= request.session_timeout_ms <= maximum
+        else ErrorCode.INVALID_SESSION_TIMEOUT
     )
 
 
@@ -68,11 +70,12 @@ def _join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> JoinR
     if not isinstance(group, ClassicGroup):
         if request.member_id != UNKNOWN_MEMBER_ID:
             return responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        # A new group is stored first, even if its first member is then refused; an empty group of another type is
-        # deleted.
-        ended = () if group is None else group.tombstones()
+        # Create the group first, even if its first member is then refused. Delete an empty consumer group.
+        old_tombstones = () if group is None else group.tombstones()
         try:
-            shard.commit([*ended, records.new_group_record(request.group_id, shard.context.now_ms())])
+            shard.commit(
+                [*old_tombstones, records.new_group_record(request.group_id, shard.context.now_ms())]
+            )
         except KafkaError as error:
             return responses.join_error(to_client_error(error).code)
         group = shard.groups[request.group_id]
@@ -84,7 +87,7 @@ def _join_classic(
     shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client
 ) -> JoinResult:
     member_id = request.member_id
-    if not _has_room(group, member_id, shard.context.settings().group_max_size):
+    if not _accepts_joining_member(group, member_id, shard.context.settings().group_max_size):
         group.remove(member_id)
         timers.cancel_session(shard, group, member_id)
         return responses.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -102,10 +105,10 @@ def _join_classic(
         group.check_member(member_id, request.group_instance_id)
     except KafkaError as error:
         return responses.join_error(error.code, member_id)
-    return _join_again(shard, group, request, client, group.members[member_id])
+    return _rejoin(shard, group, request, client, group.members[member_id])
 
 
-def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
+def _accepts_joining_member(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Whether the group has room for the member. In a group that is too large, the last to join are refused."""
     member = group.members.get(member_id)
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
@@ -119,8 +122,8 @@ def _join_new(
     shard: GroupShard, group: ClassicGroup, request: JoinGroupRequest, client: Client
 ) -> JoinResult:
     instance_id = request.group_instance_id
-    stem = client.client_id if instance_id is None else instance_id
-    member_id = f"{stem}-{shard.context.new_uuid_text()}"
+    prefix = client.client_id if instance_id is None else instance_id
+    member_id = f"{prefix}-{shard.context.new_uuid_text()}"
     if len(member_id) > MEMBER_ID_BYTES_MAX // 4 and len(member_id.encode()) > MEMBER_ID_BYTES_MAX:
         # No response could carry such a member id, neither this one nor those to the group's leader.
         return responses.join_error(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -135,7 +138,7 @@ def _join_new(
     return add_member(shard, group, request, client, member_id)
 
 
-def _join_again(
+def _rejoin(
     shard: GroupShard,
     group: ClassicGroup,
     request: JoinGroupRequest,

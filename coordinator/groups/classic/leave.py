@@ -37,8 +37,8 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> Leav
     if group.state is ClassicGroupState.DEAD:
         return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     rows = []
-    for row in identities(request, client):
-        code = _leave_one(shard, group, row)
+    for row in _identities(request, client):
+        code = _remove_member(shard, group, row)
         rows.append(MemberResponse(row.member_id, row.group_instance_id, code))
     if any(not row.error_code for row in rows) and group.state is not ClassicGroupState.EMPTY:
         try:
@@ -48,7 +48,7 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, client: Client) -> Leav
     return LeaveGroupResponse(members=rows)
 
 
-def identities(request: LeaveGroupRequest, client: Client) -> Sequence[MemberIdentity]:
+def _identities(request: LeaveGroupRequest, client: Client) -> Sequence[MemberIdentity]:
     """The members to remove: before version 3 always one."""
     return (
         [MemberIdentity(request.member_id)]
@@ -57,7 +57,7 @@ def identities(request: LeaveGroupRequest, client: Client) -> Sequence[MemberIde
     )
 
 
-def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
+def _remove_member(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if member_id in group.pending_joins:
         group.remove(member_id)

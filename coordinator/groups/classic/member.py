@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SupportedProtocol(NamedTuple):
-    """A protocol (in consumers: an assignor) that a member supports, and its metadata for the leader."""
+    """A protocol that a member supports (of a consumer: an assignor), with its metadata for the leader."""
 
     name: str
     metadata: bytes

@@ -28,40 +28,40 @@ def prepare_or_complete(shard: GroupShard, group: ClassicGroup, reason: str) -> 
         complete_if_all_joined(shard, group)
 
 
-def prepare(
-    shard: GroupShard, group: ClassicGroup, reason: str = "another kind of group has become it"
-) -> None:
+def prepare(shard: GroupShard, group: ClassicGroup, reason: str = "the group was converted") -> None:
     """Begin a rebalance: members that wait for an assignment must rejoin. ``reason`` is for the broker's own log."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
-        drop_assignments(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
+        clear_assignments(shard, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
     timers.cancel_sync(shard, group)
     is_initial = group.state is ClassicGroupState.EMPTY
-    group.move_to(ClassicGroupState.PREPARING_REBALANCE, shard.context.now_ms())
+    group.transition_to(ClassicGroupState.PREPARING_REBALANCE, shard.context.now_ms())
     shard.context.log_info(
         "a group rebalances", group=group.group_id, generation=group.generation_id, reason=reason
     )
     if is_initial:
         delay_ms = shard.context.settings().group_initial_rebalance_delay_ms
-        wait_for_more(shard, group, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
+        delay_first_rebalance(shard, group, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
     elif group.all_joined():
         complete(shard, group)
     else:
         timers.set_join(shard, group, group.rebalance_timeout_ms(), lambda: complete(shard, group))
 
 
-def wait_for_more(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+def delay_first_rebalance(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
     """Delay the first rebalance by ``delay_ms``, and again while members join, by at most ``remaining_ms`` more."""
 
-    def when_over() -> None:
+    def on_delay_over() -> None:
         if group.new_member_added and remaining_ms != 0:
             group.new_member_added = False
             initial_ms = shard.context.settings().group_initial_rebalance_delay_ms
-            wait_for_more(shard, group, min(initial_ms, remaining_ms), max(remaining_ms - delay_ms, 0))
+            delay_first_rebalance(
+                shard, group, min(initial_ms, remaining_ms), max(remaining_ms - delay_ms, 0)
+            )
         else:
             complete(shard, group)
 
-    timers.set_join(shard, group, delay_ms, when_over)
+    timers.set_join(shard, group, delay_ms, on_delay_over)
 
 
 def complete_if_all_joined(shard: GroupShard, group: ClassicGroup) -> None:
@@ -83,7 +83,7 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
     timers.cancel_join(shard, group)
     if group.state is not ClassicGroupState.PREPARING_REBALANCE:
         return
-    _drop(
+    _remove_members(
         shard,
         group,
         [
@@ -129,18 +129,18 @@ def expire_syncs(shard: GroupShard, group: ClassicGroup) -> None:
     if not group.pending_syncs:
         return
     late = [member_id for member_id in group.members if member_id in group.pending_syncs]
-    _drop(shard, group, late, "it did not ask for its assignment in time")
-    prepare(shard, group, "members did not ask for their assignments")
+    _remove_members(shard, group, late, "it did not send SyncGroup in time")
+    prepare(shard, group, "members did not send SyncGroup in time")
 
 
-def _drop(shard: GroupShard, group: ClassicGroup, member_ids: Iterable[str], reason: str) -> None:
+def _remove_members(shard: GroupShard, group: ClassicGroup, member_ids: Iterable[str], reason: str) -> None:
     for member_id in member_ids:
         group.remove(member_id)
         timers.cancel_session(shard, group, member_id)
         shard.context.log_info("a member is dropped", group=group.group_id, member=member_id, reason=reason)
 
 
-def drop_assignments(shard: GroupShard, group: ClassicGroup, code: ErrorCode) -> None:
+def clear_assignments(shard: GroupShard, group: ClassicGroup, code: ErrorCode) -> None:
     """Clear all assignments and complete waiting SyncGroups with ``code``."""
     for member in group.members.values():
         member.assignment = b""

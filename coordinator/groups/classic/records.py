@@ -1,4 +1,4 @@
-"""Classic groups as records of ``__consumer_offsets``."""
+"""Makes the record of a classic group in ``__consumer_offsets``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.classic.member import ClassicGroupMember
 
 VALUE_VERSION = 3
-"""Of GroupMetadataValue, as Kafka writes it."""
+"""The version of GroupMetadataValue that Kafka writes."""
 
 
 def metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
     """The record of the group's current state, with ``assignments`` by member id (missing: empty)."""
-    return record_of(
+    return group_record(
         group.group_id,
         GroupMetadataValue(
             protocol_type=group.protocol_type,
@@ -37,7 +37,7 @@ def metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Co
 
 def new_group_record(group_id: str, now_ms: int) -> CoordinatorRecord:
     """The record of a new group without members."""
-    return record_of(group_id, GroupMetadataValue("", 0, None, None, now_ms))
+    return group_record(group_id, GroupMetadataValue("", 0, None, None, now_ms))
 
 
 def stored_member(member: ClassicGroupMember, protocol: str | None, assignment: bytes) -> MemberMetadata:
@@ -53,7 +53,7 @@ def stored_member(member: ClassicGroupMember, protocol: str | None, assignment: 
     )
 
 
-def record_of(group_id: str, value: GroupMetadataValue) -> CoordinatorRecord:
+def group_record(group_id: str, value: GroupMetadataValue) -> CoordinatorRecord:
     return CoordinatorRecord(GroupMetadataKey(group_id), value, VALUE_VERSION)
 
 

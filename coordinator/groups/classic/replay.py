@@ -25,16 +25,16 @@ def replay_group_metadata(
     if isinstance(known, ClassicGroup) and value is not None:
         known.stored = value
         if not shard.loaded:
-            shard.groups[key.group] = restored(key.group, value)
+            shard.groups[key.group] = restore(key.group, value)
         return
     if known is not None:
         del shard.groups[key.group]
         known.on_removed(shard)
     if value is not None:
-        shard.groups[key.group] = restored(key.group, value)
+        shard.groups[key.group] = restore(key.group, value)
 
 
-def restored(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     """The group as restored from its newest record."""
     group = ClassicGroup(group_id)
     group.stored = value
@@ -46,12 +46,12 @@ def restored(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     if value.current_state_timestamp != -1:
         group.state_timestamp_ms = value.current_state_timestamp
     for stored in value.members:
-        group.add(_restored_member(stored, value))
-    group.remember_subscriptions()
+        group.add(_restore_member(stored, value))
+    group.set_subscriptions()
     return group
 
 
-def _restored_member(stored: MemberMetadata, value: GroupMetadataValue) -> ClassicGroupMember:
+def _restore_member(stored: MemberMetadata, value: GroupMetadataValue) -> ClassicGroupMember:
     """A member as restored from its record, which has only the selected protocol."""
     timeout = stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout
     return ClassicGroupMember(

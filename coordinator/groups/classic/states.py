@@ -35,4 +35,4 @@ VALID_TRANSITIONS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}),
     ClassicGroupState.DEAD: frozenset({ClassicGroupState.DEAD}),
 }
-"""ClassicGroupState -> the states it may move to."""
+"""State -> the states that may follow it."""

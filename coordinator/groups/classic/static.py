@@ -47,10 +47,10 @@ def replace(
         except KafkaError as error:
             group.replace(new, old)
             timers.renew_session(shard, group, old)
-            return _not_replaced(group, to_client_error(error).code)
-        group.remember_subscriptions()
+            return _error_response(group, to_client_error(error).code)
+        group.set_subscriptions()
         _hand_over_session(shard, group, old, new)
-        return _resumed(group, new, old_leader, client)
+        return _response_without_rebalance(group, new, old_leader, client)
     _hand_over_session(shard, group, old, new)
     promise = responses.JoinPromise(client.api_version)
     reason = join.reason_of(request)
@@ -58,12 +58,12 @@ def replace(
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         rebalance.complete_if_all_joined(shard, group)
     else:
-        rebalance.prepare(shard, group, f"static member {request.group_instance_id} has begun anew: {reason}")
+        rebalance.prepare(shard, group, f"static member {request.group_instance_id} rejoined: {reason}")
     return promise
 
 
 def _fence(group: ClassicGroup, old: ClassicGroupMember) -> None:
-    """Complete requests of the old member that wait with FENCED_INSTANCE_ID."""
+    """Respond with FENCED_INSTANCE_ID to requests of the old member that wait."""
     group.complete_join(old, responses.join_error(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
     responses.complete_sync(old, responses.sync_error(ErrorCode.FENCED_INSTANCE_ID))
 
@@ -71,12 +71,12 @@ def _fence(group: ClassicGroup, old: ClassicGroupMember) -> None:
 def _hand_over_session(
     shard: GroupShard, group: ClassicGroup, old: ClassicGroupMember, new: ClassicGroupMember
 ) -> None:
-    """The new member's first session is as long as the old one's was."""
+    """Give the new member's first session the session timeout of the old one."""
     timers.cancel_session(shard, group, old.member_id)
     timers.set_session(shard, group, new.member_id, old.session_timeout_ms)
 
 
-def _resumed(
+def _response_without_rebalance(
     group: ClassicGroup, member: ClassicGroupMember, old_leader: str | None, client: Client
 ) -> JoinGroupResponse:
     """The response where the generation goes on. A leader with an old client gets the old leader's member id, so that
@@ -92,7 +92,7 @@ def _resumed(
     return response
 
 
-def _not_replaced(group: ClassicGroup, code: ErrorCode) -> JoinGroupResponse:
+def _error_response(group: ClassicGroup, code: ErrorCode) -> JoinGroupResponse:
     response = responses.joined(group, "")
     response.error_code = code
     return response

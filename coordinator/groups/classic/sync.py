@@ -1,5 +1,7 @@
-"""SyncGroup: the leader sends all assignments, every member gets its own
-(``GroupMetadataManager.classicGroupSync``)."""
+"""SyncGroup: the leader sends all assignments, and every member gets its own.
+
+Source: Kafka's ``GroupMetadataManager.classicGroupSync``.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def sync(shard: GroupShard, request: SyncGroupRequest, client: Client) -> SyncRe
         return responses.sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
     if not isinstance(group, ClassicGroup):
         return to_consumer_group.sync(shard, group, request, client)
-    code = _refusal(group, request)
+    code = _check(group, request)
     if code:
         return responses.sync_error(code)
     member = group.members[request.member_id]
@@ -44,7 +46,7 @@ def sync(shard: GroupShard, request: SyncGroupRequest, client: Client) -> SyncRe
     return promise
 
 
-def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     try:
@@ -78,7 +80,7 @@ def _assign(shard: GroupShard, group: ClassicGroup, assignments: Mapping[str, by
     try:
         shard.commit([records.metadata_record(group, assignments)])
     except KafkaError as error:
-        rebalance.drop_assignments(shard, group, to_client_error(error).code)
+        rebalance.clear_assignments(shard, group, to_client_error(error).code)
         rebalance.prepare_or_complete(shard, group, f"its assignments could not be stored: {error}")
         return
     for member in group.members.values():
@@ -86,4 +88,4 @@ def _assign(shard: GroupShard, group: ClassicGroup, assignments: Mapping[str, by
         if responses.complete_sync(member, responses.synced(group, member)):
             # It could not send heartbeats while it waited.
             timers.renew_session(shard, group, member)
-    group.move_to(ClassicGroupState.STABLE, shard.context.now_ms())
+    group.transition_to(ClassicGroupState.STABLE, shard.context.now_ms())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def join(
     shard: GroupShard, group: Group, request: JoinGroupRequest, client: Client
 ) -> JoinGroupResponse | Promise[JoinGroupResponse]:
-    if group.kind == CONSUMER:
+    if group.group_type == CONSUMER:
         from oncelog.coordinator.groups.consumer import classic_members
 
         return classic_members.join(shard, cast("ConsumerGroup", group), request, client)
@@ -36,7 +36,7 @@ def join(
 def sync(
     shard: GroupShard, group: Group, request: SyncGroupRequest, client: Client
 ) -> SyncGroupResponse | Promise[SyncGroupResponse]:
-    if group.kind == CONSUMER:
+    if group.group_type == CONSUMER:
         from oncelog.coordinator.groups.consumer import classic_members
 
         return classic_members.sync(shard, cast("ConsumerGroup", group), request, client)
@@ -46,7 +46,7 @@ def sync(
 def heartbeat(
     shard: GroupShard, group: Group, request: HeartbeatRequest, client: Client
 ) -> HeartbeatResponse:
-    if group.kind == CONSUMER:
+    if group.group_type == CONSUMER:
         from oncelog.coordinator.groups.consumer import classic_members
 
         return classic_members.heartbeat(shard, cast("ConsumerGroup", group), request, client)
@@ -54,7 +54,7 @@ def heartbeat(
 
 
 def leave(shard: GroupShard, group: Group, request: LeaveGroupRequest, client: Client) -> LeaveGroupResponse:
-    if group.kind == CONSUMER:
+    if group.group_type == CONSUMER:
         from oncelog.coordinator.groups.consumer import classic_members
 
         return classic_members.remove(shard, cast("ConsumerGroup", group), request, client)

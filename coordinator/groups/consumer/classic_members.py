@@ -54,7 +54,7 @@ SEVERAL_MEMBERS_VERSION = 3
 def join(
     shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, client: Client
 ) -> JoinGroupResponse:
-    """A member of the classic protocol joins a consumer group, which is not empty."""
+    """Let a member of the classic protocol join a consumer group that is not empty."""
     try:
         return _join(shard, group, request, client)
     except KafkaError as error:
@@ -67,19 +67,19 @@ def _join(
     context, instance_id = shard.context, request.group_instance_id
     if migration.policy(context) == migration.DISABLED:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    is_unknown = not request.member_id
+    is_new = not request.member_id
     member_id = request.member_id or joining.new_member_id(context)
     joining.check_size(context, group, member_id)
     names = [protocol.name for protocol in request.protocols]
     if not group.supports_classic_protocols(request.protocol_type, names):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if is_unknown and instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
+    if is_new and instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
         return responses.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-    replaced: list[CoordinatorRecord] = []
+    replacement: list[CoordinatorRecord] = []
     if instance_id is None:
         old = joining.dynamic_member(group, member_id, create=True)
     else:
-        old, replaced = joining.static_member(group, member_id, instance_id, create=is_unknown, classic=True)
+        old, replacement = joining.static_member(group, member_id, instance_id, create=is_new, classic=True)
     holder = group.static_member(instance_id)
     subscription = _subscription(request)
     owned = _owned(shard, subscription)
@@ -87,14 +87,14 @@ def _join(
         shard, group, old, _member_fields(request, subscription, client), client
     )
     if holder is not None and migration.is_replaced_by_classic(context, group, holder):
-        member = _downgraded(shard, group, update, holder, replaced, owned)
+        member = _join_downgraded(shard, group, update, holder, replacement, owned)
     else:
-        wanted = target.up_to_date(context, group, update.epoch, old, update.new, update.subscriptions)
+        wanted = target.get_or_compute(context, group, update.epoch, old, update.new, update.subscriptions)
         update.records.extend(wanted.records)
         change = member_update.reconcile_member(
             context, group, update, wanted.epoch, wanted.assignment, owned
         )
-        shard.commit([*replaced, *change.records])
+        shard.commit([*replacement, *change.records])
         member_update.after_commit(shard, group.group_id, change)
         timeouts.cancel(shard, timeouts.JOIN, group.group_id, member_id)
         timeouts.renew_session(shard, group.group_id, member_id, request.session_timeout_ms)
@@ -109,12 +109,12 @@ def _join(
     )
 
 
-def _downgraded(
+def _join_downgraded(
     shard: GroupShard,
     group: ConsumerGroup,
     update: member_update.MemberUpdate,
     holder: ConsumerGroupMember,
-    replaced: list[CoordinatorRecord],
+    replacement: list[CoordinatorRecord],
     owned: list[TopicPartitions],
 ) -> ConsumerGroupMember:
     """The last member of the consumer protocol has returned with the classic protocol: convert the group to a
@@ -129,7 +129,7 @@ def _downgraded(
         )
         member, made = change.member, change.records
     migration.downgrade(
-        shard, group, replaced=holder, joining=member, before=[*replaced, *made], rebalances=rebalances
+        shard, group, replaced=holder, joining=member, before=[*replacement, *made], rebalances=rebalances
     )
     return member
 
@@ -179,7 +179,7 @@ def _rebalance_timeout_ms(request: JoinGroupRequest, client: Client) -> int:
 def sync(
     shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, client: Client
 ) -> SyncGroupResponse:
-    """The response with the member's assignment, which exists since its JoinGroup."""
+    """The response with the member's assignment, which its JoinGroup has computed."""
     try:
         return _sync(shard, group, request)
     except KafkaError as error:
@@ -210,7 +210,10 @@ def _sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) ->
 def heartbeat(
     shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest, client: Client
 ) -> HeartbeatResponse:
-    """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    """Renew the member's session; REBALANCE_IN_PROGRESS in the response if it must rejoin.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
     member, classic = _classic_member(
         group, request.member_id, request.group_instance_id, request.generation_id
     )
@@ -229,7 +232,9 @@ def heartbeat(
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
 ) -> tuple[ConsumerGroupMember, ClassicMemberMetadata]:
-    """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    """The member and its classic metadata. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+    ILLEGAL_GENERATION.
+    """
     if instance_id is None:
         member = group.member(member_id)
     else:
@@ -249,25 +254,25 @@ def _classic_member(
 def remove(
     shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, client: Client
 ) -> LeaveGroupResponse:
-    """Remove members of either protocol in one step; the response has a row for each. A static one needs no
-    member id.
+    """Remove members of either protocol in one step; the response has a row for each. A static member needs no member
+    id.
     """
     rows = []
-    going: dict[str, ConsumerGroupMember] = {}
+    leaving: dict[str, ConsumerGroupMember] = {}
     several = client.api_version >= SEVERAL_MEMBERS_VERSION
     for identity in request.members if several else [MemberIdentity(request.member_id)]:
         code = ErrorCode.NONE
         try:
-            member = _leaving(group, identity)
-            going[member.member_id] = member
+            member = _member_to_remove(group, identity)
+            leaving[member.member_id] = member
         except KafkaError as error:
             code = error.code
         rows.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
-    leave.fence(shard, group, list(going.values()), None)
+    leave.fence(shard, group, list(leaving.values()), None)
     return LeaveGroupResponse(members=rows)
 
 
-def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMember:
+def _member_to_remove(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMember:
     instance_id = identity.group_instance_id
     if instance_id is None:
         return group.member(identity.member_id)

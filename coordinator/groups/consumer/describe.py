@@ -39,11 +39,11 @@ def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
 
 
 def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: Topics) -> DescribedMember:
-    # Partitions that it must still revoke are still its own.
-    has: dict[Uuid, list[int]] = {}
+    # A partition that it must revoke is its own until it has.
+    owned: dict[Uuid, list[int]] = {}
     for partitions in (member.assigned, member.pending_revocation):
         for topic_id, rows in partitions.items():
-            has.setdefault(topic_id, []).extend(rows)
+            owned.setdefault(topic_id, []).extend(rows)
     return DescribedMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -53,7 +53,7 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: Topics) -
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(has, topics),
+        assignment=_assignment(owned, topics),
         target_assignment=_assignment(group.targets.get(member.member_id, {}), topics),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )

@@ -29,7 +29,7 @@ class CustomAssignorError(Exception):
 
 
 def _version(data: Buffer, newest: int) -> int:
-    """The version in front of the data; a newer one counts as ``newest``. Raises DecodeError."""
+    """The version at the start of ``data``, but at most ``newest``. Raises DecodeError."""
     if len(data) < _VERSION.size:
         raise DecodeError("a consumer's data is too short for its version")
     version: int = _VERSION.unpack_from(data)[0]

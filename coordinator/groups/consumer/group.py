@@ -53,7 +53,7 @@ class ConsumerGroup:
     ``targets``: member id -> target assignment. ``target_owners``: the same by topic id and partition.
     """
 
-    kind = CONSUMER
+    group_type = CONSUMER
     protocol_type = PROTOCOL_TYPE
 
     __slots__ = (

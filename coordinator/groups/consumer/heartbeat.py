@@ -95,11 +95,11 @@ def _heartbeat(
     group = found.group
     joining.check_size(context, group, request.member_id)
     member_id = request.member_id or joining.new_member_id(context)
-    replaced: list[CoordinatorRecord] = []
+    replacement: list[CoordinatorRecord] = []
     if request.instance_id is None:
         old = joining.dynamic_member(group, member_id, create=joins)
     else:
-        old, replaced = joining.static_member(
+        old, replacement = joining.static_member(
             group, member_id, request.instance_id, create=joins, classic=False
         )
     _check_epoch(old, request)
@@ -113,7 +113,7 @@ def _heartbeat(
         classic=None,
     )
     change = member_update.update_and_reconcile(shard, group, old, fields, client, request.topic_partitions)
-    shard.commit([*found.records, *replaced, *change.records])
+    shard.commit([*found.records, *replacement, *change.records])
     found.after_commit(shard)
     member_update.after_commit(shard, group_id, change)
     timeouts.renew_session(shard, group_id, member_id)

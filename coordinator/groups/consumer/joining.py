@@ -51,10 +51,10 @@ def check_size(context: GroupContext, group: ConsumerGroup, member_id: str) -> N
 
 
 def new_member_id(context: GroupContext) -> str:
-    """A random UUID in Kafka's text form that does not begin with a dash, as a command-line option would."""
+    """A random UUID in Kafka's text form. Kafka allows no leading dash, since tools would read it as an option."""
     while True:
-        made = context.random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
-        text = uuid_to_text(made.to_bytes(16))
+        bits = context.random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+        text = uuid_to_text(bits.to_bytes(16))
         if not text.startswith("-"):
             return text
 

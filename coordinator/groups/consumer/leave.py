@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-    """Handle a heartbeat that leaves. Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Handle a heartbeat with a leaving epoch. Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID.
+    """
     group = shard.group(request.group_id)
     if not isinstance(group, ConsumerGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
@@ -74,18 +76,18 @@ def _fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerGr
     if migration.is_to_be_downgraded(shard.context, group, members):
         migration.downgrade(shard, group, leaving=members)
         return
-    after = group.subscriptions.copy()
-    made = []
+    subscriptions = group.subscriptions.copy()
+    new_records = []
     for member in members:
-        made += records.member_tombstones(group.group_id, member.member_id)
-        after.replace(member, None)
+        new_records += records.member_tombstones(group.group_id, member.member_id)
+        subscriptions.replace(member, None)
     for expression in sorted({member.topic_regex for member in members if member.topic_regex}):
-        if expression not in after.regexes:
-            made.append(records.regex_tombstone(group.group_id, expression))
-            after.resolve(expression, None)
-    found = group.volatile.topic_hashes.of_group(after.topics, shard.context.topics)
-    made.append(records.group_epoch(group.group_id, group.epoch + 1, found))
-    shard.commit(made)
+        if expression not in subscriptions.regexes:
+            new_records.append(records.regex_tombstone(group.group_id, expression))
+            subscriptions.resolve(expression, None)
+    metadata_hash = group.volatile.topic_hashes.of_group(subscriptions.topics, shard.context.topics)
+    new_records.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
+    shard.commit(new_records)
 
 
 def fence_expired(

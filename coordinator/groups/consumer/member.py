@@ -54,7 +54,7 @@ class ConsumerGroupMember(NamedTuple):
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def moved_to(
+    def with_assignment(
         self,
         epoch: int,
         state: MemberState,

@@ -1,4 +1,4 @@
-"""Updates a member from a request: its fields, the group epoch, the target assignment, its reconciliation.
+"""Processes a member's request: updates its fields, the group epoch and the target assignment, and reconciles it.
 
 Used for ConsumerGroupHeartbeat and for JoinGroup of classic members. These functions only compute records; state
 changes when the caller commits them.
@@ -98,7 +98,7 @@ def update_and_reconcile(
     FENCED_MEMBER_EPOCH.
     """
     update = update_member(shard, group, old, fields, client)
-    wanted = target.up_to_date(shard.context, group, update.epoch, old, update.new, update.subscriptions)
+    wanted = target.get_or_compute(shard.context, group, update.epoch, old, update.new, update.subscriptions)
     update.records.extend(wanted.records)
     return reconcile_member(shard.context, group, update, wanted.epoch, wanted.assignment, owned)
 
@@ -109,30 +109,32 @@ def update_member(
     """Update ``old`` with ``fields``, and the group epoch. Raises KafkaError: INVALID_REGULAR_EXPRESSION."""
     context = shard.context
     new = fields.applied_to(old, client)
-    made = []
+    new_records = []
     if new != old:
-        made.append(records.member_metadata(group.group_id, new))
-    by_regex = regex.change(shard, group, old, new)
-    made += by_regex.records
+        new_records.append(records.member_metadata(group.group_id, new))
+    regex_change = regex.change(shard, group, old, new)
+    new_records += regex_change.records
     names_changed = new.topic_names != old.topic_names
-    rebalances = names_changed or by_regex.rebalances
+    rebalances = names_changed or regex_change.rebalances
     if fields.classic is not None:
-        rebalances = names_changed or by_regex.changed
-    if new.topic_names is old.topic_names and not by_regex.changed:
+        rebalances = names_changed or regex_change.changed
+    if new.topic_names is old.topic_names and not regex_change.changed:
         subscriptions = group.subscriptions
     else:
         subscriptions = group.subscriptions.without_last_of(old, new)
     epoch = group.epoch
-    checks = rebalances or not group.volatile.metadata_checked
-    if checks:
-        found = group.volatile.topic_hashes.of_group(subscriptions.topics, context.topics)
-        if rebalances or found != group.metadata_hash:
+    checks_metadata = rebalances or not group.volatile.metadata_checked
+    if checks_metadata:
+        metadata_hash = group.volatile.topic_hashes.of_group(subscriptions.topics, context.topics)
+        if rebalances or metadata_hash != group.metadata_hash:
             epoch += 1
-            made.append(records.group_epoch(group.group_id, epoch, found))
+            new_records.append(records.group_epoch(group.group_id, epoch, metadata_hash))
         if group.has_subscription_metadata:
-            made.append(records.subscription_metadata_tombstone(group.group_id))
-    changed = names_changed or by_regex.changed
-    return MemberUpdate(old, new, made, subscriptions, epoch, changed, checks, by_regex.resolves)
+            new_records.append(records.subscription_metadata_tombstone(group.group_id))
+    changed = names_changed or regex_change.changed
+    return MemberUpdate(
+        old, new, new_records, subscriptions, epoch, changed, checks_metadata, regex_change.resolves
+    )
 
 
 def reconcile_member(
@@ -143,7 +145,7 @@ def reconcile_member(
     wanted: Assignment,
     owned: Owned,
 ) -> MemberChange:
-    """Reconcile the updated member with its target assignment ``wanted``."""
+    """Reconcile the updated member to its target assignment ``wanted``."""
     member = update.new
     if update.changed or not member.is_reconciled_to(target_epoch):
         member = reconcile(
@@ -155,14 +157,14 @@ def reconcile_member(
             owned,
             subscription_changed=update.changed,
         )
-    made = update.records
+    new_records = update.records
     if member != update.new:
-        made.append(records.current_assignment(group.group_id, member))
+        new_records.append(records.current_assignment(group.group_id, member))
     return MemberChange(
         update.old.member_id not in group.members,
         update.new,
         member,
-        made,
+        new_records,
         update.epoch,
         update.checked_metadata,
         update.resolves,

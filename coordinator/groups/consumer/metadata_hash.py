@@ -56,7 +56,7 @@ def topic_hash(topic: Topic, topics: Topics) -> int:
         parts.append(pack("<i", partition))
         for rack in sorted(topics.racks(topic, partition)):
             text = _text(rack)
-            # Kafka writes the length before a rack as well as after it.
+            # Kafka writes a rack's length both before and after it.
             parts += (text[-4:], text)
     return _hash(b"".join(parts))
 

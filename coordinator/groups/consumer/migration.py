@@ -106,7 +106,7 @@ def upgrade(shard: GroupShard, classic: ClassicGroup) -> FoundGroup:
         group.subscriptions.topics, shard.context.topics
     )
     members = list(group.members.values())
-    return FoundGroup(group, [*classic.tombstones(), *_stored(group, members)], members)
+    return FoundGroup(group, [*classic.tombstones(), *_group_records(group, members)], members)
 
 
 def _protocol(classic: ClassicGroup) -> str:
@@ -148,7 +148,7 @@ def _upgraded_member(
     )
 
 
-def _stored(group: ConsumerGroup, members: Sequence[ConsumerGroupMember]) -> list[CoordinatorRecord]:
+def _group_records(group: ConsumerGroup, members: Sequence[ConsumerGroupMember]) -> list[CoordinatorRecord]:
     return [
         *(records.member_metadata(group.group_id, member) for member in members),
         records.group_epoch(group.group_id, group.epoch, group.metadata_hash),
@@ -165,8 +165,8 @@ def is_to_be_downgraded(
     context: GroupContext, group: ConsumerGroup, leaving: Sequence[ConsumerGroupMember]
 ) -> bool:
     """Whether only members of the classic protocol remain without ``leaving``, and the policy allows the downgrade."""
-    left = len(group.members) - len(leaving)
-    return left > 0 and group.all_classic_without(leaving) and _may_downgrade(context, left)
+    remaining = len(group.members) - len(leaving)
+    return remaining > 0 and group.all_classic_without(leaving) and _may_downgrade(context, remaining)
 
 
 def is_replaced_by_classic(
@@ -203,7 +203,7 @@ def downgrade(
     rejoin.
     """
     gone = {member.member_id for member in leaving}
-    left = [
+    remaining = [
         joining
         if replaced is not None and member_id == replaced.member_id and joining is not None
         else member
@@ -211,13 +211,13 @@ def downgrade(
         if member_id not in gone
     ]
     classic = ClassicGroup(group.group_id)
-    for member in left:
+    for member in remaining:
         classic.add(_downgraded_member(member))
     classic.generation_id = group.epoch
     classic.protocol_name = classic.selected_protocol()
     classic.state_timestamp_ms = shard.context.now_ms()
     assignments = {}
-    for member in left:
+    for member in remaining:
         holder = replaced if replaced is not None and member is joining else member
         assignments[member.member_id] = embedded_protocol.assignment(
             group.targets.get(holder.member_id, {}),
@@ -235,7 +235,7 @@ def downgrade(
             classic_records.metadata_record(classic, assignments),
         ]
     )
-    _begin_classic_life(shard, group.group_id, classic, rebalances=rebalances)
+    _complete_classic_group(shard, group.group_id, classic, rebalances=rebalances)
 
 
 def _downgraded_member(member: ConsumerGroupMember) -> ClassicGroupMember:
@@ -252,7 +252,9 @@ def _downgraded_member(member: ConsumerGroupMember) -> ClassicGroupMember:
     )
 
 
-def _begin_classic_life(shard: GroupShard, group_id: str, made: ClassicGroup, *, rebalances: bool) -> None:
+def _complete_classic_group(
+    shard: GroupShard, group_id: str, made: ClassicGroup, *, rebalances: bool
+) -> None:
     """Complete the volatile state of the replayed group: its members support more protocols than their records have."""
     live = shard.groups[group_id]
     assert isinstance(live, ClassicGroup)

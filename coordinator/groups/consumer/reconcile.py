@@ -81,9 +81,9 @@ def _unsubscribed(
     for topic_id in dropped:
         pending[topic_id] = {**pending.get(topic_id, {}), **assigned.pop(topic_id)}
     if _owns_any(owned, pending):
-        return member.moved_to(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, pending)
+        return member.with_assignment(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, pending)
     # It has already given up those partitions.
-    return member.moved_to(member.epoch, member.state, assigned, member.pending_revocation)
+    return member.with_assignment(member.epoch, member.state, assigned, member.pending_revocation)
 
 
 def _advanced(
@@ -118,8 +118,8 @@ def _advanced(
             if free:
                 added[topic_id] = free
     if revoked and _owns_any(owned, revoked):
-        return member.moved_to(epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoked)
+        return member.with_assignment(epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoked)
     for topic_id, partitions in added.items():
         assigned.setdefault(topic_id, {}).update(dict.fromkeys(partitions, target_epoch))
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return member.moved_to(target_epoch, state, assigned, {})
+    return member.with_assignment(target_epoch, state, assigned, {})

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: decides when to resolve a group's expressions to topics, and stores the result.
+"""Resolves a group's subscribed regular expressions to topics: when, and what follows for the group.
 
 All expressions of a group are resolved together, in a step of its own soon after a heartbeat, so that one change causes
 one rebalance. A heartbeat triggers it if an expression is new, topics were created, or the last resolution is old.
@@ -142,9 +142,9 @@ def _store(shard: GroupShard, group: ConsumerGroup, matched: dict[str, set[str]]
         resolved = ResolvedRegex(frozenset(names), version, shard.context.now_ms())
         after.resolve(expression, resolved)
         made.append(records.regex(group.group_id, expression, resolved))
-    found = group.volatile.topic_hashes.of_group(after.topics, shard.context.topics)
-    rebalances = rebalances or found != group.metadata_hash
+    metadata_hash = group.volatile.topic_hashes.of_group(after.topics, shard.context.topics)
+    rebalances = rebalances or metadata_hash != group.metadata_hash
     if rebalances:
-        made.append(records.group_epoch(group.group_id, group.epoch + 1, found))
+        made.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
     shard.commit(made)
     group.volatile.metadata_checked = group.volatile.metadata_checked or rebalances

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message
 
 
-def _known(shard: GroupShard, group_id: str) -> ConsumerGroup | None:
+def _group(shard: GroupShard, group_id: str) -> ConsumerGroup | None:
     found = shard.groups.get(group_id)
     return found if isinstance(found, ConsumerGroup) else None
 
 
-def _known_or_new(shard: GroupShard, group_id: str) -> ConsumerGroup:
+def _group_or_new(shard: GroupShard, group_id: str) -> ConsumerGroup:
     """The group. A new one replaces a simple classic group, which has only offsets and no record."""
     found = shard.groups.get(group_id)
     if isinstance(found, ConsumerGroup):
@@ -49,11 +49,11 @@ def replay_group(
     producer_id: int,
 ) -> None:
     if value is not None:
-        group = _known_or_new(shard, key.group_id)
+        group = _group_or_new(shard, key.group_id)
         group.epoch = value.epoch
         group.metadata_hash = value.metadata_hash
         return
-    known = _known(shard, key.group_id)
+    known = _group(shard, key.group_id)
     if known is not None:
         assert not known.members, f"{key.group_id} is deleted, but has members"
         assert not known.targets, f"{key.group_id} is deleted, but has a target assignment"
@@ -68,7 +68,7 @@ def replay_subscription_metadata(
     offset: int,
     producer_id: int,
 ) -> None:
-    group = _known(shard, key.group_id) if value is None else _known_or_new(shard, key.group_id)
+    group = _group(shard, key.group_id) if value is None else _group_or_new(shard, key.group_id)
     if group is not None:
         group.has_subscription_metadata = value is not None
 
@@ -81,7 +81,7 @@ def replay_member(
     producer_id: int,
 ) -> None:
     if value is not None:
-        group = _known_or_new(shard, key.group_id)
+        group = _group_or_new(shard, key.group_id)
         group.put_member(
             group.members.get(key.member_id, ConsumerGroupMember(key.member_id))._replace(
                 instance_id=value.instance_id,
@@ -96,7 +96,7 @@ def replay_member(
             )
         )
         return
-    known = _known(shard, key.group_id)
+    known = _group(shard, key.group_id)
     if known is not None and key.member_id in known.members:
         # While loading, compaction may already have removed the tombstone of its current assignment.
         left = known.members[key.member_id].epoch == LEAVING_EPOCH or not shard.loaded
@@ -115,9 +115,9 @@ def replay_target(
 ) -> None:
     if value is not None:
         rows = {row.topic_id: frozenset(row.partitions) for row in value.topic_partitions}
-        _known_or_new(shard, key.group_id).put_target(key.member_id, rows)
+        _group_or_new(shard, key.group_id).put_target(key.member_id, rows)
         return
-    known = _known(shard, key.group_id)
+    known = _group(shard, key.group_id)
     if known is not None:
         known.put_target(key.member_id, None)
 
@@ -130,11 +130,11 @@ def replay_target_epoch(
     producer_id: int,
 ) -> None:
     if value is not None:
-        group = _known_or_new(shard, key.group_id)
+        group = _group_or_new(shard, key.group_id)
         group.target_epoch = value.assignment_epoch
         group.target_timestamp_ms = value.assignment_timestamp
         return
-    known = _known(shard, key.group_id)
+    known = _group(shard, key.group_id)
     if known is not None:
         known.target_epoch = NO_TARGET_EPOCH
         known.target_timestamp_ms = 0
@@ -148,7 +148,7 @@ def replay_current(
     producer_id: int,
 ) -> None:
     if value is not None:
-        group = _known_or_new(shard, key.group_id)
+        group = _group_or_new(shard, key.group_id)
         group.put_member(
             group.members.get(key.member_id, ConsumerGroupMember(key.member_id))._replace(
                 epoch=value.member_epoch,
@@ -159,7 +159,7 @@ def replay_current(
             )
         )
         return
-    known = _known(shard, key.group_id)
+    known = _group(shard, key.group_id)
     if known is not None and key.member_id in known.members:
         member = known.members[key.member_id]
         known.put_member(
@@ -188,7 +188,7 @@ def replay_regex(
     offset: int,
     producer_id: int,
 ) -> None:
-    group = _known(shard, key.group_id) if value is None else _known_or_new(shard, key.group_id)
+    group = _group(shard, key.group_id) if value is None else _group_or_new(shard, key.group_id)
     if group is not None:
         resolved = None
         if value is not None:

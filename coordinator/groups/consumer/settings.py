@@ -18,36 +18,36 @@ def _within(context: GroupContext, group_id: str, name: str, default: int, low: 
 
 
 def session_timeout_ms(context: GroupContext, group_id: str) -> int:
-    of = context.settings()
+    broker = context.settings()
     return _within(
         context,
         group_id,
         "consumer.session.timeout.ms",
-        of.group_consumer_session_timeout_ms,
-        of.group_consumer_min_session_timeout_ms,
-        of.group_consumer_max_session_timeout_ms,
+        broker.group_consumer_session_timeout_ms,
+        broker.group_consumer_min_session_timeout_ms,
+        broker.group_consumer_max_session_timeout_ms,
     )
 
 
 def heartbeat_interval_ms(context: GroupContext, group_id: str) -> int:
-    of = context.settings()
+    broker = context.settings()
     return _within(
         context,
         group_id,
         "consumer.heartbeat.interval.ms",
-        of.group_consumer_heartbeat_interval_ms,
-        of.group_consumer_min_heartbeat_interval_ms,
-        of.group_consumer_max_heartbeat_interval_ms,
+        broker.group_consumer_heartbeat_interval_ms,
+        broker.group_consumer_min_heartbeat_interval_ms,
+        broker.group_consumer_max_heartbeat_interval_ms,
     )
 
 
 def assignment_interval_ms(context: GroupContext, group_id: str) -> int:
-    of = context.settings()
+    broker = context.settings()
     return _within(
         context,
         group_id,
         "consumer.assignment.interval.ms",
-        of.group_consumer_assignment_interval_ms,
-        of.group_consumer_min_assignment_interval_ms,
-        of.group_consumer_max_assignment_interval_ms,
+        broker.group_consumer_assignment_interval_ms,
+        broker.group_consumer_min_assignment_interval_ms,
+        broker.group_consumer_max_assignment_interval_ms,
     )

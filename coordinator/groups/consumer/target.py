@@ -42,7 +42,7 @@ def default_assignor(context: GroupContext) -> str:
     return next(iter(served_assignors(context)), DEFAULT_ASSIGNOR)
 
 
-def up_to_date(
+def get_or_compute(
     context: GroupContext,
     group: ConsumerGroup,
     epoch: int,
@@ -78,7 +78,7 @@ def _is_time(context: GroupContext, group: ConsumerGroup) -> bool:
     if group.target_timestamp_ms == 0:
         return True  # the time of the last computation is unknown
     interval_ms = settings.assignment_interval_ms(context, group.group_id)
-    # Without an interval do not compare clocks: wall time may have been set back.
+    # Without an interval do not compare timestamps: wall time may have been set back.
     return interval_ms == 0 or context.now_ms() >= group.target_timestamp_ms + interval_ms
 
 

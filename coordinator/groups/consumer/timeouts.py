@@ -33,7 +33,7 @@ _REASONS = {
     SESSION: "its session expired",
     REBALANCE: "it did not revoke its partitions in time",
     JOIN: "it did not join again in time",
-    SYNC: "it did not ask for its assignment in time",
+    SYNC: "it did not send SyncGroup in time",
 }
 
 
@@ -53,7 +53,7 @@ def cancel_all(shard: GroupShard, group_id: str, member_id: str) -> None:
 def renew_session(
     shard: GroupShard, group_id: str, member_id: str, session_timeout_ms: int | None = None
 ) -> None:
-    """Restart the member's session timeout. A member of the classic protocol has its own one."""
+    """Restart the member's session timeout: by default the group's; a classic member has its own."""
     if session_timeout_ms is None:
         session_timeout_ms = settings.session_timeout_ms(shard.context, group_id)
     _fence_in(shard, SESSION, group_id, member_id, session_timeout_ms)

@@ -98,7 +98,7 @@ def test_a_topic_made_anew_between_the_steps_keeps_its_offsets() -> None:
     for partition in range(count):
         commit(lab, ("g", "a", partition), 1)
     lab.topics.delete("a")
-    steps = offset_expiry.forget_topics(lab.shard, "g", [("a", old)])
+    steps = offset_expiry.remove_deleted_topics(lab.shard, "g", [("a", old)])
     next(steps)
     lab.topics.create("a", count)
     commit(lab, ("g", "a", count - 1), 5)
@@ -115,7 +115,7 @@ def test_offsets_of_a_deleted_topic() -> None:
     lab.topics.delete("a")
     lab.topics.create("a", 3)
     commit(lab, ("g", "a", 2), 1)
-    do_all(offset_expiry.forget_topics(lab.shard, "g", [("a", old)]))
+    do_all(offset_expiry.remove_deleted_topics(lab.shard, "g", [("a", old)]))
     assert all_of(lab.shard, "g") == {("a", 2): 1, ("b", 0): 1}
     lab.shard.replay_end_transaction(7, committed=True)
     assert all_of(lab.shard, "g") == {("a", 2): 1, ("b", 0): 1}

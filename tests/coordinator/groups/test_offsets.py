@@ -14,7 +14,7 @@ from oncelog.coordinator.groups.offsets import (
     commit_transactional_offsets,
     delete_offsets,
     fetch_offsets,
-    tombstones_of,
+    group_offset_tombstones,
 )
 from oncelog.coordinator.groups.shard import GroupShard
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -274,7 +274,7 @@ def test_a_random_walk(seed: int) -> None:
             case _:
                 if rng.random() < 0.2:
                     group = place[0]
-                    lab.shard.commit(tombstones_of(lab.shard, group))
+                    lab.shard.commit(group_offset_tombstones(lab.shard, group))
                     for one in places:
                         if one[0] == group:
                             model.forget(one)

@@ -164,7 +164,7 @@ def test_a_crash_after_the_decision_ends_it_once(commit: bool, version: int) -> 
 def test_v2_used_up_epochs_bring_a_new_producer_id() -> None:
     rig = begun()
     last = PRODUCER_EPOCH_MAX - 1
-    rig.shard.transition("t", rig.metadata()._replace(producer_epoch=last))
+    rig.shard.transition_to("t", rig.metadata()._replace(producer_epoch=last))
     add(rig, last, P, version=2)
     assert end(rig, last, commit=True, version=2) == (ID + 1, 0)
     assert rig.prepared[0].metadata.producer_id == ID
@@ -227,7 +227,7 @@ def test_v2_needs_records_that_can_hold_it() -> None:
 def test_a_transaction_of_v2_outlives_the_downgrade() -> None:
     rig = begun()
     last = PRODUCER_EPOCH_MAX - 1
-    rig.shard.transition("t", rig.metadata()._replace(producer_epoch=last))
+    rig.shard.transition_to("t", rig.metadata()._replace(producer_epoch=last))
     add(rig, last, P, version=2)
     end(rig, last, commit=True, version=2)
     rig.transaction_version = 0

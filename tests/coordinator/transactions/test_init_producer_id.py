@@ -29,7 +29,7 @@ def refused(rig: Rig, code: ErrorCode, expected: tuple[int, int] | None = None) 
 
 
 def set_epoch(rig: Rig, epoch: int) -> None:
-    rig.shard.transition("t", rig.metadata()._replace(producer_epoch=epoch))
+    rig.shard.transition_to("t", rig.metadata()._replace(producer_epoch=epoch))
 
 
 def test_every_initialisation_raises_the_epoch() -> None:

@@ -87,7 +87,7 @@ class Machine:
             return
         if self.near_the_end and self.rig.metadata(name).producer_epoch < PRODUCER_EPOCH_MAX - 10:
             epoch = PRODUCER_EPOCH_MAX - self.rng.randint(2, 5)
-            self.rig.shard.transition(name, self.rig.metadata(name)._replace(producer_epoch=epoch))
+            self.rig.shard.transition_to(name, self.rig.metadata(name)._replace(producer_epoch=epoch))
             self.told[name] = ProducerIdAndEpoch(self.told[name].producer_id, epoch)
 
     def add(self) -> None:

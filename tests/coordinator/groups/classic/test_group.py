@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.classic.records import new_group_record, record_of, tombstone
+from oncelog.coordinator.groups.classic.records import group_record, new_group_record, tombstone
 from oncelog.coordinator.groups.classic.states import VALID_TRANSITIONS, ClassicGroupState
 from oncelog.coordinator.groups.group import allow_any_partition
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -128,7 +128,7 @@ def test_when_offsets_expire() -> None:
     _, group = in_state(ClassicGroupState.STABLE)
     assert group.offset_expires_at(1000, 10) == 1010
     group.protocol_type_or_none = "connect"
-    group.remember_subscriptions()
+    group.set_subscriptions()
     assert group.offset_expires_at(1000, 10) is None
     for state in (ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE):
         _, group = in_state(state)
@@ -208,14 +208,14 @@ def test_records_of_other_brokers() -> None:
     member = MemberMetadata("m", None, "c", "/h", -1, 7_000, subscription("t"), b"a")
     lab.log.append(
         [
-            record_of("old", GroupMetadataValue("consumer", 3, "range", "m", -1, [member]))._replace(
+            group_record("old", GroupMetadataValue("consumer", 3, "range", "m", -1, [member]))._replace(
                 version=0
             ),
             new_group_record("new", EPOCH_MS),
-            record_of("gone", GroupMetadataValue("consumer", 3, None, None, 5)),
+            group_record("gone", GroupMetadataValue("consumer", 3, None, None, 5)),
             tombstone("gone"),
             tombstone("never"),
-            record_of("anew", GroupMetadataValue("consumer", 3, "range", "m", 5, [member])),
+            group_record("anew", GroupMetadataValue("consumer", 3, "range", "m", 5, [member])),
             tombstone("anew"),
             new_group_record("anew", EPOCH_MS),
         ]

@@ -1,7 +1,8 @@
 """Many members, each sending valid and invalid requests at random times, over a log that sometimes fails.
 
 After every step: a restart would restore the same durable state; generations never decrease; every pending promise will
-be resolved; no two clients of one generation own the same partition. `move_to` asserts that transitions are valid.
+be resolved; no two clients of one generation own the same partition. `transition_to` asserts that transitions are
+valid.
 """
 
 from __future__ import annotations

@@ -310,7 +310,7 @@ class MixedMachine(Machine):
 
     def look(self) -> None:
         group = self.lab.shard.groups.get("g")
-        self.kinds[getattr(group, "kind", "none")] += 1
+        self.kinds[getattr(group, "group_type", "none")] += 1
         if isinstance(group, ClassicGroup):
             assert durable(self.lab.reloaded()) == durable(self.lab.shard)
             self.seen.clear()
