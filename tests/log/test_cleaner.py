@@ -13,16 +13,16 @@ from oncelog.broker.log.producers.state import Origin
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import KafkaError
-from tests.log.cleaning import (
+from tests.harness.compacted_logs import (
     COMPACT,
     Read,
     clean,
     keyed,
-    quiet_rig,
     read_all,
     shown,
+    without_cleaner,
 )
-from tests.log.rig import DATA, START_MS, batch, run
+from tests.harness.log_manager import DATA, START_MS, batch, run
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own
@@ -31,9 +31,9 @@ with warnings.catch_warnings():
 
 def test_the_last_record_of_every_key_stays_at_its_offset() -> None:
     async def main() -> None:
-        rig = quiet_rig()
-        rig.add_topic("t", overrides=COMPACT)
-        async with rig.running() as manager:
+        harness = without_cleaner()
+        harness.add_topic("t", overrides=COMPACT)
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             for value in (b"1", b"2"):
                 for key in (b"a", b"b", b"a"):
@@ -46,15 +46,15 @@ def test_the_last_record_of_every_key_stays_at_its_offset() -> None:
             assert [segment.base_offset for segment in log.segments] == [0, 6]
             assert (log.log_start_offset, log.log_end_offset) == (0, 7)
             assert log.size == sum(segment.size for segment in log.segments)
-            assert rig.sim.read_bytes(f"{DATA}/cleaner-offset-checkpoint") == b"0\n1\nt 0 6\n"
+            assert harness.sim.read_bytes(f"{DATA}/cleaner-offset-checkpoint") == b"0\n1\nt 0 6\n"
             assert not await clean(manager)  # nothing new
             log.roll()
             keyed(log, b"c", b"3")
             assert await clean(manager)
             assert shown(log) == [(4, b"b", b"2"), (6, b"a", b"active"), (7, b"c", b"3")]
-            names = rig.sim.listdir(f"{DATA}/t-0")
+            names = harness.sim.listdir(f"{DATA}/t-0")
             assert not any(name.endswith((".cleaned", ".swap")) for name in names)
-        async with rig.running() as manager:
+        async with harness.running() as manager:
             assert shown(manager.get("t", 0)) == [(4, b"b", b"2"), (6, b"a", b"active"), (7, b"c", b"3")]
 
     run(main)
@@ -67,10 +67,10 @@ def test_against_a_model(seed: int) -> None:
     async def main() -> None:
         chance = random.Random(seed)
         memory = chance.choice(["2000", "134217728"])
-        rig = quiet_rig(seed, {"log.cleaner.dedupe.buffer.size": memory})
-        rig.add_topic("t", overrides={**COMPACT, "index.interval.bytes": "200"})
+        harness = without_cleaner(seed, {"log.cleaner.dedupe.buffer.size": memory})
+        harness.add_topic("t", overrides={**COMPACT, "index.interval.bytes": "200"})
         written: dict[int, Read] = {}
-        async with rig.running() as manager:
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             for _ in range(chance.randint(1, 3)):
                 for _ in range(chance.randint(1, 60)):
@@ -89,7 +89,7 @@ def test_against_a_model(seed: int) -> None:
                 ]
             check_reads(log, chance)
             log_end = log.log_end_offset
-        async with rig.running() as manager:
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             assert log.log_end_offset == log_end
             check_reads(log, chance)
@@ -135,9 +135,9 @@ def test_the_memory_for_keys_is_bounded() -> None:
     """What does not fit is left to the next cleaning; nothing is lost meanwhile."""
 
     async def main() -> None:
-        rig = quiet_rig(keys={"log.cleaner.dedupe.buffer.size": "3000"})
-        rig.add_topic("t", overrides=COMPACT)
-        async with rig.running() as manager:
+        harness = without_cleaner(keys={"log.cleaner.dedupe.buffer.size": "3000"})
+        harness.add_topic("t", overrides=COMPACT)
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             for number in range(100):
                 keyed(log, b"%d" % (number % 50), b"%d" % number)
@@ -155,9 +155,9 @@ def test_the_memory_for_keys_is_bounded() -> None:
 
 def test_tombstones_stay_for_delete_retention_ms_after_their_first_cleaning() -> None:
     async def main() -> None:
-        rig = quiet_rig()
-        rig.add_topic("t", overrides={**COMPACT, "delete.retention.ms": "5000"})
-        async with rig.running() as manager:
+        harness = without_cleaner()
+        harness.add_topic("t", overrides={**COMPACT, "delete.retention.ms": "5000"})
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             keyed(log, b"a", b"1")
             keyed(log, b"b", b"1")
@@ -166,7 +166,7 @@ def test_tombstones_stay_for_delete_retention_ms_after_their_first_cleaning() ->
             assert await clean(manager)
             assert shown(log) == [(1, b"b", b"1"), (2, b"a", None)]
             header = list(log.segments[0].headers())[-1][1]
-            assert header.delete_horizon_ms == rig.clock.now_ms() + 5000
+            assert header.delete_horizon_ms == harness.clock.now_ms() + 5000
             assert [record.timestamp for record in read_all(log)] == [START_MS, START_MS]
             for wait, expected in ((4, [1, 2]), (2, [1])):
                 await trio.sleep(wait)
@@ -180,9 +180,9 @@ def test_tombstones_stay_for_delete_retention_ms_after_their_first_cleaning() ->
 
 def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
     async def main() -> None:
-        rig = quiet_rig()
-        rig.add_topic("t", overrides=COMPACT)
-        async with rig.running() as manager:
+        harness = without_cleaner()
+        harness.add_topic("t", overrides=COMPACT)
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             for sequence in range(3):
                 keyed(log, b"a", b"1", producer_id=7, producer_epoch=2, base_sequence=sequence)
@@ -195,7 +195,7 @@ def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
             assert (header.base_offset, header.record_count, header.size) == (2, 0, 61)
             assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 2)
             assert header.max_timestamp == START_MS
-        async with rig.running() as manager:
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             assert (
                 keyed(log, b"a", b"1", producer_id=7, producer_epoch=2, base_sequence=2) == 4
@@ -229,11 +229,11 @@ def test_transactions() -> None:
     """Aborted records go at once; a marker only when its records are gone, and after a while."""
 
     async def main() -> None:
-        rig = quiet_rig(
+        harness = without_cleaner(
             keys={"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "1000"}
         )
-        rig.add_topic("t", overrides={**COMPACT, "delete.retention.ms": "5000"})
-        async with rig.running() as manager:
+        harness.add_topic("t", overrides={**COMPACT, "delete.retention.ms": "5000"})
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             transactional(log, b"a", b"aborted", 1, 0)  # 0
             transactional(log, b"a", b"committed", 2, 0)  # 1
@@ -273,15 +273,15 @@ def test_transactions() -> None:
 
 def test_the_last_offset_of_a_cleaning_is_not_lost() -> None:
     async def main() -> None:
-        rig = quiet_rig()
-        rig.add_topic("t")  # not compacted yet: a record without a key is taken
-        async with rig.running() as manager:
+        harness = without_cleaner()
+        harness.add_topic("t")  # not compacted yet: a record without a key is taken
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             log.append(batch(b"x", key=None), leader_epoch=0)
             log.append(batch(b"y", key=None), leader_epoch=0)
             log.roll()
-            rig.add_topic("t", overrides=COMPACT)
-            manager.update_config("t", rig.topics["t"].config)
+            harness.add_topic("t", overrides=COMPACT)
+            manager.update_config("t", harness.topics["t"].config)
             assert await clean(manager)
             headers = [header for _, header in log.segments[0].headers()]
             assert [(header.base_offset, header.record_count) for header in headers] == [(1, 0)]
@@ -291,9 +291,9 @@ def test_the_last_offset_of_a_cleaning_is_not_lost() -> None:
 
 def test_segments_are_merged_up_to_segment_bytes() -> None:
     async def main() -> None:
-        rig = quiet_rig()
-        rig.add_topic("t", overrides={**COMPACT, "segment.bytes": str(1 << 20)})
-        async with rig.running() as manager:
+        harness = without_cleaner()
+        harness.add_topic("t", overrides={**COMPACT, "segment.bytes": str(1 << 20)})
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             for number in range(8):
                 keyed(log, b"%d" % number, bytes(300_000))

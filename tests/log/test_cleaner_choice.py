@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import trio
 
-from tests.log.cleaning import COMPACT, DAY_MS, clean, fill, keyed, quiet_rig, read_all, shown
-from tests.log.rig import DATA, START_MS, Rig, run
+from tests.harness.compacted_logs import COMPACT, DAY_MS, clean, fill, keyed, read_all, shown, without_cleaner
+from tests.harness.log_manager import DATA, START_MS, LogManagerHarness, run
 
 
 def test_when_a_log_is_due() -> None:
     async def main() -> None:
-        rig = quiet_rig()
-        rig.add_topic("t", overrides={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.6"})
-        async with rig.running() as manager:
+        harness = without_cleaner()
+        harness.add_topic("t", overrides={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.6"})
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             keyed(log, b"a", bytes(1000))
             assert not await clean(manager)  # all of it is active
@@ -30,8 +30,8 @@ def test_when_a_log_is_due() -> None:
 
 def test_min_and_max_compaction_lag() -> None:
     async def main() -> None:
-        rig = quiet_rig()
-        rig.add_topic(
+        harness = without_cleaner()
+        harness.add_topic(
             "t",
             overrides={
                 "cleanup.policy": "compact",
@@ -40,7 +40,7 @@ def test_min_and_max_compaction_lag() -> None:
                 "max.compaction.lag.ms": "20000",
             },
         )
-        async with rig.running() as manager:
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             keyed(log, b"a", b"1")
             log.roll()
@@ -50,7 +50,7 @@ def test_min_and_max_compaction_lag() -> None:
             await trio.sleep(21)
             assert await clean(manager)
             assert len(read_all(log)) == 2  # the second segment is too young to be looked at
-            assert rig.sim.read_bytes(f"{DATA}/cleaner-offset-checkpoint") == b"0\n1\nt 0 1\n"
+            assert harness.sim.read_bytes(f"{DATA}/cleaner-offset-checkpoint") == b"0\n1\nt 0 1\n"
             await trio.sleep(15)
             assert await clean(manager)
             assert shown(log) == [(1, b"a", b"2")]
@@ -60,18 +60,18 @@ def test_min_and_max_compaction_lag() -> None:
 
 def test_compact_and_delete() -> None:
     async def main() -> None:
-        rig = quiet_rig()
-        rig.add_topic(
+        harness = without_cleaner()
+        harness.add_topic(
             "t", overrides={**COMPACT, "cleanup.policy": "compact,delete", "retention.ms": str(DAY_MS)}
         )
-        async with rig.running() as manager:
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             keyed(log, b"a", b"1", START_MS - DAY_MS + 60_000)
             log.roll()
             keyed(log, b"b", b"1")
             log.roll()
             assert await clean(manager)
-            rig.clock.advance(DAY_MS / 1000)
+            harness.clock.advance(DAY_MS / 1000)
             await trio.sleep(310)  # the second look, after log.retention.check.interval.ms
             assert log.log_start_offset == 2
             assert read_all(log) == []
@@ -87,9 +87,9 @@ def test_compact_and_delete() -> None:
 
 def test_the_background_compacts() -> None:
     async def main() -> None:
-        rig = Rig(keys={"log.cleaner.backoff.ms": "5000"})
-        rig.add_topic("t", overrides=COMPACT)
-        async with rig.running() as manager:
+        harness = LogManagerHarness(keys={"log.cleaner.backoff.ms": "5000"})
+        harness.add_topic("t", overrides=COMPACT)
+        async with harness.running() as manager:
             await trio.sleep(1)
             log = fill(manager)
             keyed(log, b"active", b"1")

@@ -18,7 +18,7 @@ from oncelog.wire.batch import BatchBuilder, read_header
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.records import iterate_records
 from tests.harness.kafka_oracle import ask_oracle
-from tests.log.rig import START_MS, Rig, run
+from tests.harness.log_manager import START_MS, LogManagerHarness, run
 
 ORACLE = pathlib.Path(__file__).with_name("CleanerOracle.java")
 KEY_MEMORY = 1 << 20
@@ -133,36 +133,36 @@ def test_kafkas_cleaner_makes_the_same_of_it(
 ) -> None:
     chance = random.Random(seed)
     codecs = [0, 0, 0, 1, 2, 3, 4] if seed % 2 else [0]
-    rig = Rig(seed, OsFileSystem(), str(tmp_path / "ours"), {"log.cleaner.enable": "false"})
+    harness = LogManagerHarness(seed, OsFileSystem(), str(tmp_path / "ours"), {"log.cleaner.enable": "false"})
     timestamp_type = "LogAppendTime" if seed > 1 else "CreateTime"
-    rig.add_topic("t", overrides={**SETTINGS, "message.timestamp.type": timestamp_type})
+    harness.add_topic("t", overrides={**SETTINGS, "message.timestamp.type": timestamp_type})
     ours, theirs = tmp_path / "ours" / "t-0", tmp_path / "theirs" / "t-0"
     cleaned_to = None
     sequences: dict[int, int] = {}
 
     async def write() -> tuple[int, int]:
-        async with rig.running() as manager:
+        async with harness.running() as manager:
             writer = Writer(manager.get("t", 0), chance, codecs, sequences)
             for _ in range(chance.randint(2, 5)):
                 for _ in range(chance.randint(10, 60)):
                     writer.write()
                 writer.log.roll()
             writer.finish()
-            to_clean = LogToClean(writer.log, cleaned_to, rig.clock.now_ms())
+            to_clean = LogToClean(writer.log, cleaned_to, harness.clock.now_ms())
             return to_clean.first_dirty_offset, to_clean.first_uncleanable_offset
 
     async def clean() -> int:
-        async with rig.running() as manager:
+        async with harness.running() as manager:
             manager.get("t", 0)
             assert await Cleaner(manager).clean_filthiest()
             return manager.offsets.cleaned.known["t", 0]
 
     for wait_ms in (0, 300_000, 700_000):
-        rig.clock.advance(wait_ms / 1000)
+        harness.clock.advance(wait_ms / 1000)
         first_dirty_offset, end = run(write)
         shutil.rmtree(theirs.parent, ignore_errors=True)
         shutil.copytree(ours, theirs)
-        kafkas_end = clean_with_kafka(theirs, first_dirty_offset, end, rig.clock.now_ms())
+        kafkas_end = clean_with_kafka(theirs, first_dirty_offset, end, harness.clock.now_ms())
         cleaned_to = run(clean)
         assert cleaned_to == kafkas_end
         assert contents(ours) == contents(theirs), f"seed {seed}"

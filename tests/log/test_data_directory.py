@@ -22,7 +22,7 @@ from oncelog.broker.log.data_directory import (
     set_aside_name,
 )
 from oncelog.wire.schema import uuid_from_text, uuid_to_text
-from tests.log.rig import DATA, run
+from tests.harness.log_manager import DATA, run
 from tests.sim.files import SimFileSystem
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"

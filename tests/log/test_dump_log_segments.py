@@ -12,7 +12,7 @@ from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import Origin
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.control import end_transaction_marker
-from tests.log.support import Bench, batch, flush
+from tests.harness.partition_log import PartitionLogHarness, batch, flush
 
 pytestmark = pytest.mark.slow
 
@@ -71,15 +71,15 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "topic-0"
 
 
-def fill(log: PartitionLog, bench: Bench) -> None:
+def fill(log: PartitionLog, harness: PartitionLogHarness) -> None:
     """Batches of all codecs, sizes and kinds, over several segments."""
     for at in range(300):
-        bench.clock.ms += (at * 37) % 11 - 3
+        harness.clock.ms += (at * 37) % 11 - 3
         values = [bytes(at % 7 * 40) for _ in range(at % 4 + 1)]
         producer = (
             (9, 0, sum(n % 4 + 1 for n in range(1, at, 3)) & 0x7FFFFFFF) if at % 3 == 1 else (-1, -1, -1)
         )
-        sent = batch(values, timestamp=bench.clock.ms, producer=producer, codec=at % 5)
+        sent = batch(values, timestamp=harness.clock.ms, producer=producer, codec=at % 5)
         log.append(sent, leader_epoch=at // 100)
     for transaction in range(3):
         producer = (20 + transaction, 0, 0)
@@ -90,7 +90,7 @@ def fill(log: PartitionLog, bench: Bench) -> None:
             coordinator_epoch=4,
             producer_id=20 + transaction,
             producer_epoch=0,
-            timestamp=bench.clock.ms,
+            timestamp=harness.clock.ms,
         )
         log.append(marker, leader_epoch=3, origin=Origin.COORDINATOR)
 
@@ -107,10 +107,10 @@ def check(directory: Path, log: PartitionLog) -> None:
 
 
 def test_after_a_clean_stop(directory: Path) -> None:
-    bench = Bench(OsFileSystem(), internal_segment_bytes=10_000, index_interval_bytes=500)
-    bench.directory = str(directory)
-    log = bench.create()
-    fill(log, bench)
+    harness = PartitionLogHarness(OsFileSystem(), internal_segment_bytes=10_000, index_interval_bytes=500)
+    harness.directory = str(directory)
+    log = harness.create()
+    fill(log, harness)
     log.close()
     assert len(log.segments) > 3
     check(directory, log)
@@ -121,25 +121,25 @@ def test_after_a_clean_stop(directory: Path) -> None:
     )
     producers = dump(directory, (".snapshot",))
     assert f"currentTxnFirstOffset: OptionalLong[{log.log_end_offset - 3}]" in producers
-    reopened = bench.open()
-    reopened.append(batch((b"after",), timestamp=bench.clock.ms), leader_epoch=4)
+    reopened = harness.open()
+    reopened.append(batch((b"after",), timestamp=harness.clock.ms), leader_epoch=4)
     reopened.close()
     check(directory, reopened)
 
 
 def test_after_a_crash_and_recovery(directory: Path) -> None:
-    bench = Bench(OsFileSystem(), internal_segment_bytes=10_000, index_interval_bytes=500)
-    bench.directory = str(directory)
-    log = bench.create()
-    fill(log, bench)
+    harness = PartitionLogHarness(OsFileSystem(), internal_segment_bytes=10_000, index_interval_bytes=500)
+    harness.directory = str(directory)
+    log = harness.create()
+    fill(log, harness)
     flush(log)
     point = log.recovery_point
-    sent = batch((b"not flushed",) * 3, timestamp=bench.clock.ms)
+    sent = batch((b"not flushed",) * 3, timestamp=harness.clock.ms)
     log.append(sent, leader_epoch=4)
     with open(log.active.log_path, "ab") as torn:
         torn.write(bytes(sent)[:50])
-    recovered = bench.recover(point)
-    assert [cut.bytes for cut in bench.recovery.cuts] == [50]
+    recovered = harness.recover(point)
+    assert [cut.bytes for cut in harness.recovery.cuts] == [50]
     assert recovered.log_end_offset == log.log_end_offset
     recovered.close()
     check(directory, recovered)

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from oncelog.broker.seams.os_files import OsFileSystem
-from tests.log.support import START_MS, Bench, batch, batches_in, read_all
+from tests.harness.partition_log import START_MS, PartitionLogHarness, batch, batches_in, read_all
 
 pytestmark = pytest.mark.slow
 
@@ -86,10 +86,10 @@ def test_there_and_back(kafka: RealKafka, clean: bool) -> None:
     directory = kafka.data_dir / f"{TOPIC}-0"
     stored = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
-    bench = Bench(OsFileSystem(), index_interval_bytes=1_000)
-    bench.directory = str(directory)
-    log = bench.open() if clean else bench.recover()
-    assert clean or not bench.recovery.cuts
+    harness = PartitionLogHarness(OsFileSystem(), index_interval_bytes=1_000)
+    harness.directory = str(directory)
+    log = harness.open() if clean else harness.recover()
+    assert clean or not harness.recovery.cuts
     assert len(log.segments) > 1
     assert log.log_end_offset == RECORDS
     assert read_all(log) == stored

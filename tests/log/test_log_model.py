@@ -9,7 +9,16 @@ from typing import Literal
 import pytest
 
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.log.support import DIRECTORY, Bench, batch, batches_in, bytes_of, flush, read_all, stamped
+from tests.harness.partition_log import (
+    DIRECTORY,
+    PartitionLogHarness,
+    batch,
+    batches_in,
+    bytes_of,
+    flush,
+    read_all,
+    stamped,
+)
 from tests.sim.files import Fault, SimulatedCrash
 
 Row = tuple[int, int, bytes]
@@ -21,13 +30,13 @@ class Model:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.bench = Bench(
+        self.harness = PartitionLogHarness(
             seed=seed,
             internal_segment_bytes=self.chance.choice((5_200, 12_000, 50_000)),
             index_interval_bytes=self.chance.choice((0, 200, 1_000, 4_096)),
             segment_ms=self.chance.choice((10_000, 10**9)),
         )
-        self.log = self.bench.create()
+        self.log = self.harness.create()
         self.rows: list[Row] = []
         self.timestamps: list[int] = []
         self.epoch = 0
@@ -51,7 +60,7 @@ class Model:
         producer_id = self.chance.choice((-1, -1, 7, 8))
         if producer_id >= 0:
             producer = (producer_id, 0, self.sequences.get(producer_id, 0))
-        sent = bytes(batch(values, timestamp=self.bench.clock.ms, producer=producer))
+        sent = bytes(batch(values, timestamp=self.harness.clock.ms, producer=producer))
         base = self.end
         self.in_flight = stamped(sent, base, self.epoch)
         result = self.log.append(bytearray(sent), leader_epoch=self.epoch)
@@ -69,13 +78,13 @@ class Model:
 
     def append_to_full_disk(self) -> None:
         fault = Fault("write", errno.ENOSPC, after_bytes=self.chance.randint(0, 100), times=1)
-        self.bench.disk.faults.append(fault)
+        self.harness.disk.faults.append(fault)
         before = self.end
         try:
             self.append()
         except KafkaError as error:
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR  # noqa: PT017
-        self.bench.disk.faults.clear()
+        self.harness.disk.faults.clear()
         self.in_flight = None
         assert not self.log.offline
         assert self.log.log_end_offset == self.end >= before
@@ -110,11 +119,11 @@ class Model:
         flush(self.log)
         if self.chance.random() < 0.7:
             # The manager writes log start offsets before recovery points.
-            self.bench.saved_log_start = self.log.log_start_offset
+            self.harness.saved_log_start = self.log.log_start_offset
             self.checkpointed = self.log.recovery_point
 
     def pass_time(self) -> None:
-        self.bench.clock.ms += self.chance.randint(0, 9_000)
+        self.harness.clock.ms += self.chance.randint(0, 9_000)
 
     def delete_oldest(self) -> None:
         self.log.delete_oldest(self.chance.randint(1, len(self.log.segments)), "test")
@@ -131,9 +140,9 @@ class Model:
 
     def restart(self) -> None:
         self.log.close()
-        self.bench.delete_scheduled()
-        self.bench.saved_log_start = self.log.log_start_offset
-        self.log = self.bench.open()
+        self.harness.delete_scheduled()
+        self.harness.saved_log_start = self.log.log_start_offset
+        self.log = self.harness.open()
         self.log.become_leader(self.epoch)
         self.checkpointed = self.log.recovery_point
         self.check()
@@ -166,11 +175,11 @@ class Model:
     def crash(self, kind: Literal["process", "power"], flushed: int) -> None:
         in_flight = self.in_flight
         self.in_flight = None
-        self.bench.disk.faults.clear()
-        self.bench.disk.crash(kind)
-        self.bench.scheduled.clear()
+        self.harness.disk.faults.clear()
+        self.harness.disk.crash(kind)
+        self.harness.scheduled.clear()
         start_before = self.log.log_start_offset
-        self.log = log = self.bench.recover(self.checkpointed, step=self.chance.choice((1, 1_000, 1 << 20)))
+        self.log = log = self.harness.recover(self.checkpointed, step=self.chance.choice((1, 1_000, 1 << 20)))
         self.forget_before(start_before)
         possible = {row[0]: row for row in self.rows}
         if in_flight is not None:
@@ -182,7 +191,7 @@ class Model:
         kept = {row[0] for row in found}
         lost = [row for row in self.rows if row[0] not in kept]
         assert not lost or (kind == "power" and lost[0][0] >= flushed)
-        assert not lost or self.bench.recovery.truncated or lost[0][1] >= log.log_end_offset
+        assert not lost or self.harness.recovery.truncated or lost[0][1] >= log.log_end_offset
         self.lost = {row[0] for row in lost}
         self.rows = found
         self.end_offset = log.log_end_offset
@@ -263,7 +272,7 @@ def test_crashes(kind: Literal["process", "power"], seed: int) -> None:
     model = Model(1_000 + seed)
     for _ in range(8):
         flushed = model.log.recovery_point
-        model.bench.disk.crash_at = model.bench.disk.steps + model.chance.randint(1, 120)
+        model.harness.disk.crash_at = model.harness.disk.steps + model.chance.randint(1, 120)
         try:
             for _ in range(200):
                 model.step()
@@ -272,4 +281,4 @@ def test_crashes(kind: Literal["process", "power"], seed: int) -> None:
             pass
         model.crash(kind, flushed)
     model.restart()
-    assert model.bench.disk.exists(DIRECTORY)
+    assert model.harness.disk.exists(DIRECTORY)

@@ -8,30 +8,40 @@ import pytest
 import trio
 
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.log.lives import CLEAN_MARK, OTHER_ID, Crash, dies
-from tests.log.rig import DATA, TOPIC_ID, Rig, append, offsets_in, run
+from tests.harness.log_manager import (
+    CLEAN_MARK,
+    DATA,
+    OTHER_ID,
+    TOPIC_ID,
+    Crash,
+    LogManagerHarness,
+    append,
+    dies,
+    offsets_in,
+    run,
+)
 
 # --- creating and deleting
 
 
 def test_a_deleted_partition_is_renamed_at_once_and_removed_later() -> None:
     async def main() -> None:
-        rig = Rig(keys={"log.segment.delete.delay.ms": "60000"})
-        rig.add_topic("t", 2)
-        rig.add_topic("u", topic_id=OTHER_ID)
-        async with rig.running() as manager:
+        harness = LogManagerHarness(keys={"log.segment.delete.delay.ms": "60000"})
+        harness.add_topic("t", 2)
+        harness.add_topic("u", topic_id=OTHER_ID)
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             append(log)
             append(manager.get("t", 1))
             append(manager.get("u", 0))
             read = log.read(0, 1000, minimum_one=True, up_to=1)
-        async with rig.running() as manager:
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             read = log.read(0, 1000, minimum_one=True, up_to=1)
-            del rig.topics["t"]
+            del harness.topics["t"]
             manager.delete("t", 0)  # open
             manager.delete("t", 1)  # not open
-            names = [name for name in rig.sim.listdir(DATA) if name.startswith("t-")]
+            names = [name for name in harness.sim.listdir(DATA) if name.startswith("t-")]
             assert len(names) == 2
             for name in names:
                 partition, _, suffix = name.partition(".")
@@ -45,9 +55,9 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_later() -> None:
             with pytest.raises(KafkaError):
                 manager.get("t", 0)
             await trio.sleep(59)
-            assert len([name for name in rig.sim.listdir(DATA) if name.startswith("t-")]) == 2
+            assert len([name for name in harness.sim.listdir(DATA) if name.startswith("t-")]) == 2
             await trio.sleep(2)
-            assert [name for name in rig.sim.listdir(DATA) if name.startswith(("t-", "u-"))] == ["u-0"]
+            assert [name for name in harness.sim.listdir(DATA) if name.startswith(("t-", "u-"))] == ["u-0"]
             read.records.release()  # type: ignore[union-attr]
             assert manager.get("u", 0).log_end_offset == 1
 
@@ -56,16 +66,16 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_later() -> None:
 
 def test_what_is_left_of_deleted_partitions_goes_after_the_next_start() -> None:
     async def main() -> None:
-        rig = Rig()
-        rig.add_topic("t")
-        async with rig.running() as manager:
+        harness = LogManagerHarness()
+        harness.add_topic("t")
+        async with harness.running() as manager:
             append(manager.get("t", 0))
-            del rig.topics["t"]
+            del harness.topics["t"]
             manager.delete("t", 0)
-        assert any(name.endswith("-delete") for name in rig.sim.listdir(DATA))
-        async with rig.running():
+        assert any(name.endswith("-delete") for name in harness.sim.listdir(DATA))
+        async with harness.running():
             await trio.sleep(61)
-            assert not any(name.startswith("t-") for name in rig.sim.listdir(DATA))
+            assert not any(name.startswith("t-") for name in harness.sim.listdir(DATA))
 
     run(main)
 
@@ -74,43 +84,43 @@ def test_what_is_left_of_deleted_partitions_goes_after_the_next_start() -> None:
 def test_a_crash_at_every_step_of_a_deletion(kind: Crash) -> None:
     """A topic is deleted and made anew under its name: of the old one nothing is ever seen."""
 
-    async def prepare(rig: Rig) -> None:
-        async with rig.running() as manager:
+    async def prepare(harness: LogManagerHarness) -> None:
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             for _ in range(20):
                 append(log)
             log.delete_records(10)
             await log.flush(20)
 
-    async def again(rig: Rig) -> None:
-        async with rig.running() as manager:
-            del rig.topics["t"]
+    async def again(harness: LogManagerHarness) -> None:
+        async with harness.running() as manager:
+            del harness.topics["t"]
             manager.delete("t", 0)
-            rig.add_topic("t", topic_id=OTHER_ID)
+            harness.add_topic("t", topic_id=OTHER_ID)
             append(manager.get("t", 0))
 
     def crash_at(step: int) -> bool:
-        rig = Rig(seed=step)
-        rig.add_topic("t")
-        run(lambda: prepare(rig))
-        rig.sim.crash_at = rig.sim.steps + step
-        died = dies(lambda: run(lambda: again(rig)))
-        rig.sim.crash(kind)
-        if "t" not in rig.topics:  # it died between the two; the topic is made anew now
-            rig.add_topic("t", topic_id=OTHER_ID)
+        harness = LogManagerHarness(seed=step)
+        harness.add_topic("t")
+        run(lambda: prepare(harness))
+        harness.sim.crash_at = harness.sim.steps + step
+        died = dies(lambda: run(lambda: again(harness)))
+        harness.sim.crash(kind)
+        if "t" not in harness.topics:  # it died between the two; the topic is made anew now
+            harness.add_topic("t", topic_id=OTHER_ID)
 
         async def check() -> None:
-            async with rig.running() as manager:
+            async with harness.running() as manager:
                 log = manager.get("t", 0)
                 if log.topic_id == TOPIC_ID:
-                    assert rig.topics["t"].topic_id == TOPIC_ID
+                    assert harness.topics["t"].topic_id == TOPIC_ID
                     assert (log.log_start_offset, log.log_end_offset) == (10, 20)
                 else:
                     assert log.log_start_offset == 0
                     assert log.log_end_offset == len(offsets_in(log)) <= 1
                     assert log.recovery_point <= log.log_end_offset
                 await trio.sleep(100)
-                names = [name for name in rig.sim.listdir(DATA) if name.endswith("-delete")]
+                names = [name for name in harness.sim.listdir(DATA) if name.endswith("-delete")]
                 assert names == []
 
         run(check)
@@ -121,27 +131,27 @@ def test_a_crash_at_every_step_of_a_deletion(kind: Crash) -> None:
 
 def test_an_earlier_topics_directory_is_moved_aside() -> None:
     for clean in (True, False):
-        rig = Rig()
-        rig.add_topic("t")
-        rig.add_topic("gone", topic_id=OTHER_ID)
+        harness = LogManagerHarness()
+        harness.add_topic("t")
+        harness.add_topic("gone", topic_id=OTHER_ID)
 
-        async def main(rig: Rig = rig, clean: bool = clean) -> None:
-            async with rig.running() as manager:
+        async def main(harness: LogManagerHarness = harness, clean: bool = clean) -> None:
+            async with harness.running() as manager:
                 append(manager.get("t", 0))
                 append(manager.get("gone", 0))
             if not clean:
-                rig.sim.remove(CLEAN_MARK)
-            rig.add_topic("t", topic_id=bytes(range(3, 19)))
-            del rig.topics["gone"]
-            async with rig.running() as manager:
+                harness.sim.remove(CLEAN_MARK)
+            harness.add_topic("t", topic_id=bytes(range(3, 19)))
+            del harness.topics["gone"]
+            async with harness.running() as manager:
                 assert manager.get("t", 0).log_end_offset == 0
-                names = rig.sim.listdir(DATA)
+                names = harness.sim.listdir(DATA)
                 assert sorted(name.partition(".")[0] for name in names if name.endswith("-stray")) == [
                     "gone-0",
                     "t-0",
                 ]
-            async with rig.running():
+            async with harness.running():
                 await trio.sleep(100)
-                assert len([name for name in rig.sim.listdir(DATA) if name.endswith("-stray")]) == 2
+                assert len([name for name in harness.sim.listdir(DATA) if name.endswith("-stray")]) == 2
 
         run(main)

@@ -11,9 +11,9 @@ from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import Origin
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.log.support import (
+from tests.harness.partition_log import (
     START_MS,
-    Bench,
+    PartitionLogHarness,
     batch,
     bytes_of,
     fill,
@@ -42,7 +42,7 @@ class Waiter:
 
 
 def test_append_stamps_and_answers() -> None:
-    log = Bench().create()
+    log = PartitionLogHarness().create()
     first, second = batch((b"a", b"b"), keys=(b"k", b"l")), batch((b"c",))
     result = log.append(bytearray(first), leader_epoch=4)
     assert (result.base_offset, result.last_offset, result.log_append_time_ms, result.log_start_offset) == (
@@ -60,7 +60,7 @@ def test_append_stamps_and_answers() -> None:
 
 
 def test_an_independent_reader_reads_it() -> None:
-    log = Bench(message_timestamp_type="LogAppendTime").create()
+    log = PartitionLogHarness(message_timestamp_type="LogAppendTime").create()
     log.append(batch((b"a", b"b"), keys=(b"k", b"l"), codec=4), leader_epoch=0)
     log.append(batch((b"c",)), leader_epoch=0)
     records = MemoryRecords(read_all(log))
@@ -72,9 +72,9 @@ def test_an_independent_reader_reads_it() -> None:
 
 
 def test_log_append_time() -> None:
-    bench = Bench(message_timestamp_type="LogAppendTime")
-    log = bench.create()
-    bench.clock.ms += 77
+    harness = PartitionLogHarness(message_timestamp_type="LogAppendTime")
+    log = harness.create()
+    harness.clock.ms += 77
     result = log.append(batch(timestamp=5), leader_epoch=0)
     assert result.log_append_time_ms == START_MS + 77
     found = log.max_timestamp()
@@ -83,8 +83,8 @@ def test_log_append_time() -> None:
 
 
 def test_what_is_refused_leaves_no_trace() -> None:
-    bench = Bench(max_message_bytes=500)
-    log = bench.create()
+    harness = PartitionLogHarness(max_message_bytes=500)
+    log = harness.create()
     log.append(batch(producer=(7, 1, 0)), leader_epoch=0)
     damaged = batch()
     damaged[-1] ^= 1
@@ -98,7 +98,7 @@ def test_what_is_refused_leaves_no_trace() -> None:
 
 
 def test_configuration_takes_effect() -> None:
-    log = Bench().create()
+    log = PartitionLogHarness().create()
     log.append(batch((bytes(300),)), leader_epoch=0)
     log.update_config(topic_config(max_message_bytes=200, cleanup_policy="compact"))
     refused(ErrorCode.MESSAGE_TOO_LARGE, log, batch((bytes(300),)))
@@ -106,7 +106,7 @@ def test_configuration_takes_effect() -> None:
 
 
 def test_a_duplicate_is_answered_as_kafka_does() -> None:
-    log = Bench().create()
+    log = PartitionLogHarness().create()
     sent = batch((b"a", b"b"), producer=(7, 0, 0))
     log.append(bytearray(sent), leader_epoch=0)
     log.append(batch(), leader_epoch=0)
@@ -127,25 +127,25 @@ def test_a_duplicate_is_answered_as_kafka_does() -> None:
 @pytest.mark.parametrize("after_bytes", [0, 40])
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_not_the_end(error: int, after_bytes: int) -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     log.append(batch(), leader_epoch=0)
-    bench.disk.faults.append(Fault("write", error, after_bytes=after_bytes))
+    harness.disk.faults.append(Fault("write", error, after_bytes=after_bytes))
     refused(ErrorCode.KAFKA_STORAGE_ERROR, log, batch(producer=(7, 0, 0)))
     refused(ErrorCode.KAFKA_STORAGE_ERROR, log, batch(producer=(7, 0, 0)))
     assert not log.offline
-    bench.disk.faults.clear()
+    harness.disk.faults.clear()
     assert log.append(batch(producer=(7, 0, 0)), leader_epoch=0).base_offset == 1
-    assert bench.disk.size(bench.path("00000000000000000000.log")) == log.size
+    assert harness.disk.size(harness.path("00000000000000000000.log")) == log.size
 
 
 def test_any_other_error_takes_the_log_offline() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     log.append(batch(), leader_epoch=0)
     waiter = Waiter()
     log.waiters.add(waiter)
-    bench.disk.faults.append(Fault("write", errno.EIO, times=1))
+    harness.disk.faults.append(Fault("write", errno.EIO, times=1))
     for _ in range(2):
         with pytest.raises(KafkaError) as error:
             log.append(batch(), leader_epoch=0)
@@ -168,7 +168,7 @@ def test_any_other_error_takes_the_log_offline() -> None:
 
 
 def test_waiters_hear_of_the_high_watermark() -> None:
-    log = Bench().create()
+    log = PartitionLogHarness().create()
     waiter = Waiter()
     log.waiters.add(waiter)
     log.append(batch(), leader_epoch=0)
@@ -183,7 +183,7 @@ def test_waiters_hear_of_the_high_watermark() -> None:
 
 
 def test_flush_messages_holds_the_high_watermark() -> None:
-    log = Bench(flush_messages=3).create()
+    log = PartitionLogHarness(flush_messages=3).create()
     waiter = Waiter()
     log.waiters.add(waiter)
     sent = batch(producer=(7, 0, 0))
@@ -202,7 +202,7 @@ def test_flush_messages_holds_the_high_watermark() -> None:
 
 
 def test_flush_of_every_record() -> None:
-    log = Bench(flush_messages=1).create()
+    log = PartitionLogHarness(flush_messages=1).create()
     log.append(batch(), leader_epoch=0)
     work = log.prepare_flush()
     assert work is not None
@@ -217,38 +217,38 @@ def test_flush_of_every_record() -> None:
 
 
 def test_a_failed_flush_takes_the_log_offline() -> None:
-    bench = Bench(flush_messages=1)
-    log = bench.create()
+    harness = PartitionLogHarness(flush_messages=1)
+    log = harness.create()
     log.append(batch(), leader_epoch=0)
-    bench.disk.faults.append(Fault("fsync", errno.EIO, times=1))
+    harness.disk.faults.append(Fault("fsync", errno.EIO, times=1))
     work = log.prepare_flush()
     assert work is not None
     with pytest.raises(OSError, match="Input/output"):
         work.run()
     log.fail(OSError(errno.EIO, "fsync"))
-    assert bench.disk.held == 0
+    assert harness.disk.held == 0
     assert log.offline
     assert log.high_watermark == 0
 
 
 def test_the_flusher_is_told_when_it_is_due() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     log.append(batch(), leader_epoch=0)
-    assert bench.flusher.told == [log]
+    assert harness.flusher.told == [log]
     log.durability.due_bytes = 1_000
     while log.unflushed_bytes < 1_000:
-        assert bench.flusher.told == [log]
+        assert harness.flusher.told == [log]
         log.append(batch(), leader_epoch=0)
-    assert bench.flusher.told == [log, log]
+    assert harness.flusher.told == [log, log]
 
 
 # Transactions.
 
 
 def test_the_last_stable_offset() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     log.append(batch(), leader_epoch=0)
     log.append(batch((b"a", b"b"), producer=(7, 0, 0), transactional=True), leader_epoch=0)
     log.append(batch(producer=(8, 0, 0), transactional=True), leader_epoch=0)
@@ -270,41 +270,41 @@ def test_the_last_stable_offset() -> None:
     log.append(batch(producer=(7, 0, 2), transactional=True), leader_epoch=0)
     for _ in range(2):
         log.close()
-        log = bench.open()
+        log = harness.open()
         assert log.aborted_transactions(0, 6) == found
         assert (log.high_watermark, log.last_stable_offset) == (7, 6)
-    bench.disk.crash("process")
-    log = bench.recover(2)
+    harness.disk.crash("process")
+    log = harness.recover(2)
     assert log.aborted_transactions(0, 6) == found
     assert log.last_stable_offset == 6
 
 
 def test_no_room_for_the_indexes_of_a_flush() -> None:
-    bench = Bench(index_interval_bytes=0, flush_messages=1)
-    log = bench.create()
+    harness = PartitionLogHarness(index_interval_bytes=0, flush_messages=1)
+    log = harness.create()
     log.append(batch(), leader_epoch=0)
-    bench.disk.faults.append(Fault("write", errno.ENOSPC, lambda path: path.endswith("index")))
+    harness.disk.faults.append(Fault("write", errno.ENOSPC, lambda path: path.endswith("index")))
     log.append(batch(), leader_epoch=0)
     for _ in range(2):
         with pytest.raises(KafkaError) as error:
             log.prepare_flush()
         assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (log.offline, log.high_watermark, bench.disk.held) == (False, 0, 0)
-    bench.disk.faults.clear()
+    assert (log.offline, log.high_watermark, harness.disk.held) == (False, 0, 0)
+    harness.disk.faults.clear()
     flush(log)
     assert (log.high_watermark, log.recovery_point) == (2, 2)
-    bench.disk.crash("power")
-    assert bench.recover(2).log_end_offset == 2
+    harness.disk.crash("power")
+    assert harness.recover(2).log_end_offset == 2
 
 
 def test_no_descriptor_left_is_not_the_end() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     fill(log)
     log.close()
-    log = bench.open()
+    log = harness.open()
     log.active.close()
-    bench.disk.faults.append(Fault("open", errno.EMFILE))
+    harness.disk.faults.append(Fault("open", errno.EMFILE))
     for call in (
         lambda: log.append(batch(), leader_epoch=0),
         lambda: log.read(0, 10, minimum_one=True, up_to=10),
@@ -313,5 +313,5 @@ def test_no_descriptor_left_is_not_the_end() -> None:
         with pytest.raises(KafkaError) as error:
             call()
         assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    bench.disk.faults.clear()
+    harness.disk.faults.clear()
     assert log.append(batch(), leader_epoch=0).base_offset == 10

@@ -9,8 +9,8 @@ import pytest
 from oncelog.broker.log.results import FileRange
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.log.support import (
-    Bench,
+from tests.harness.partition_log import (
+    PartitionLogHarness,
     batch,
     batches_in,
     bytes_of,
@@ -22,11 +22,11 @@ from tests.sim.files import Fault
 
 
 def test_a_failed_read_takes_the_log_offline() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     for _ in range(3):
         log.append(batch(), leader_epoch=0)
-    bench.disk.faults.append(Fault("read", errno.EIO))
+    harness.disk.faults.append(Fault("read", errno.EIO))
     with pytest.raises(KafkaError) as error:
         log.read(1, 10, minimum_one=True, up_to=3)
     assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -34,7 +34,7 @@ def test_a_failed_read_takes_the_log_offline() -> None:
 
 
 def test_read_sizes() -> None:
-    log = Bench().create()
+    log = PartitionLogHarness().create()
     rows = fill(log)
     whole = b"".join(rows)
 
@@ -55,7 +55,7 @@ def test_read_sizes() -> None:
 
 
 def test_read_out_of_range() -> None:
-    log = Bench().create()
+    log = PartitionLogHarness().create()
     fill(log)
     log.delete_records(3)
     for offset in (-1, 2, 11):
@@ -66,7 +66,7 @@ def test_read_out_of_range() -> None:
 
 
 def test_read_inside_a_batch_gives_it_whole() -> None:
-    log = Bench().create()
+    log = PartitionLogHarness().create()
     sent = batch((b"a", b"b", b"c"))
     log.append(bytearray(sent), leader_epoch=0)
     assert bytes_of(log.read(2, 1_000, minimum_one=True, up_to=3)) == stamped(sent, 0, 0)
@@ -74,20 +74,20 @@ def test_read_inside_a_batch_gives_it_whole() -> None:
 
 def test_reading_on_needs_no_search() -> None:
     """Neither where the last read ended, nor for the end of the log."""
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     fill(log)
     log.read(0, 1_000_000, minimum_one=True, up_to=10)
     sent = batch((b"next",))
     log.append(bytearray(sent), leader_epoch=0)
-    bench.disk.counts.clear()
+    harness.disk.counts.clear()
     read = log.read(10, 1_000_000, minimum_one=True, up_to=11)
-    assert not bench.disk.counts
+    assert not harness.disk.counts
     assert bytes_of(read) == stamped(sent, 10, 0)
 
 
 def test_reading_on_into_the_next_segment() -> None:
-    log = Bench(internal_segment_bytes=400).create()
+    log = PartitionLogHarness(internal_segment_bytes=400).create()
     rows = fill(log)
     assert len(log.segments) > 2
     assert read_all(log) == b"".join(rows)
@@ -99,26 +99,26 @@ def test_reading_on_into_the_next_segment() -> None:
 
 
 def test_a_range_outlives_its_segment() -> None:
-    bench = Bench(internal_segment_bytes=400)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400)
+    log = harness.create()
     rows = fill(log)
     read = log.read(0, 1_000_000, minimum_one=True, up_to=10)
     assert isinstance(read.records, FileRange)
     log.delete_oldest(len(log.segments) - 1, "test")
-    bench.delete_scheduled()
+    harness.delete_scheduled()
     data = read.records.read()
     assert data == b"".join(rows)[: len(data)]
-    assert bench.disk.held == 1
+    assert harness.disk.held == 1
     read.records.release()
     read.records.release()
-    assert bench.disk.held == 0
+    assert harness.disk.held == 0
 
 
 # Times.
 
 
 def test_offsets_by_time() -> None:
-    log = Bench(index_interval_bytes=0, internal_segment_bytes=300).create()
+    log = PartitionLogHarness(index_interval_bytes=0, internal_segment_bytes=300).create()
     times = [5, 3, 9, 9, 7, 12, 2, 12, 20, 1]
     for at in range(0, 10, 2):
         builder = BatchBuilder(codec=at % 3)
@@ -136,6 +136,6 @@ def test_offsets_by_time() -> None:
 
 
 def test_times_in_an_empty_log() -> None:
-    log = Bench().create()
+    log = PartitionLogHarness().create()
     assert log.max_timestamp() is None
     assert log.offset_for_timestamp(0) is None

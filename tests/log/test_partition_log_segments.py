@@ -10,10 +10,10 @@ import pytest
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.segment import CLEANED_SUFFIX, Segment
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.log.support import (
+from tests.harness.partition_log import (
     START_MS,
     TOPIC_ID,
-    Bench,
+    PartitionLogHarness,
     batch,
     batches_in,
     bytes_of,
@@ -34,28 +34,30 @@ def test_a_roll_that_fails_leaves_nothing_behind() -> None:
         ("open", ".snapshot"),
         ("write", "index"),
     ):
-        bench = Bench(internal_segment_bytes=1_000, index_interval_bytes=0)
-        log = bench.create()
+        harness = PartitionLogHarness(internal_segment_bytes=1_000, index_interval_bytes=0)
+        log = harness.create()
         for _ in range(9):
             log.append(batch((bytes(30),)), leader_epoch=0)
-        bench.disk.faults.append(Fault(operation, errno.ENOSPC, lambda path, what=what: path.endswith(what)))  # type: ignore[misc, arg-type]
+        harness.disk.faults.append(
+            Fault(operation, errno.ENOSPC, lambda path, what=what: path.endswith(what))
+        )  # type: ignore[misc, arg-type]
         refused(ErrorCode.KAFKA_STORAGE_ERROR, log, batch((bytes(500),)))
         assert len(log.segments) == 1
         assert not log.offline
-        assert [name for name in bench.disk.listdir(bench.directory) if "09." in name] == []
+        assert [name for name in harness.disk.listdir(harness.directory) if "09." in name] == []
         assert log.append(batch((b"small",)), leader_epoch=0).base_offset == 9
-        bench.disk.faults.clear()
+        harness.disk.faults.clear()
         assert log.append(batch((bytes(500),)), leader_epoch=0).base_offset == 10
         assert [segment.base_offset for segment in log.segments] == [0, 10]
         log.close()
-        assert bench.open().log_end_offset == 11
+        assert harness.open().log_end_offset == 11
 
 
 # Rolling.
 
 
 def test_roll_by_size() -> None:
-    log = Bench(internal_segment_bytes=400).create()
+    log = PartitionLogHarness(internal_segment_bytes=400).create()
     size = len(batch((bytes(100),)))
     for _ in range(7):
         log.append(batch((bytes(100),)), leader_epoch=0)
@@ -65,40 +67,40 @@ def test_roll_by_size() -> None:
 
 
 def test_roll_by_time_goes_by_the_first_batch() -> None:
-    bench = Bench(segment_ms=1_000)
-    log = bench.create()
+    harness = PartitionLogHarness(segment_ms=1_000)
+    log = harness.create()
     log.append(batch(timestamp=START_MS), leader_epoch=0)
-    bench.clock.ms += 5_000
+    harness.clock.ms += 5_000
     log.append(batch(timestamp=START_MS + 1_000), leader_epoch=0)
     assert len(log.segments) == 1
     log.close()
-    log = bench.open()
+    log = harness.open()
     log.append(batch(timestamp=START_MS + 1_001), leader_epoch=0)
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
 def test_roll_by_time_without_timestamps_goes_by_the_clock() -> None:
-    bench = Bench(segment_ms=1_000)
-    log = bench.create()
+    harness = PartitionLogHarness(segment_ms=1_000)
+    log = harness.create()
     log.append(batch(timestamp=-1), leader_epoch=0)
-    bench.clock.ms += 1_001
+    harness.clock.ms += 1_001
     log.append(batch(timestamp=-1), leader_epoch=0)
     assert len(log.segments) == 2
 
 
 def test_jitter_is_less_than_asked_for() -> None:
-    bench = Bench(segment_ms=1_000, segment_jitter_ms=400)
+    harness = PartitionLogHarness(segment_ms=1_000, segment_jitter_ms=400)
     found = {
-        Bench(seed=seed, segment_ms=1_000, segment_jitter_ms=400).create().active.jitter_ms
+        PartitionLogHarness(seed=seed, segment_ms=1_000, segment_jitter_ms=400).create().active.jitter_ms
         for seed in range(30)
     }
     assert len(found) > 10
     assert all(0 <= jitter < 400 for jitter in found)
-    assert bench.create().active.jitter_ms < 400
+    assert harness.create().active.jitter_ms < 400
 
 
 def test_roll_when_an_index_is_full() -> None:
-    log = Bench(segment_index_bytes=40, index_interval_bytes=0).create()
+    log = PartitionLogHarness(segment_index_bytes=40, index_interval_bytes=0).create()
     for at in range(30):
         log.append(batch(timestamp=START_MS + at), leader_epoch=0)
     assert len(log.segments) > 5
@@ -107,8 +109,8 @@ def test_roll_when_an_index_is_full() -> None:
 
 
 def test_roll_before_offsets_outgrow_the_index() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     log.append(batch(), leader_epoch=0)
     log.log_end_offset = log.high_watermark = 2**31 - 1
     log.append(batch(), leader_epoch=0)
@@ -118,13 +120,13 @@ def test_roll_before_offsets_outgrow_the_index() -> None:
 
 
 def test_the_files_of_a_partition() -> None:
-    bench = Bench(internal_segment_bytes=400)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400)
+    log = harness.create()
     for _ in range(4):
         log.append(batch((bytes(100),)), leader_epoch=3)
     log.close()
     name = "00000000000000000002"
-    assert bench.disk.listdir(bench.directory) == [
+    assert harness.disk.listdir(harness.directory) == [
         "00000000000000000000.index",
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
@@ -136,22 +138,22 @@ def test_the_files_of_a_partition() -> None:
         "leader-epoch-checkpoint",
         "partition.metadata",
     ]
-    assert bench.disk.read_bytes(bench.path("leader-epoch-checkpoint")) == b"0\n1\n3 0\n"
+    assert harness.disk.read_bytes(harness.path("leader-epoch-checkpoint")) == b"0\n1\n3 0\n"
     metadata = b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
-    assert bench.disk.read_bytes(bench.path("partition.metadata")) == metadata
+    assert harness.disk.read_bytes(harness.path("partition.metadata")) == metadata
     # The time index ends with the latest timestamp, as a roll and a close leave it.
-    assert bench.disk.read_bytes(bench.path(f"{name}.timeindex")) == struct.pack(">qi", START_MS, 0)
-    assert bench.open().topic_id == TOPIC_ID
+    assert harness.disk.read_bytes(harness.path(f"{name}.timeindex")) == struct.pack(">qi", START_MS, 0)
+    assert harness.open().topic_id == TOPIC_ID
 
 
 def test_index_entries_do_not_pile_up_in_memory() -> None:
-    bench = Bench(index_interval_bytes=0)
-    log = bench.create()
+    harness = PartitionLogHarness(index_interval_bytes=0)
+    log = harness.create()
     for at in range(1_300):
         log.append(batch(timestamp=START_MS + at), leader_epoch=0)
         assert log.active.offset_index.tail_bytes <= 4096
-    assert bench.disk.size(bench.path("00000000000000000000.index")) >= 2 * 4096
-    assert bench.disk.size(bench.path("00000000000000000000.timeindex")) >= 2 * 4096
+    assert harness.disk.size(harness.path("00000000000000000000.index")) >= 2 * 4096
+    assert harness.disk.size(harness.path("00000000000000000000.timeindex")) >= 2 * 4096
     assert log.active.offset_index.entries == 1_299
 
 
@@ -159,12 +161,12 @@ def test_index_entries_do_not_pile_up_in_memory() -> None:
 
 
 def test_delete_records() -> None:
-    bench = Bench(internal_segment_bytes=400)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400)
+    log = harness.create()
     fill(log)
     log.append(batch(), leader_epoch=2)
     assert log.delete_records(4) == 4
-    assert bench.saved_log_start == 4
+    assert harness.saved_log_start == 4
     assert log.delete_records(2) == 4
     assert log.epoch_of(3) == -1
     assert log.epochs.entries() == [(0, 4), (2, 10)]
@@ -173,20 +175,20 @@ def test_delete_records() -> None:
     assert error.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.delete_records(11) == 11
     log.close()
-    log = bench.open()
+    log = harness.open()
     assert (log.log_start_offset, log.log_end_offset) == (11, 11)
     assert log.append(batch(), leader_epoch=2).base_offset == 11
 
 
 def test_delete_records_is_not_answered_before_it_is_durable() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     fill(log)
 
     def fail(failing: PartitionLog) -> None:
         raise OSError(errno.EIO, "checkpoint")
 
-    bench.env.save_log_start = fail
+    harness.env.save_log_start = fail
     with pytest.raises(KafkaError) as error:
         log.delete_records(4)
     assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -194,17 +196,17 @@ def test_delete_records_is_not_answered_before_it_is_durable() -> None:
 
 
 def test_delete_oldest() -> None:
-    bench = Bench(internal_segment_bytes=400)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400)
+    log = harness.create()
     rows = fill(log)
     bases = [segment.base_offset for segment in log.segments]
     log.delete_oldest(2, "test")
     assert log.log_start_offset == bases[2]
     assert read_all(log) == b"".join(rows[bases[2] :])
     assert log.size == len(read_all(log))
-    gone = [path for path in bench.scheduled if path.endswith(".log.deleted")]
+    gone = [path for path in harness.scheduled if path.endswith(".log.deleted")]
     assert len(gone) == 2
-    assert all(bench.disk.exists(path) for path in bench.scheduled)
+    assert all(harness.disk.exists(path) for path in harness.scheduled)
     log.delete_oldest(len(log.segments), "test")
     assert (log.log_start_offset, log.log_end_offset, log.size) == (10, 10, 0)
     assert [segment.base_offset for segment in log.segments] == [10]
@@ -239,8 +241,8 @@ def cleaned(log: PartitionLog, old: list[Segment], keep: set[int]) -> Segment:
 
 
 def test_replaced_segments() -> None:
-    bench = Bench(internal_segment_bytes=400, cleanup_policy="compact")
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400, cleanup_policy="compact")
+    log = harness.create()
     rows = []
     for at in range(12):
         sent = batch((bytes(50),), keys=(b"k",))
@@ -255,15 +257,15 @@ def test_replaced_segments() -> None:
     assert read_all(log) == expected
     assert log.size == len(expected)
     assert bytes_of(reading).startswith(rows[0])
-    bench.delete_scheduled()
+    harness.delete_scheduled()
     for offset in (0, 1):
         assert batches_in(bytes_of(log.read(offset, 1, minimum_one=True, up_to=12)))[0][0] == 1
     log.close()
-    bench.delete_scheduled()
-    assert read_all(bench.open()) == expected
+    harness.delete_scheduled()
+    assert read_all(harness.open()) == expected
     assert not [
         name
-        for name in bench.disk.listdir(bench.directory)
+        for name in harness.disk.listdir(harness.directory)
         if not name.endswith(("index", "log", "snapshot", "checkpoint", "metadata"))
     ]
 
@@ -272,8 +274,8 @@ def test_replaced_segments() -> None:
 def test_a_crash_while_segments_are_replaced(kind: str) -> None:
     """Whatever step it dies in: there are the old segments or the new one, never less and never both."""
     for step in range(60):
-        bench = Bench(seed=step, internal_segment_bytes=400, cleanup_policy="compact")
-        log = bench.create()
+        harness = PartitionLogHarness(seed=step, internal_segment_bytes=400, cleanup_policy="compact")
+        log = harness.create()
         rows = []
         for at in range(12):
             sent = batch((bytes(50),), keys=(b"k",))
@@ -282,19 +284,19 @@ def test_a_crash_while_segments_are_replaced(kind: str) -> None:
         flush(log)
         old = log.segments[:2]
         end = log.segments[2].base_offset
-        bench.disk.crash_at = bench.disk.steps + step
+        harness.disk.crash_at = harness.disk.steps + step
         try:
             log.replace_segments(cleaned(log, old, {1, end - 1}), old)
-            bench.delete_scheduled()
+            harness.delete_scheduled()
             done = True
         except SimulatedCrash:
             done = False
-        bench.disk.crash(kind)  # type: ignore[arg-type]
-        bench.scheduled.clear()
-        log = bench.recover(log.recovery_point)
+        harness.disk.crash(kind)  # type: ignore[arg-type]
+        harness.scheduled.clear()
+        log = harness.recover(log.recovery_point)
         after = rows[1] + rows[end - 1] + b"".join(rows[end:])
         assert read_all(log) in (b"".join(rows), after), step
-        assert not bench.recovery.cuts
+        assert not harness.recovery.cuts
         if done:
             assert step > 20
             break

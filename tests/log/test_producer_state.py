@@ -20,7 +20,7 @@ from oncelog.broker.log.producers.state import Marker, Origin, ProducerState, fi
 from oncelog.wire.batch import BatchHeader, read_header
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.log.support import START_MS, Bench, batch, flush
+from tests.harness.partition_log import START_MS, PartitionLogHarness, batch, flush
 from tests.sim.files import SimFileSystem
 
 LAST = 0x7FFFFFFF
@@ -250,8 +250,8 @@ def test_which_snapshot_files_stay() -> None:
 
 def test_older_batches_are_known_after_a_clean_restart() -> None:
     """The snapshot has only the last; the others are read back from the log."""
-    bench = Bench(internal_segment_bytes=2_000)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=2_000)
+    log = harness.create()
     sent = []
     for at in range(40):
         sent.append(batch((bytes(at * 5),), producer=(7, 0, at)))
@@ -259,7 +259,7 @@ def test_older_batches_are_known_after_a_clean_restart() -> None:
         log.append(batch((b"other",)), leader_epoch=0)
     assert len(log.segments) > 3
     log.close()
-    log = bench.open()
+    log = harness.open()
     for at in (39, 36, 35, 38, 37):
         result = log.append(bytearray(sent[at]), leader_epoch=0)
         assert (result.duplicate, result.base_offset) == (True, 2 * at)
@@ -271,16 +271,16 @@ def test_older_batches_are_known_after_a_clean_restart() -> None:
 
 @pytest.mark.parametrize("flushed", [False, True])
 def test_all_is_known_after_a_crash(flushed: bool) -> None:
-    bench = Bench(internal_segment_bytes=2_000)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=2_000)
+    log = harness.create()
     sent = [batch((bytes(at * 5),), producer=(7, 0, at)) for at in range(40)]
     for at in range(40):
         log.append(bytearray(sent[at]), leader_epoch=0)
         if flushed and at == 30:
             flush(log)
     point = log.recovery_point
-    bench.disk.crash("process")
-    log = bench.recover(point)
+    harness.disk.crash("process")
+    log = harness.recover(point)
     for at in range(35, 40):
         assert log.append(bytearray(sent[at]), leader_epoch=0).base_offset == at
     assert log.log_end_offset == 40

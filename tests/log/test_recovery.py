@@ -10,11 +10,11 @@ from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.segment import Segment
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.crc import crc32c
-from tests.log.support import (
+from tests.harness.partition_log import (
     DIRECTORY,
     START_MS,
     TOPIC_ID,
-    Bench,
+    PartitionLogHarness,
     batch,
     batches_in,
     flush,
@@ -34,8 +34,8 @@ def fill(log: PartitionLog, count: int = 12, size: int = 80) -> list[bytes]:
     return rows
 
 
-def overwrite(bench: Bench, name: str, data: bytes, at: int) -> None:
-    file = bench.disk.open(bench.path(name))
+def overwrite(harness: PartitionLogHarness, name: str, data: bytes, at: int) -> None:
+    file = harness.disk.open(harness.path(name))
     file.pwrite(data, at)
     file.close()
 
@@ -50,13 +50,13 @@ def indexes_of(segment: Segment) -> tuple[list[tuple[int, ...]], list[tuple[int,
 @pytest.mark.parametrize("at", [0, 7, 8, 11, 12, 16, 17, 20, 21, 23, 40, 61, 148])
 @pytest.mark.parametrize("batch_number", [0, 4, 11])
 def test_cut_at_the_first_bad_byte(batch_number: int, at: int) -> None:
-    bench = Bench(index_interval_bytes=0)
-    rows = fill(bench.create())
+    harness = PartitionLogHarness(index_interval_bytes=0)
+    rows = fill(harness.create())
     position = sum(map(len, rows[:batch_number]))
     at = min(at, len(rows[batch_number]) - 1)
-    before = bench.disk.read_bytes(bench.path(f"{FIRST}.log"))[position + at]
-    overwrite(bench, f"{FIRST}.log", bytes([before ^ 0x80]), position + at)
-    log = bench.recover()
+    before = harness.disk.read_bytes(harness.path(f"{FIRST}.log"))[position + at]
+    overwrite(harness, f"{FIRST}.log", bytes([before ^ 0x80]), position + at)
+    log = harness.recover()
     survives = 12 <= at < 16  # the leader epoch is not covered by the CRC
     if survives:
         assert log.log_end_offset == 12
@@ -66,61 +66,61 @@ def test_cut_at_the_first_bad_byte(batch_number: int, at: int) -> None:
         return
     assert read_all(log) == b"".join(rows[:batch_number])
     assert (log.log_end_offset, log.high_watermark) == (batch_number, batch_number)
-    cut = bench.recovery.cuts[0]
-    assert (cut.path, cut.position) == (bench.path(f"{FIRST}.log"), position)
+    cut = harness.recovery.cuts[0]
+    assert (cut.path, cut.position) == (harness.path(f"{FIRST}.log"), position)
     assert cut.bytes == sum(map(len, rows[batch_number:]))
-    assert bench.recovery.truncated
-    assert bench.disk.size(bench.path(f"{FIRST}.log")) == position
+    assert harness.recovery.truncated
+    assert harness.disk.size(harness.path(f"{FIRST}.log")) == position
     assert log.append(batch(), leader_epoch=1).base_offset == batch_number
 
 
 @pytest.mark.parametrize("left", [1, 60, 61, 100])
 def test_a_torn_end(left: int) -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     rows = fill(log)
-    bench.disk.open(bench.path(f"{FIRST}.log")).truncate(log.size - len(rows[-1]) + left)
-    assert read_all(bench.recover()) == b"".join(rows[:-1])
-    assert [cut.bytes for cut in bench.recovery.cuts] == [left]
+    harness.disk.open(harness.path(f"{FIRST}.log")).truncate(log.size - len(rows[-1]) + left)
+    assert read_all(harness.recover()) == b"".join(rows[:-1])
+    assert [cut.bytes for cut in harness.recovery.cuts] == [left]
 
 
 def test_nothing_to_cut_is_nothing_lost() -> None:
-    bench = Bench()
-    rows = fill(bench.create())
-    log = bench.recover()
+    harness = PartitionLogHarness()
+    rows = fill(harness.create())
+    log = harness.recover()
     assert read_all(log) == b"".join(rows)
-    assert (bench.recovery.cuts, bench.recovery.truncated) == ([], False)
+    assert (harness.recovery.cuts, harness.recovery.truncated) == ([], False)
     assert log.topic_id == TOPIC_ID
 
 
 def test_what_is_behind_a_cut_goes() -> None:
-    bench = Bench(internal_segment_bytes=400)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400)
+    log = harness.create()
     rows = fill(log)
     bases = [segment.base_offset for segment in log.segments]
     assert len(bases) > 4
     sizes = [segment.size for segment in log.segments]
-    overwrite(bench, f"{bases[2]:020d}.log", b"x", sizes[2] - 1)
-    log = bench.recover()
+    overwrite(harness, f"{bases[2]:020d}.log", b"x", sizes[2] - 1)
+    log = harness.recover()
     assert log.log_end_offset == bases[3] - 1
     assert read_all(log) == b"".join(rows[: bases[3] - 1])
-    assert [cut.bytes for cut in bench.recovery.cuts] == [len(rows[0]), *sizes[3:]]
+    assert [cut.bytes for cut in harness.recovery.cuts] == [len(rows[0]), *sizes[3:]]
     assert [segment.base_offset for segment in log.segments] == bases[:3]
     assert max(log.snapshots.offsets) == log.log_end_offset
-    bench.delete_scheduled()
-    assert not [name for name in bench.disk.listdir(DIRECTORY) if name.startswith(f"{bases[4]:020d}")]
+    harness.delete_scheduled()
+    assert not [name for name in harness.disk.listdir(DIRECTORY) if name.startswith(f"{bases[4]:020d}")]
 
 
 def test_only_what_is_above_the_recovery_point_is_checked() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     rows = fill(log)
     flush(log)
     rows += fill(log, 3)
-    overwrite(bench, f"{FIRST}.log", b"x", 100)
-    recovered = bench.recover(log.recovery_point)
-    assert bench.recovery.cuts == []
-    assert bench.recovery.checked_bytes == sum(map(len, rows[12:]))
+    overwrite(harness, f"{FIRST}.log", b"x", 100)
+    recovered = harness.recover(log.recovery_point)
+    assert harness.recovery.cuts == []
+    assert harness.recovery.checked_bytes == sum(map(len, rows[12:]))
     assert recovered.log_end_offset == 15
     assert recovered.recovery_point == 12
     assert recovered.unflushed_bytes == sum(map(len, rows[12:]))
@@ -128,57 +128,57 @@ def test_only_what_is_above_the_recovery_point_is_checked() -> None:
 
 def test_indexes_are_made_again() -> None:
     for point in (0, 5, 12, 30):
-        bench = Bench(index_interval_bytes=200, internal_segment_bytes=1_000)
-        log = bench.create()
+        harness = PartitionLogHarness(index_interval_bytes=200, internal_segment_bytes=1_000)
+        log = harness.create()
         fill(log, 30)
         flush(log)
         log.close()
-        expected = [indexes_of(segment) for segment in bench.open().segments]
+        expected = [indexes_of(segment) for segment in harness.open().segments]
         assert any(expected)
-        for name in bench.disk.listdir(DIRECTORY):
+        for name in harness.disk.listdir(DIRECTORY):
             if name.endswith("index") and int(name[:20]) >= point:
-                bench.disk.remove(bench.path(name))
-        recovered = bench.recover(point)
+                harness.disk.remove(harness.path(name))
+        recovered = harness.recover(point)
         recovered.active.seal()
         assert [indexes_of(segment) for segment in recovered.segments] == expected
 
 
 def test_indexes_below_the_recovery_point_are_kept() -> None:
-    bench = Bench(index_interval_bytes=200)
-    log = bench.create()
+    harness = PartitionLogHarness(index_interval_bytes=200)
+    log = harness.create()
     fill(log, 30)
     flush(log)
     expected = indexes_of(log.active)
     fill(log, 2)
-    bench.disk.crash("process")
+    harness.disk.crash("process")
     for kind in ("index", "timeindex"):
-        path = bench.path(f"{FIRST}.{kind}")
-        file = bench.disk.open(path)
+        path = harness.path(f"{FIRST}.{kind}")
+        file = harness.disk.open(path)
         file.append(bytes(50))  # as an index that was never synced may end
-    recovered = bench.recover(30)
+    recovered = harness.recover(30)
     assert indexes_of(recovered.active)[0][: len(expected[0])] == expected[0]
     assert len(indexes_of(recovered.active)[1]) >= len(expected[1])
     assert recovered.offset_for_timestamp(START_MS + 31) == (START_MS + 31, 31, 0)
 
 
 def test_leader_epochs_come_back_from_the_batches() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     for epoch in (0, 2, 2, 5):
         log.append(batch(), leader_epoch=epoch)
-    assert not bench.disk.exists(bench.path("leader-epoch-checkpoint"))
-    assert bench.recover().epochs.entries() == [(0, 0), (2, 1), (5, 3)]
-    bench.disk.replace(bench.path("leader-epoch-checkpoint"), b"0\n3\n0 0\n2 1\n9 100\n")
-    assert bench.recover().epochs.entries() == [(0, 0), (2, 1), (5, 3)]
+    assert not harness.disk.exists(harness.path("leader-epoch-checkpoint"))
+    assert harness.recover().epochs.entries() == [(0, 0), (2, 1), (5, 3)]
+    harness.disk.replace(harness.path("leader-epoch-checkpoint"), b"0\n3\n0 0\n2 1\n9 100\n")
+    assert harness.recover().epochs.entries() == [(0, 0), (2, 1), (5, 3)]
 
 
 def test_a_recovery_comes_in_steps() -> None:
-    bench = Bench(internal_segment_bytes=2_000)
-    rows = fill(bench.create(), 60)
+    harness = PartitionLogHarness(internal_segment_bytes=2_000)
+    rows = fill(harness.create(), 60)
     total = sum(map(len, rows))
     from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 
-    recovery = PartitionRecovery(bench.env, DIRECTORY, "topic", 0, bench.config, 0, 0)
+    recovery = PartitionRecovery(harness.env, DIRECTORY, "topic", 0, harness.config, 0, 0)
     steps = 1
     while not recovery.step(1_000):
         steps += 1
@@ -187,74 +187,74 @@ def test_a_recovery_comes_in_steps() -> None:
 
 
 def test_a_large_batch_is_checked_piece_by_piece() -> None:
-    bench = Bench(max_message_bytes=10_000_000)
-    log = bench.create()
+    harness = PartitionLogHarness(max_message_bytes=10_000_000)
+    log = harness.create()
     log.append(batch((bytes(3_000_000),)), leader_epoch=0)
     log.append(batch(), leader_epoch=0)
-    assert bench.recover().log_end_offset == 2
-    overwrite(bench, f"{FIRST}.log", b"x", 2_500_000)
-    assert bench.recover().log_end_offset == 0
+    assert harness.recover().log_end_offset == 2
+    overwrite(harness, f"{FIRST}.log", b"x", 2_500_000)
+    assert harness.recover().log_end_offset == 0
 
 
 def test_an_offset_that_falls() -> None:
-    bench = Bench()
-    rows = fill(bench.create(), 3)
-    file = bench.disk.open(bench.path(f"{FIRST}.log"))
+    harness = PartitionLogHarness()
+    rows = fill(harness.create(), 3)
+    file = harness.disk.open(harness.path(f"{FIRST}.log"))
     file.append(rows[1])
-    log = bench.recover()
+    log = harness.recover()
     assert read_all(log) == b"".join(rows)
-    assert "offset 1 after 2" in bench.recovery.cuts[0].reason
+    assert "offset 1 after 2" in harness.recovery.cuts[0].reason
 
 
 def test_an_offset_too_far_from_the_segment() -> None:
-    bench = Bench()
-    rows = fill(bench.create(), 2)
-    bench.disk.open(bench.path(f"{FIRST}.log")).append(struct.pack(">q", 2**31) + rows[0][8:])
-    assert bench.recover().log_end_offset == 2
+    harness = PartitionLogHarness()
+    rows = fill(harness.create(), 2)
+    harness.disk.open(harness.path(f"{FIRST}.log")).append(struct.pack(">q", 2**31) + rows[0][8:])
+    assert harness.recover().log_end_offset == 2
 
 
 def test_a_gap_between_segments() -> None:
     """Where segments are missing that were not flushed, or deleted ones came back: both sides stay, as in Kafka."""
-    bench = Bench(internal_segment_bytes=400)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400)
+    log = harness.create()
     rows = fill(log)
     second, third = (segment.base_offset for segment in log.segments[1:3])
-    bench.disk.remove(bench.path(f"{second:020d}.log"))
-    log = bench.recover()
+    harness.disk.remove(harness.path(f"{second:020d}.log"))
+    log = harness.recover()
     assert read_all(log) == b"".join(rows[:second] + rows[third:])
-    assert (bench.recovery.truncated, bench.recovery.cuts) == (True, [])
+    assert (harness.recovery.truncated, harness.recovery.cuts) == (True, [])
     found = batches_in(log.read(second, 10**6, minimum_one=True, up_to=12).records.read())  # type: ignore[union-attr]
     assert found[0][0] == third
 
 
 def test_compaction_leaves_gaps() -> None:
-    bench = Bench(internal_segment_bytes=400, cleanup_policy="compact")
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400, cleanup_policy="compact")
+    log = harness.create()
     for _ in range(12):
         log.append(batch((bytes(80),), keys=(b"k",)), leader_epoch=0)
-    bench.disk.remove(bench.path(f"{log.segments[1].base_offset:020d}.log"))
-    bench.recover()
-    assert not bench.recovery.truncated
+    harness.disk.remove(harness.path(f"{log.segments[1].base_offset:020d}.log"))
+    harness.recover()
+    assert not harness.recovery.truncated
 
 
 def test_an_end_below_the_recovery_point_is_reported() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     rows = fill(log)
     flush(log)
-    bench.disk.open(bench.path(f"{FIRST}.log")).truncate(sum(map(len, rows[:7])))
-    assert bench.recover(12).log_end_offset == 7
-    assert bench.recovery.truncated
+    harness.disk.open(harness.path(f"{FIRST}.log")).truncate(sum(map(len, rows[:7])))
+    assert harness.recover(12).log_end_offset == 7
+    assert harness.recovery.truncated
 
 
 def test_a_log_that_ends_before_it_starts() -> None:
     for recover in (True, False):
-        bench = Bench()
-        log = bench.create()
+        harness = PartitionLogHarness()
+        log = harness.create()
         fill(log)
         log.close()
-        bench.saved_log_start = 40
-        log = bench.recover(12) if recover else bench.open()
+        harness.saved_log_start = 40
+        log = harness.recover(12) if recover else harness.open()
         assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (40, 40, 40)
         assert [segment.base_offset for segment in log.segments] == [40]
         assert log.append(batch(), leader_epoch=0).base_offset == 40
@@ -262,22 +262,22 @@ def test_a_log_that_ends_before_it_starts() -> None:
 
 def test_an_empty_directory() -> None:
     for recover in (True, False):
-        bench = Bench()
-        bench.disk.makedirs(DIRECTORY)
-        log = bench.recover() if recover else bench.open()
+        harness = PartitionLogHarness()
+        harness.disk.makedirs(DIRECTORY)
+        log = harness.recover() if recover else harness.open()
         assert (log.log_start_offset, log.log_end_offset) == (0, 0)
         assert log.append(batch(), leader_epoch=0).base_offset == 0
 
 
 def test_damaged_snapshots_are_passed_over() -> None:
-    bench = Bench(internal_segment_bytes=400)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400)
+    log = harness.create()
     for sequence in range(12):
         log.append(batch((bytes(80),), producer=(7, 0, sequence)), leader_epoch=0)
     flush(log)
     newest = max(log.snapshots.offsets)
-    overwrite(bench, f"{newest:020d}.snapshot", b"xx", 20)
-    recovered = bench.recover(12)
+    overwrite(harness, f"{newest:020d}.snapshot", b"xx", 20)
+    recovered = harness.recover(12)
     for sequence in range(7, 12):
         again = batch((bytes(80),), producer=(7, 0, sequence))
         assert recovered.append(again, leader_epoch=0).base_offset == sequence
@@ -287,8 +287,8 @@ def test_damaged_snapshots_are_passed_over() -> None:
 
 
 def test_leftovers_go() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     rows = fill(log)
     log.close()
     for name in (
@@ -300,10 +300,10 @@ def test_leftovers_go() -> None:
         "00000000000000000003.log.swap",
         "leader-epoch-checkpoint.tmp",
     ):
-        bench.disk.open(bench.path(name), create=True).append(b"x" * 10)
-    for log in (bench.open(), bench.recover(12)):
+        harness.disk.open(harness.path(name), create=True).append(b"x" * 10)
+    for log in (harness.open(), harness.recover(12)):
         assert read_all(log) == b"".join(rows)
-        assert set(bench.disk.listdir(DIRECTORY)) == {
+        assert set(harness.disk.listdir(DIRECTORY)) == {
             f"{FIRST}.index",
             f"{FIRST}.log",
             f"{FIRST}.timeindex",
@@ -314,8 +314,8 @@ def test_leftovers_go() -> None:
 
 
 def test_a_swap_file_takes_the_place_of_what_it_covers() -> None:
-    bench = Bench(internal_segment_bytes=400, cleanup_policy="compact")
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400, cleanup_policy="compact")
+    log = harness.create()
     rows = []
     for at in range(12):
         sent = batch((bytes(80),), keys=(b"k",))
@@ -324,8 +324,8 @@ def test_a_swap_file_takes_the_place_of_what_it_covers() -> None:
     third = log.segments[2].base_offset
     flush(log)
     kept = rows[third - 1]
-    bench.disk.open(bench.path(f"{FIRST}.log.swap"), create=True).append(kept)
-    recovered = bench.recover(12)
+    harness.disk.open(harness.path(f"{FIRST}.log.swap"), create=True).append(kept)
+    recovered = harness.recover(12)
     assert read_all(recovered) == kept + b"".join(rows[third:])
     assert [segment.base_offset for segment in recovered.segments][:2] == [0, third]
 
@@ -334,63 +334,63 @@ def test_a_swap_file_takes_the_place_of_what_it_covers() -> None:
 
 
 def test_opening_reads_next_to_nothing() -> None:
-    bench = Bench(internal_segment_bytes=5_000, index_interval_bytes=1_000)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=5_000, index_interval_bytes=1_000)
+    log = harness.create()
     fill(log, 200)
     flush(log)
     log.close()
-    bench.disk.counts.clear()
-    assert bench.open().log_end_offset == 200
-    reads = {path: count for (operation, path), count in bench.disk.counts.items() if operation == "read"}
+    harness.disk.counts.clear()
+    assert harness.open().log_end_offset == 200
+    reads = {path: count for (operation, path), count in harness.disk.counts.items() if operation == "read"}
     logs = [path for path in reads if path.endswith(".log")]
     assert len(logs) == 1
     assert sum(reads.values()) < 8
 
 
 def test_a_missing_index_is_made_again() -> None:
-    bench = Bench(internal_segment_bytes=1_000, index_interval_bytes=100)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=1_000, index_interval_bytes=100)
+    log = harness.create()
     rows = fill(log, 30)
     log.close()
-    expected = [indexes_of(segment) for segment in bench.open().segments]
-    for name in bench.disk.listdir(DIRECTORY):
+    expected = [indexes_of(segment) for segment in harness.open().segments]
+    for name in harness.disk.listdir(DIRECTORY):
         if name.endswith((".index", ".timeindex")):
-            bench.disk.remove(bench.path(name))
-            log = bench.open()
+            harness.disk.remove(harness.path(name))
+            log = harness.open()
             assert [indexes_of(segment) for segment in log.segments] == expected
             assert read_all(log) == b"".join(rows)
             log.close()
 
 
 def test_a_torn_end_after_a_clean_stop_is_cut_after_all() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     rows = fill(log)
     log.close()
-    bench.disk.open(bench.path(f"{FIRST}.log")).append(b"xyz")
-    assert read_all(bench.open()) == b"".join(rows)
+    harness.disk.open(harness.path(f"{FIRST}.log")).append(b"xyz")
+    assert read_all(harness.open()) == b"".join(rows)
 
 
 def test_close_writes_nothing_where_nothing_changed() -> None:
-    bench = Bench()
-    log = bench.create()
+    harness = PartitionLogHarness()
+    log = harness.create()
     fill(log)
     log.close()
-    log = bench.open()
-    steps = bench.disk.steps
+    log = harness.open()
+    steps = harness.disk.steps
     log.close()
-    assert bench.disk.steps == steps
+    assert harness.disk.steps == steps
 
 
 def test_a_clean_stop_survives_a_loss_of_power() -> None:
     for seed in range(40):
-        bench = Bench(seed=seed, internal_segment_bytes=1_000, index_interval_bytes=100)
-        log = bench.create()
+        harness = PartitionLogHarness(seed=seed, internal_segment_bytes=1_000, index_interval_bytes=100)
+        log = harness.create()
         rows = fill(log, 30)
         log.append(batch(producer=(7, 0, 0)), leader_epoch=3)
         log.close()
-        bench.disk.crash("power")
-        log = bench.open()
+        harness.disk.crash("power")
+        log = harness.open()
         assert read_all(log).startswith(b"".join(rows))
         assert log.epochs.entries() == [(0, 0), (3, 30)]
         assert log.append(batch(producer=(7, 0, 0)), leader_epoch=3).base_offset == 30
@@ -400,16 +400,16 @@ def test_a_clean_stop_survives_a_loss_of_power() -> None:
 
 def test_batches_of_a_real_cleaner_can_be_recovered() -> None:
     """Batches with offsets missing inside, and one that has no records left."""
-    bench = Bench(cleanup_policy="compact")
-    bench.create()
+    harness = PartitionLogHarness(cleanup_policy="compact")
+    harness.create()
     builder = BatchBuilder(base_offset=3, leader_epoch=0)
     builder.append(START_MS, b"k", b"v", offset=4)
     sparse = builder.build(last_offset=9)
     empty = bytearray(BatchBuilder(base_offset=10, leader_epoch=0).build(last_offset=11))
     assert struct.unpack_from(">I", empty, 17)[0] == crc32c(memoryview(empty)[21:])
-    bench.disk.open(bench.path(f"{FIRST}.log")).append(sparse + empty)
-    log = bench.recover()
-    assert (log.log_end_offset, bench.recovery.cuts) == (12, [])
+    harness.disk.open(harness.path(f"{FIRST}.log")).append(sparse + empty)
+    log = harness.recover()
+    assert (log.log_end_offset, harness.recovery.cuts) == (12, [])
     assert read_all(log) == bytes(sparse + empty)
     assert log.offset_for_timestamp(0) == (START_MS, 4, 0)
 
@@ -420,43 +420,43 @@ def test_batches_of_a_real_cleaner_can_be_recovered() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_what_was_cut_does_not_come_back(seed: int) -> None:
     """Neither the batches behind the bad one, nor later segments, nor snapshots of what the producers wrote there."""
-    bench = Bench(seed=seed, internal_segment_bytes=400)
-    log = bench.create()
+    harness = PartitionLogHarness(seed=seed, internal_segment_bytes=400)
+    log = harness.create()
     for sequence in range(12):
         log.append(batch((bytes(80),), producer=(7, 0, sequence)), leader_epoch=0)
     flush(log)
     bases = [segment.base_offset for segment in log.segments]
-    path = bench.path(f"{bases[1]:020d}.log")
+    path = harness.path(f"{bases[1]:020d}.log")
     size = log.segments[1].size
     for base in bases:
         snapshot = log.snapshots.open(base)
         if snapshot is not None:
             snapshot.fsync()
             snapshot.close()
-    bench.disk.sync_dir(DIRECTORY)
-    file = bench.disk.open(path)
+    harness.disk.sync_dir(DIRECTORY)
+    file = harness.disk.open(path)
     file.pwrite(b"x", size - 1)
     file.fsync()
-    end = bench.recover().log_end_offset
+    end = harness.recover().log_end_offset
     assert bases[1] < end < bases[2]
-    bench.disk.crash("power")
-    assert bench.disk.size(path) <= size // 2
-    names = [name for name in bench.disk.listdir(DIRECTORY) if name.endswith((".log", ".snapshot"))]
+    harness.disk.crash("power")
+    assert harness.disk.size(path) <= size // 2
+    names = [name for name in harness.disk.listdir(DIRECTORY) if name.endswith((".log", ".snapshot"))]
     assert all(int(name[:20]) <= end for name in names)
 
 
 def test_segments_below_the_log_start_need_not_be_sound() -> None:
     """They were deleted before they were flushed, and are there again after a loss of power."""
-    bench = Bench(internal_segment_bytes=400)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400)
+    log = harness.create()
     rows = fill(log)
     third = log.segments[2].base_offset
-    overwrite(bench, f"{FIRST}.log", bytes(100), 0)
-    bench.saved_log_start = third
-    log = bench.recover()
+    overwrite(harness, f"{FIRST}.log", bytes(100), 0)
+    harness.saved_log_start = third
+    log = harness.recover()
     assert (log.log_start_offset, log.log_end_offset) == (third, 12)
     assert read_all(log) == b"".join(rows[third:])
-    assert (bench.recovery.cuts, bench.recovery.truncated) == ([], False)
+    assert (harness.recovery.cuts, harness.recovery.truncated) == ([], False)
 
 
 @pytest.mark.parametrize(
@@ -464,28 +464,28 @@ def test_segments_below_the_log_start_need_not_be_sound() -> None:
     [("timeindex", struct.pack(">qi", START_MS + 99, 0)), ("index", struct.pack(">ii", 10, 200))],
 )
 def test_a_torn_index_entry_that_looks_like_an_earlier_one(kind: str, entry: bytes) -> None:
-    bench = Bench(index_interval_bytes=100_000)
-    log = bench.create()
+    harness = PartitionLogHarness(index_interval_bytes=100_000)
+    log = harness.create()
     rows = fill(log, 30)
     flush(log)
     expected = [list(index.all()) for index in (log.active.offset_index, log.active.time_index)]
-    bench.disk.open(bench.path(f"{FIRST}.{kind}")).append(entry)
-    log = bench.recover(30)
-    assert bench.recovery.checked_bytes == 0
+    harness.disk.open(harness.path(f"{FIRST}.{kind}")).append(entry)
+    log = harness.recover(30)
+    assert harness.recovery.checked_bytes == 0
     assert [list(index.all()) for index in (log.active.offset_index, log.active.time_index)] == expected
     assert log.max_timestamp() == (START_MS + 29, 29, 0)
     assert batches_in(log.read(29, 10**6, minimum_one=True, up_to=30).records.read())[0][2] == rows[29]  # type: ignore[union-attr]
 
 
 def test_damaged_snapshots_are_replaced() -> None:
-    bench = Bench(internal_segment_bytes=400)
-    log = bench.create()
+    harness = PartitionLogHarness(internal_segment_bytes=400)
+    log = harness.create()
     for sequence in range(12):
         log.append(batch((bytes(80),), producer=(7, 0, sequence)), leader_epoch=0)
     held = list(log.snapshots.offsets)
     for offset in held:
-        overwrite(bench, f"{offset:020d}.snapshot", b"xx", 20)
-    log = bench.recover()
+        overwrite(harness, f"{offset:020d}.snapshot", b"xx", 20)
+    log = harness.recover()
     for offset in held:
         assert log.snapshots.read(offset)[0].last_offset == offset - 1
 
@@ -493,11 +493,11 @@ def test_damaged_snapshots_are_replaced() -> None:
 def test_an_empty_segment_that_a_failed_roll_left() -> None:
     """Its removal was lost with the power; the segment before it has its offsets."""
     for point in (0, 10, 12):
-        bench = Bench()
-        log = bench.create()
+        harness = PartitionLogHarness()
+        log = harness.create()
         rows = fill(log)
         flush(log)
-        bench.disk.open(bench.path("00000000000000000010.log"), create=True)
-        log = bench.recover(point)
+        harness.disk.open(harness.path("00000000000000000010.log"), create=True)
+        log = harness.recover(point)
         assert (log.log_end_offset, read_all(log)) == (12, b"".join(rows))
-        assert (bench.recovery.cuts, bench.recovery.truncated) == ([], False)
+        assert (harness.recovery.cuts, harness.recovery.truncated) == ([], False)

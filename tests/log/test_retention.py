@@ -11,7 +11,7 @@ from oncelog.broker.log.manager import LogManager
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.retention import delete_old_segments
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.log.rig import DATA, START_MS, Rig, append, run
+from tests.harness.log_manager import DATA, START_MS, LogManagerHarness, append, run
 from tests.sim.files import Fault
 
 HOUR_MS = 3_600_000
@@ -19,7 +19,7 @@ FIRST_MS = START_MS - 10 * HOUR_MS
 """The first segment's timestamp; the files are written at START_MS."""
 
 
-def three_segments(rig: Rig, manager: LogManager, *timestamps: int) -> PartitionLog:
+def three_segments(harness: LogManagerHarness, manager: LogManager, *timestamps: int) -> PartitionLog:
     """Of one batch each; the last is the active one."""
     log = manager.get("t", 0)
     for at, timestamp in enumerate(timestamps or (FIRST_MS, FIRST_MS + HOUR_MS, FIRST_MS + 2 * HOUR_MS)):
@@ -38,10 +38,10 @@ def check(now_ms: int, expected: list[int], *timestamps: int, **config: str) -> 
     overrides = {key.replace("_", "."): value for key, value in config.items()}
 
     async def main() -> None:
-        rig = Rig()
-        rig.add_topic("t", overrides=overrides)
-        async with rig.running() as manager:
-            log = three_segments(rig, manager, *timestamps)
+        harness = LogManagerHarness()
+        harness.add_topic("t", overrides=overrides)
+        async with harness.running() as manager:
+            log = three_segments(harness, manager, *timestamps)
             before = len(log.segments)
             assert delete_old_segments(log, now_ms) == len({0, 1, 2} - set(expected))
             assert bases(log) == expected
@@ -73,10 +73,10 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file() -> None:
 
 def test_by_size() -> None:
     async def sizes() -> list[int]:
-        rig = Rig()
-        rig.add_topic("t")
-        async with rig.running() as manager:
-            return [segment.size for segment in three_segments(rig, manager).segments]
+        harness = LogManagerHarness()
+        harness.add_topic("t")
+        async with harness.running() as manager:
+            return [segment.size for segment in three_segments(harness, manager).segments]
 
     each = run(sizes)[0]
     assert run(sizes) == [each] * 3
@@ -97,10 +97,10 @@ def test_policies() -> None:
 @pytest.mark.parametrize("policy", ["delete", "compact", ""])
 def test_below_the_log_start_offset(policy: str) -> None:
     async def main() -> None:
-        rig = Rig()
-        rig.add_topic("t", overrides={"cleanup.policy": policy})
-        async with rig.running() as manager:
-            log = three_segments(rig, manager)
+        harness = LogManagerHarness()
+        harness.add_topic("t", overrides={"cleanup.policy": policy})
+        async with harness.running() as manager:
+            log = three_segments(harness, manager)
             log.delete_records(1)
             assert delete_old_segments(log, START_MS) == 1
             log.delete_records(3)
@@ -113,9 +113,9 @@ def test_below_the_log_start_offset(policy: str) -> None:
 
 def test_nothing_above_the_high_watermark_goes() -> None:
     async def main() -> None:
-        rig = Rig()
-        rig.add_topic("t", overrides={"flush.messages": "1", "retention.ms": "1"})
-        async with rig.running() as manager:
+        harness = LogManagerHarness()
+        harness.add_topic("t", overrides={"flush.messages": "1", "retention.ms": "1"})
+        async with harness.running() as manager:
             log = manager.get("t", 0)
             append(log)
             log.roll()
@@ -130,28 +130,28 @@ def test_nothing_above_the_high_watermark_goes() -> None:
 
 def test_the_background_applies_retention_to_unused_partitions_too() -> None:
     async def main() -> None:
-        rig = Rig()
+        harness = LogManagerHarness()
         overrides = {
             "retention.ms": HOUR_MS,
             "file.delete.delay.ms": 5000,
             "message.timestamp.after.max.ms": 1 << 40,
         }
-        rig.add_topic("t", 2, overrides={key: str(value) for key, value in overrides.items()})
-        async with rig.running() as manager:
-            three_segments(rig, manager, START_MS, START_MS + HOUR_MS, START_MS + 2 * HOUR_MS)
+        harness.add_topic("t", 2, overrides={key: str(value) for key, value in overrides.items()})
+        async with harness.running() as manager:
+            three_segments(harness, manager, START_MS, START_MS + HOUR_MS, START_MS + 2 * HOUR_MS)
             manager.get("t", 1)
-        rig.clock.advance((2 * HOUR_MS + 1) / 1000)
-        async with rig.running() as manager:
+        harness.clock.advance((2 * HOUR_MS + 1) / 1000)
+        async with harness.running() as manager:
             await trio.sleep(29)  # log.initial.task.delay.ms
             assert not manager.logs
             await trio.sleep(2)
             assert list(manager.logs) == [("t", 0)]  # the other one is empty
             log = manager.get("t", 0)
             assert bases(log) == [2]
-            names = [name for name in rig.sim.listdir(f"{DATA}/t-0") if name.endswith(".deleted")]
+            names = [name for name in harness.sim.listdir(f"{DATA}/t-0") if name.endswith(".deleted")]
             assert f"{0:020d}.log.deleted" in names
             await trio.sleep(6)
-            assert not any(name.endswith(".deleted") for name in rig.sim.listdir(f"{DATA}/t-0"))
+            assert not any(name.endswith(".deleted") for name in harness.sim.listdir(f"{DATA}/t-0"))
             await trio.sleep(HOUR_MS / 1000 + 400)
             assert bases(log) == [3]
 
@@ -162,16 +162,16 @@ def test_a_full_disk_is_given_room() -> None:
     """There is none for the new segment that the last one needs to go; those before it go all the same."""
 
     async def main() -> None:
-        rig = Rig()
-        rig.add_topic("t", overrides={"retention.ms": str(HOUR_MS)})
-        async with rig.running() as manager:
-            log = three_segments(rig, manager)
-            rig.sim.faults.append(Fault("open", errno.ENOSPC, lambda path: f"{3:020d}" in path))
+        harness = LogManagerHarness()
+        harness.add_topic("t", overrides={"retention.ms": str(HOUR_MS)})
+        async with harness.running() as manager:
+            log = three_segments(harness, manager)
+            harness.sim.faults.append(Fault("open", errno.ENOSPC, lambda path: f"{3:020d}" in path))
             assert delete_old_segments(log, START_MS) == 2
             assert bases(log) == [2]
             assert not log.offline
             assert delete_old_segments(log, START_MS) == 0
-            rig.sim.faults.clear()
+            harness.sim.faults.clear()
             assert delete_old_segments(log, START_MS) == 1
             assert bases(log) == [3]
 
@@ -180,19 +180,19 @@ def test_a_full_disk_is_given_room() -> None:
 
 def test_a_deletion_that_fails_takes_the_log_offline() -> None:
     async def main() -> None:
-        rig = Rig(keys={"log.retention.check.interval.ms": "1000"})
-        rig.add_topic("t", overrides={"retention.ms": "1"})
-        rig.add_topic("u", topic_id=bytes(16), overrides={"retention.ms": "1"})
-        async with rig.running() as manager:
-            log = three_segments(rig, manager)
+        harness = LogManagerHarness(keys={"log.retention.check.interval.ms": "1000"})
+        harness.add_topic("t", overrides={"retention.ms": "1"})
+        harness.add_topic("u", topic_id=bytes(16), overrides={"retention.ms": "1"})
+        async with harness.running() as manager:
+            log = three_segments(harness, manager)
             append(manager.get("u", 0))
-            rig.sim.faults.append(Fault("rename", errno.EIO, lambda path: "t-0" in path))
-            rig.clock.advance(10 * HOUR_MS / 1000)
+            harness.sim.faults.append(Fault("rename", errno.EIO, lambda path: "t-0" in path))
+            harness.clock.advance(10 * HOUR_MS / 1000)
             await trio.sleep(40)
             with pytest.raises(KafkaError) as caught:
                 append(log)
             assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
             assert bases(manager.get("u", 0)) == [1]
-            rig.sim.faults.clear()
+            harness.sim.faults.clear()
 
     run(main)

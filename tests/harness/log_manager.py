@@ -1,11 +1,11 @@
-"""A log manager on a simulated disk, with the metadata that a test gives it."""
+"""A log manager on a simulated disk, with the metadata that a test gives it, and lives of it that end too early."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import trio
 import trio.testing
@@ -18,16 +18,19 @@ from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.batch import BatchBuilder
 from tests.harness.clocks import VirtualWall
-from tests.sim.files import SimFileSystem
+from tests.sim.files import SimFileSystem, SimulatedCrash
 
 DATA = "/data"
 START_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(1, 17))
+OTHER_ID = bytes(range(2, 18))
+CLEAN_MARK = f"{DATA}/.kafka_cleanshutdown"
 
 T = TypeVar("T")
+Crash = Literal["process", "power"]
 
 
-class Rig:
+class LogManagerHarness:
     """The disk and the metadata that outlive the processes of one test."""
 
     def __init__(
@@ -111,3 +114,33 @@ def offsets_in(log: PartitionLog) -> list[int]:
     for segment in log.segments:
         found += [header.base_offset for _, header in segment.headers()]
     return found
+
+
+def make_unclean(harness: LogManagerHarness, **batches: int) -> None:
+    """Run a process that appends to partitions 0 of these topics, flushes nothing, and dies."""
+
+    async def main() -> None:
+        manager = harness.manager()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(manager.run)
+            for topic, number in batches.items():
+                for _ in range(number):
+                    append(manager.get(topic, 0), bytes(100))
+            nursery.cancel_scope.cancel()
+        harness.sim.crash("process")
+
+    run(main)
+
+
+def dies(life: Callable[[], object]) -> bool:
+    """Whether the simulated crash came before the end."""
+    try:
+        life()
+    except BaseException as error:
+        inner: BaseException = error
+        while isinstance(inner, BaseExceptionGroup):
+            inner = inner.exceptions[0]
+        if not isinstance(inner, SimulatedCrash):
+            raise
+        return True
+    return False

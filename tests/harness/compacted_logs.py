@@ -10,7 +10,7 @@ from oncelog.broker.log.cleaner.cleaner import Cleaner
 from oncelog.broker.log.manager import LogManager
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.wire.batch import BatchBuilder
-from tests.log.rig import START_MS, Rig
+from tests.harness.log_manager import START_MS, LogManagerHarness
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own
@@ -59,9 +59,9 @@ def keyed(
     return log.log_end_offset - 1
 
 
-def quiet_rig(seed: int = 0, keys: dict[str, str] | None = None) -> Rig:
+def without_cleaner(seed: int = 0, keys: dict[str, str] | None = None) -> LogManagerHarness:
     """Without the cleaner in the background: tests say when it runs."""
-    return Rig(seed, keys={"log.cleaner.enable": "false", **(keys or {})})
+    return LogManagerHarness(seed, keys={"log.cleaner.enable": "false", **(keys or {})})
 
 
 async def clean(manager: LogManager) -> bool:

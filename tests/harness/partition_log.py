@@ -55,7 +55,7 @@ def flush(log: PartitionLog) -> None:
         log.flushed(work)
 
 
-class Bench:
+class PartitionLogHarness:
     """One partition on one disk, over starts and crashes."""
 
     def __init__(self, files: FileSystem | None = None, seed: int = 0, **config: object) -> None:
