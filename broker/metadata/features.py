@@ -1,6 +1,6 @@
-"""Features: levels that a cluster has agreed on, which switch on formats and protocols (KIP-584, KIP-778).
+"""Features: levels that a cluster agrees on, to switch on formats and protocols (KIP-584, KIP-778).
 
-What is supported stands here; what is finalized is in the metadata image, and its epoch is the metadata offset. Source:
+The supported levels are here; the finalized ones are in the metadata image, whose offset is their epoch. Source:
 Kafka's ``FeatureControlManager``, ``QuorumFeatures``.
 """
 
@@ -42,8 +42,9 @@ _SUPPORTED: dict[str, tuple[int, int]] = {
 }
 
 _KEPT: dict[str, tuple[int, int]] = {"share.version": (0, 1), "streams.version": (0, 1)}
-"""Features that a directory formatted by Kafka has finalized, and that rule nothing but requests which are not served:
-their levels stay what they are, for the Kafka that gets the directory back, and are not announced."""
+"""Features that Kafka finalizes when it formats a directory, and that only concern requests which oncelog does not
+serve. Their levels are kept, for a Kafka that takes the directory over, and not announced.
+"""
 
 # Voters that change while the quorum runs (level 1) need a quorum, and Kafka lists no feature whose only level is 0.
 KRAFT_VERSION = "kraft.version"
@@ -62,31 +63,30 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def supported_features() -> dict[str, tuple[int, int]]:
-    """Feature name -> lowest and highest level that can be finalized."""
+    """Return the lowest and highest level that can be finalized, by feature."""
     return _SUPPORTED
 
 
 def finalized_features(image: MetadataImage) -> tuple[int, dict[str, int]]:
-    """The epoch (the offset of the last metadata record) and name -> level of the features that are finalized, and
-    have a meaning here."""
+    """Return the epoch (the offset of the last metadata record) and the finalized level of each supported feature."""
     return image.offset, {name: level for name, level in image.features.items() if name in _SUPPORTED}
 
 
 def is_consumer_protocol_enabled(image: MetadataImage, config: BrokerConfig) -> bool:
-    """Whether groups of the consumer protocol are served. A data directory from before ``group.version`` has it at 0
-    until somebody upgrades it, as in Kafka.
+    """Whether groups of the consumer protocol are served. A data directory older than ``group.version`` has it at 0
+    until it is upgraded, as in Kafka.
     """
     served = "consumer" in config.group_coordinator_rebalance_protocols
     return served and image.features.get(GROUP_VERSION, 0) > 0
 
 
 def broker_features() -> list[BrokerFeature]:
-    """What a broker's registration says that it supports."""
+    """Return the supported levels as a broker's registration has them."""
     return [BrokerFeature(name, low, high) for name, (low, high) in _SUPPORTED.items()]
 
 
 def check_image(image: MetadataImage) -> None:
-    """Raise KafkaError (UNSUPPORTED_VERSION) where the image needs a feature level that is not supported here."""
+    """Raise KafkaError (UNSUPPORTED_VERSION) if the image has a feature at an unsupported level."""
     for name, level in image.features.items():
         low, high = _SUPPORTED.get(name) or _KEPT.get(name, (0, 0))
         if not low <= level <= high:
@@ -97,14 +97,14 @@ def check_image(image: MetadataImage) -> None:
 
 
 def bootstrap_records() -> list[Message]:
-    """What ``bootstrap.checkpoint`` holds at format: the levels, nothing else."""
+    """Return the records of a new ``bootstrap.checkpoint``: only the levels."""
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in FORMAT_LEVELS.items()]
 
 
 def format_records(levels: dict[str, int], min_insync_replicas: int) -> list[Message]:
-    """The records that a new cluster begins with, one transaction as Kafka's first controller writes it.
+    """Return the first records of a new cluster, one metadata transaction as Kafka's first controller writes it.
 
-    ``min_insync_replicas``: the broker's static setting, which becomes a cluster-wide one where ELR is on.
+    ``min_insync_replicas`` is the broker's static setting. It becomes the cluster's if ELR is enabled.
     """
     image = MetadataImage()
     return [
@@ -118,9 +118,9 @@ def format_records(levels: dict[str, int], min_insync_replicas: int) -> list[Mes
 def update(
     image: MetadataImage, node_id: int, updates: list[tuple[str, int, int]], min_insync_replicas: int
 ) -> list[Message]:
-    """Records for (name, level, upgrade type) of each feature; all of them or none.
+    """Return the records that finalize each (feature, level, upgrade type).
 
-    Raises KafkaError: INVALID_UPDATE_VERSION for the first that is refused.
+    Raises KafkaError (INVALID_UPDATE_VERSION) for the first one that is refused.
     """
     records: list[Message] = []
     for name, level, upgrade_type in updates:
@@ -138,7 +138,7 @@ def update(
 
 
 def _refusal(image: MetadataImage, node_id: int, name: str, level: int, upgrade_type: int) -> str:
-    """Why a level cannot be finalized, in Kafka's words; empty where it can."""
+    """Return why a level cannot be finalized, in Kafka's words, or an empty text."""
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."
     if level < 0:
@@ -160,7 +160,8 @@ def _refusal(image: MetadataImage, node_id: int, name: str, level: int, upgrade_
 
 
 def _elr_safety_records(image: MetadataImage, min_insync_replicas: int) -> list[Message]:
-    """What makes ELR safe: ``min.insync.replicas`` holds for the whole cluster, and no broker has its own."""
+    """Return the records that set ``min.insync.replicas`` for the whole cluster and remove it from single brokers, as
+    ELR needs it."""
     records: list[Message] = []
     if MIN_INSYNC_REPLICAS not in image.configs.get((BROKER, ""), {}):
         records.append(ConfigRecord(BROKER, "", MIN_INSYNC_REPLICAS, str(min_insync_replicas)))

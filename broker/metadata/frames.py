@@ -1,7 +1,7 @@
-"""Metadata records as bytes: each in its frame, many in a batch, as KRaft's log and its snapshots hold them.
+"""Metadata records as bytes: each in a frame, and frames in batches, as in KRaft's log and snapshots.
 
 A record's value is: frame version (1), record type, record version, each an unsigned varint, then the message. It has
-no key. A control record (leader change, snapshot header and footer) has no frame and stands alone in its batch. Source:
+no key. A control record (leader change, snapshot header and footer) has no frame and is alone in its batch. Source:
 Kafka's ``MetadataRecordSerde``, ``BatchBuilder`` of the raft module; KIP-595, KIP-631.
 """
 
@@ -24,14 +24,14 @@ FRAME_VERSION = 1
 
 
 def frame(record: Message, version: int) -> bytearray:
-    """The record's bytes in that version. Raises ValueError for what the version cannot carry."""
+    """Return the record in its frame. Raises ValueError for a field that the version does not have."""
     out = bytearray((FRAME_VERSION, record.API_KEY, version))
     record.encode_into(version, out, [])
     return out
 
 
 def unframe(value: bytes) -> Message:
-    """The record in a frame; raises DecodeError, also for a frame version or type that is not known."""
+    """Return the record in a frame. Raises DecodeError, also for an unknown frame version or record type."""
     if len(value) < 3 or max(value[:3]) > 0x7F:
         raise DecodeError(f"no metadata record frame: {value[:8]!r}")
     frame_version, record_type, version = value[:3]
@@ -46,7 +46,7 @@ def unframe(value: bytes) -> Message:
 def batch(
     records: Iterable[tuple[Message, int]], base_offset: int, leader_epoch: int, timestamp: int
 ) -> bytearray:
-    """One batch of (record, version), which a reader sees as a whole or not at all. ``timestamp`` in ms."""
+    """Return a batch of pairs of record and version. ``timestamp`` is in milliseconds."""
     builder = BatchBuilder(base_offset=base_offset, leader_epoch=leader_epoch)
     for record, version in records:
         builder.append(timestamp, None, frame(record, version))
@@ -54,10 +54,10 @@ def batch(
 
 
 class Batches:
-    """The batches at the beginning of ``data`` that are whole, right and follow each other in offsets.
+    """Iterates over the batches of ``data`` up to the first one that is cut short, damaged or has a wrong offset.
 
-    Iterate, then ask: ``valid_bytes`` is where the first bad byte's batch begins (all of it where nothing is wrong),
-    ``reason`` what is wrong there, ``next_offset`` the offset that would follow.
+    After that, ``valid_bytes`` is the position of the first bad batch (or the size of ``data``), ``reason`` says what
+    is wrong with it, and ``next_offset`` is the offset after the last good one.
     """
 
     def __init__(self, data: bytes, base_offset: int) -> None:
@@ -67,7 +67,7 @@ class Batches:
         self.reason = ""
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Each batch's position in bytes, and its header."""
+        """Yields each batch's position in bytes, and its header."""
         while self.valid_bytes < len(self.data):
             position = self.valid_bytes
             try:
@@ -86,7 +86,7 @@ class Batches:
             self.next_offset = header.next_offset
 
     def records(self, position: int, header: BatchHeader) -> Iterator[Message]:
-        """The metadata records of the (not control) batch at ``position``; raises DecodeError."""
+        """Yields the metadata records of the batch at ``position``, which is no control batch. Raises DecodeError."""
         for record in iterate_records(self.data, header, offset=position):
             if record.value is None:
                 raise DecodeError(f"metadata record at offset {record.offset} has no value")

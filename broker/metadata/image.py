@@ -1,7 +1,7 @@
-"""What the cluster is: topics, configurations, features, brokers, as the metadata log's records make it.
+"""`MetadataImage`: topics, configurations, features and brokers, as the records of the metadata log make them.
 
-The image changes only in `MetadataImage.replay`, so that starting and running are one path. `MetadataImage.records` is
-the reverse: the records that would make this image, which is what a snapshot holds. Source: Kafka's
+The image changes only in `MetadataImage.replay`, when loading as when running. `MetadataImage.records` is the reverse:
+it yields the records that would make this image, as a snapshot holds them. Source: Kafka's
 ``org.apache.kafka.image.MetadataDelta`` and the images under it; KIP-631.
 """
 
@@ -57,7 +57,9 @@ _FENCED, _UNFENCED = 1, -1
 
 
 class Partition:
-    """One partition's state, named as in a PartitionRecord. ``directories`` and ``replicas`` go together."""
+    """The state of a partition, named as in PartitionRecord. ``directories`` are those of ``replicas``, in that
+    order.
+    """
 
     __slots__ = (
         "adding_replicas",
@@ -87,7 +89,7 @@ class Partition:
         self.last_known_elr: list[int] = record.last_known_elr or []
 
     def change(self, record: PartitionChangeRecord) -> None:
-        """Apply what the record sets; a leader, even the same one, begins a new leader epoch."""
+        """Apply the record's fields. A leader, even the same one, begins a new leader epoch."""
         for name in _CHANGED_LISTS:
             value = getattr(record, name)
             if value is not None:
@@ -100,7 +102,7 @@ class Partition:
         self.partition_epoch += 1
 
     def record(self, topic_id: Uuid, partition_id: int) -> PartitionRecord:
-        """The record that makes this partition."""
+        """Return the record that creates this partition."""
         return PartitionRecord(
             partition_id=partition_id,
             topic_id=topic_id,
@@ -130,7 +132,7 @@ _CHANGED_LISTS = (
 
 
 class Topic:
-    """A topic and its partitions, by partition index."""
+    """A topic and its partitions by index."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
@@ -144,11 +146,11 @@ class Topic:
 
 
 class MetadataImage:
-    """The cluster after every record up to ``offset``.
+    """The cluster after all records up to ``offset``.
 
-    ``offset`` is that of the last record applied (-1: none), control records included, and is the finalized features'
-    epoch. ``configs`` maps (resource type, resource name) to the overrides; a broker's name is its id in decimal, and
-    the name of what holds for all brokers is empty.
+    ``offset`` is the offset of the last record, control records included, or -1. It is also the epoch of the finalized
+    features. ``configs`` maps (resource type, resource name) to overrides; a broker's name is its id in decimal, or
+    empty for the defaults of all brokers.
     """
 
     def __init__(self) -> None:
@@ -164,21 +166,23 @@ class MetadataImage:
 
     @property
     def elr_enabled(self) -> bool:
-        """Whether partitions carry eligible leader replicas (KIP-966), which raises some records' versions."""
+        """Whether partitions have eligible leader replicas (KIP-966). Some records are written in a newer version
+        then.
+        """
         return self.features.get(ELR_VERSION, 0) > 0
 
     def colliding_topic(self, name: str) -> str | None:
-        """A topic whose name differs from ``name`` at most in having ``.`` for ``_`` or the reverse.
+        """Return a topic whose name equals ``name`` if ``.`` and ``_`` are the same, or None.
 
-        Metric names do not tell them apart. None for names that have neither.
+        The names of Kafka's metrics do not tell such topics apart.
         """
         return next(iter(self._similar_names.get(name.replace(".", "_"), ())), None)
 
     def replay(self, record: Message) -> Topic | None:
-        """Apply a record; the answer is the topic that it made, changed or removed, if it is about one.
+        """Apply a record. Returns the topic that it created, changed or removed, or None.
 
-        Raises DecodeError for a record that contradicts the image, and for one of a type that is not known here:
-        to go on without it would lose what it said at the next snapshot.
+        Raises DecodeError for a record that contradicts the image, and for one of an unknown type: the next snapshot
+        would lose what it said.
         """
         replay = _REPLAY.get(type(record))
         if replay is None:
@@ -186,7 +190,7 @@ class MetadataImage:
         return replay(self, record)
 
     def records(self) -> Iterator[Message]:
-        """The records that make this image, in the order of Kafka's snapshots."""
+        """Yield the records that make this image, in the order of Kafka's snapshots."""
         for name in sorted(self.features, key=lambda name: (name != METADATA_VERSION, name)):
             yield FeatureLevelRecord(name=name, feature_level=self.features[name])
         yield from self.brokers.values()
@@ -204,7 +208,7 @@ class MetadataImage:
             yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
 
     def version_of(self, record: Message) -> int:
-        """The version that a record is written in: the one Kafka writes at this image's feature levels."""
+        """Return the version that Kafka writes the record in, at this image's feature levels."""
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             return 2 if self.elr_enabled else 1
         if isinstance(record, BrokerRegistrationChangeRecord):
@@ -219,30 +223,30 @@ class MetadataImage:
             raise DecodeError(f"metadata record names a topic id {topic_id.hex()} that does not exist")
         return topic
 
-    def _topic_made(self, record: TopicRecord) -> Topic:
+    def _replay_topic(self, record: TopicRecord) -> Topic:
         if record.name in self.topics or record.topic_id in self.topics_by_id or record.topic_id == ZERO_UUID:
-            raise DecodeError(f"metadata record makes a topic again: {record!r}")
+            raise DecodeError(f"metadata record creates a topic that exists: {record!r}")
         topic = Topic(record.name, record.topic_id)
         self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
         if "." in topic.name or "_" in topic.name:
             self._similar_names.setdefault(topic.name.replace(".", "_"), []).append(topic.name)
         return topic
 
-    def _partition_made(self, record: PartitionRecord) -> Topic:
+    def _replay_partition(self, record: PartitionRecord) -> Topic:
         topic = self._topic(record.topic_id)
         if record.partition_id != len(topic.partitions):
             raise DecodeError(f"metadata record is not about the next partition of {topic!r}: {record!r}")
         topic.partitions.append(Partition(record))
         return topic
 
-    def _partition_changed(self, record: PartitionChangeRecord) -> Topic:
+    def _replay_partition_change(self, record: PartitionChangeRecord) -> Topic:
         topic = self._topic(record.topic_id)
         if not 0 <= record.partition_id < len(topic.partitions):
-            raise DecodeError(f"metadata record changes a partition that {topic!r} has not: {record!r}")
+            raise DecodeError(f"metadata record changes a partition that {topic!r} does not have: {record!r}")
         topic.partitions[record.partition_id].change(record)
         return topic
 
-    def _topic_removed(self, record: RemoveTopicRecord) -> Topic:
+    def _replay_remove_topic(self, record: RemoveTopicRecord) -> Topic:
         topic = self._topic(record.topic_id)
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
         self.configs.pop((TOPIC, topic.name), None)
@@ -253,7 +257,7 @@ class MetadataImage:
                 del self._similar_names[similar]
         return topic
 
-    def _config_set(self, record: ConfigRecord) -> Topic | None:
+    def _replay_config(self, record: ConfigRecord) -> Topic | None:
         resource = (record.resource_type, record.resource_name)
         overrides = self.configs.setdefault(resource, {})
         if record.value is None:
@@ -264,7 +268,7 @@ class MetadataImage:
             overrides[record.name] = record.value
         return self.topics.get(record.resource_name) if record.resource_type == TOPIC else None
 
-    def _elr_cleared(self, record: ClearElrRecord) -> Topic | None:
+    def _replay_clear_elr(self, record: ClearElrRecord) -> Topic | None:
         named = self.topics.get(record.topic_name)
         for topic in [named] if named is not None else [] if record.topic_name else self.topics.values():
             for partition in topic.partitions:
@@ -272,22 +276,22 @@ class MetadataImage:
                 partition.last_known_elr = []
         return named
 
-    def _feature_level_set(self, record: FeatureLevelRecord) -> None:
+    def _replay_feature_level(self, record: FeatureLevelRecord) -> None:
         if record.feature_level:
             self.features[record.name] = record.feature_level
         else:
             self.features.pop(record.name, None)
 
-    def _broker_registered(self, record: RegisterBrokerRecord) -> None:
+    def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:
         self.brokers[record.broker_id] = record
 
-    def _broker_unregistered(self, record: UnregisterBrokerRecord) -> None:
+    def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
         self.brokers.pop(record.broker_id, None)
 
-    def _broker_changed(self, record: BrokerRegistrationChangeRecord) -> None:
+    def _replay_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
         broker = self.brokers.get(record.broker_id)
         if broker is None or broker.broker_epoch != record.broker_epoch:
-            raise DecodeError(f"metadata record changes a broker that is not registered so: {record!r}")
+            raise DecodeError(f"metadata record changes a broker with another registration: {record!r}")
         if record.fenced:
             broker.fenced = record.fenced == _FENCED
         if record.in_controlled_shutdown:
@@ -297,39 +301,43 @@ class MetadataImage:
         if record.cordoned_log_dirs is not None:
             broker.cordoned_log_dirs = record.cordoned_log_dirs
 
-    def _broker_fenced(self, record: FenceBrokerRecord) -> None:
-        self._broker_changed(BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=_FENCED))
+    def _replay_fence_broker(self, record: FenceBrokerRecord) -> None:
+        self._replay_registration_change(
+            BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=_FENCED)
+        )
 
-    def _broker_unfenced(self, record: UnfenceBrokerRecord) -> None:
-        self._broker_changed(BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=_UNFENCED))
+    def _replay_unfence_broker(self, record: UnfenceBrokerRecord) -> None:
+        self._replay_registration_change(
+            BrokerRegistrationChangeRecord(record.id, record.epoch, fenced=_UNFENCED)
+        )
 
-    def _controller_registered(self, record: RegisterControllerRecord) -> None:
+    def _replay_register_controller(self, record: RegisterControllerRecord) -> None:
         self.controllers[record.controller_id] = record
 
-    def _producer_ids_given(self, record: ProducerIdsRecord) -> None:
+    def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
-    def _nothing(self, record: Message) -> None:
-        """A record that changes no state. Who reads a log undoes aborted transactions before they come here."""
+    def _replay_nothing(self, record: Message) -> None:
+        """Replays a record that changes no state. The reader of the log leaves out aborted transactions."""
 
 
 _REPLAY: dict[type[Message], Callable[[MetadataImage, Any], Topic | None]] = {
-    TopicRecord: MetadataImage._topic_made,
-    PartitionRecord: MetadataImage._partition_made,
-    PartitionChangeRecord: MetadataImage._partition_changed,
-    RemoveTopicRecord: MetadataImage._topic_removed,
-    ConfigRecord: MetadataImage._config_set,
-    ClearElrRecord: MetadataImage._elr_cleared,
-    FeatureLevelRecord: MetadataImage._feature_level_set,
-    RegisterBrokerRecord: MetadataImage._broker_registered,
-    UnregisterBrokerRecord: MetadataImage._broker_unregistered,
-    BrokerRegistrationChangeRecord: MetadataImage._broker_changed,
-    FenceBrokerRecord: MetadataImage._broker_fenced,
-    UnfenceBrokerRecord: MetadataImage._broker_unfenced,
-    RegisterControllerRecord: MetadataImage._controller_registered,
-    ProducerIdsRecord: MetadataImage._producer_ids_given,
-    NoOpRecord: MetadataImage._nothing,
-    BeginTransactionRecord: MetadataImage._nothing,
-    EndTransactionRecord: MetadataImage._nothing,
-    AbortTransactionRecord: MetadataImage._nothing,
+    TopicRecord: MetadataImage._replay_topic,
+    PartitionRecord: MetadataImage._replay_partition,
+    PartitionChangeRecord: MetadataImage._replay_partition_change,
+    RemoveTopicRecord: MetadataImage._replay_remove_topic,
+    ConfigRecord: MetadataImage._replay_config,
+    ClearElrRecord: MetadataImage._replay_clear_elr,
+    FeatureLevelRecord: MetadataImage._replay_feature_level,
+    RegisterBrokerRecord: MetadataImage._replay_register_broker,
+    UnregisterBrokerRecord: MetadataImage._replay_unregister_broker,
+    BrokerRegistrationChangeRecord: MetadataImage._replay_registration_change,
+    FenceBrokerRecord: MetadataImage._replay_fence_broker,
+    UnfenceBrokerRecord: MetadataImage._replay_unfence_broker,
+    RegisterControllerRecord: MetadataImage._replay_register_controller,
+    ProducerIdsRecord: MetadataImage._replay_producer_ids,
+    NoOpRecord: MetadataImage._replay_nothing,
+    BeginTransactionRecord: MetadataImage._replay_nothing,
+    EndTransactionRecord: MetadataImage._replay_nothing,
+    AbortTransactionRecord: MetadataImage._replay_nothing,
 }

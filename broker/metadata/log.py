@@ -1,4 +1,5 @@
-"""``__cluster_metadata-0``: the log of metadata records as KRaft keeps it, with the process as its only voter.
+"""`MetadataLog`: ``__cluster_metadata-0``, the log of metadata records as KRaft keeps it, with this node as its only
+voter.
 
     00000000000000000000.log               segments: version 2 batches, the leader epoch in each header
     00000000000000000512-0000000003.checkpoint    snapshot of everything before offset 512
@@ -6,9 +7,9 @@
     leader-epoch-checkpoint                text: each epoch's first offset
     partition.metadata                     text: the topic id, always Kafka's reserved one
 
-Kafka's own tools read all of it. Offset and time indexes are derived and not written. A start reads the newest snapshot
-that is whole and the batches after it, cuts the log at the first bad byte, and becomes leader of a new epoch. A new
-snapshot starts a new segment, and what is older than both goes. Source: ``KafkaRaftLog``, ``FileQuorumStateStore``,
+Kafka's own tools read these files. Offset and time indexes can be derived and are not written. A start reads the newest
+whole snapshot and the batches after it, cuts the log at the first bad byte, and becomes leader of a new epoch. A new
+snapshot starts a new segment and removes all older files. Source: ``KafkaRaftLog``, ``FileQuorumStateStore``,
 ``LeaderState``; KIP-595, KIP-630, KIP-631.
 """
 
@@ -40,8 +41,8 @@ _PARTITION_METADATA = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class LoadedMetadata(NamedTuple):
-    """What a start found. ``cut_bytes`` were taken off the log's end for ``cut_reason`` (empty: nothing was);
-    ``bad_snapshots`` says of each newer snapshot why it could not be used."""
+    """What a start found. ``cut_bytes`` were cut off the log's end because of ``cut_reason`` (empty: none).
+    ``bad_snapshots`` are the reasons why newer snapshots could not be used."""
 
     image: MetadataImage
     cut_bytes: int
@@ -51,9 +52,10 @@ class LoadedMetadata(NamedTuple):
 
 
 class MetadataLog:
-    """The log's files. ``end_offset`` is the next record's; ``epoch`` the last record's, then our own.
+    """The files of the log. ``end_offset`` is the offset of the next record; ``epoch`` the last record's leader
+    epoch, and after `lead` this node's.
 
-    ``bytes_since_snapshot`` is what a start would have to read beside the snapshot.
+    ``bytes_since_snapshot`` is how much log a start would have to read after the snapshot.
     """
 
     def __init__(self, data_dir: str, files: FileSystem, clock: Clock) -> None:
@@ -72,9 +74,9 @@ class MetadataLog:
         self._quorum: snapshots.Quorum = {}
 
     def load(self) -> LoadedMetadata:
-        """Open the log, making it where it is not there, and read the image.
+        """Open the log, or create it, and read the image.
 
-        Raises DecodeError where neither a snapshot nor the log's beginning can be read: nothing is changed then.
+        Raises DecodeError, without changing a file, if neither a snapshot nor the log's beginning can be read.
         """
         files = self._files
         if not files.is_dir(self.directory):
@@ -116,7 +118,7 @@ class MetadataLog:
         return MetadataImage(), bad
 
     def _load_segments(self, bases: list[int], reader: _Reader) -> tuple[int, str]:
-        """Read the segments; cut at the first bad byte. The answer: bytes cut, and why."""
+        """Read the segments and cut the log at the first bad byte. Returns the number of bytes cut, and why."""
         cut_bytes, reason = 0, ""
         expected = bases[0] if bases else 0
         kept = []
@@ -136,7 +138,7 @@ class MetadataLog:
             expected = batches.next_offset
             kept.append(base)
         if expected < self.end_offset:
-            # The disk lost the log's end but kept the snapshot of it: the snapshot is the truth.
+            # The disk lost the end of the log but has the snapshot of it: the snapshot counts.
             for base in kept:
                 self._files.remove(self._path(_segment_name(base)))
             return cut_bytes, _BEHIND_SNAPSHOT
@@ -156,7 +158,7 @@ class MetadataLog:
             file.close()
 
     def lead(self, node_id: int) -> int:
-        """Become leader of a new epoch, durably, and say so in the log; the answer is the epoch."""
+        """Become leader of a new epoch, durably, and append a leader change. Returns the epoch."""
         self.epoch = max(self.epoch, self._quorum_epoch()) + 1
         state = (
             f'{{"clusterId":"","leaderId":{node_id},"leaderEpoch":{self.epoch},"votedId":-1,"appliedOffset":0,'
@@ -179,10 +181,10 @@ class MetadataLog:
         return self.epoch
 
     def append(self, records: Sequence[tuple[Message, int]], *, durable: bool) -> int:
-        """Append (record, version) as one batch, all or nothing; the answer is the last one's offset.
+        """Append pairs of record and version as one batch. Returns the last record's offset.
 
-        ``durable``: synced before it returns. Raises OSError, and the log is as before; but where the sync
-        failed nobody knows what is on the disk, and every later call raises.
+        ``durable``: sync it before returning. Raises OSError without changing the log. After a failed sync nobody knows
+        what is on the disk, so every later call raises.
         """
         timestamp = self._clock.now_ms()
         chunk = batch(records, self.end_offset, self.epoch, timestamp)
@@ -200,7 +202,7 @@ class MetadataLog:
         self.last_timestamp = timestamp
 
     def sync(self) -> None:
-        """All that was appended to the disk; blocks. Raises OSError, and the log takes no more then."""
+        """Sync all appended records to the disk. Blocks. Raises OSError, and then the log is offline."""
         try:
             if self._file is not None and not self._failed:
                 self._file.fsync()
@@ -209,7 +211,7 @@ class MetadataLog:
             raise
 
     async def sync_in_background(self) -> None:
-        """The same in a worker thread."""
+        """`sync`, in a worker thread."""
         file = self._file
         if file is None or self._failed:
             return
@@ -220,9 +222,9 @@ class MetadataLog:
             raise
 
     def snapshot(self, records: Iterable[tuple[Message, int]]) -> SnapshotId:
-        """Write a snapshot that holds ``records``, the image at ``end_offset``; begin a segment; remove what is older.
+        """Write a snapshot of ``records``, the image at ``end_offset``, begin a segment, and remove older files.
 
-        Raises OSError: the log goes on as it was.
+        Raises OSError; the log then goes on as it was.
         """
         snapshot_id = snapshots.SnapshotId(self.end_offset, self.epoch)
         snapshots.write(
@@ -237,7 +239,7 @@ class MetadataLog:
         self._open_segment(self.end_offset)
         self.snapshot_id = snapshot_id
         self.bytes_since_snapshot = 0
-        # The epoch that goes on keeps its entry, from the log's new beginning (``LeaderEpochFileCache``).
+        # The current epoch keeps an entry, which starts at the log's new beginning (``LeaderEpochFileCache``).
         self._epochs = [(self.epoch, self.end_offset)]
         with contextlib.suppress(OSError):
             self._write_epochs()
@@ -264,8 +266,8 @@ class MetadataLog:
         self._file = file
 
     def _remove_older(self) -> None:
-        """What the newest snapshot makes superfluous, and what never became one. What cannot be removed stays until the
-        next time."""
+        """Remove segments and snapshots older than the newest snapshot, and unfinished snapshots. If a file cannot be
+        removed, the next call tries again."""
         newest = self.snapshot_id or snapshots.SnapshotId(0, 0)
         bases = self._segment_bases()
         oldest = max((base for base in bases if base <= newest.offset), default=0)
@@ -279,13 +281,13 @@ class MetadataLog:
                 self._files.remove(self._path(name))
 
     def _segment_bases(self) -> list[int]:
-        """The base offsets of the segments that are there, in order."""
+        """Return the base offsets of all segments, in order."""
         names = self._files.listdir(self.directory)
         stems = [name.removesuffix(SEGMENT_SUFFIX) for name in names if name.endswith(SEGMENT_SUFFIX)]
         return [int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal()]
 
     def _quorum_epoch(self) -> int:
-        """The epoch in ``quorum-state``, 0 where there is none; raises DecodeError for what is no such file."""
+        """Return the epoch in ``quorum-state``, or 0 without that file. Raises DecodeError if it cannot be read."""
         if not self._files.exists(self._path(QUORUM_STATE)):
             return 0
         text = self._files.read_bytes(self._path(QUORUM_STATE)).decode("utf-8", "replace")
@@ -310,7 +312,9 @@ def _segment_name(base: int) -> str:
 
 
 class _Reader:
-    """Replays batches from ``start`` on into the image, and notes what the log's state derives from them."""
+    """Replays batches from ``start`` on into the image, and collects epochs, the last timestamp and an open
+    transaction.
+    """
 
     def __init__(self, image: MetadataImage, start: int, quorum: snapshots.Quorum) -> None:
         self.image = image
@@ -322,7 +326,7 @@ class _Reader:
         self.transaction: list[Message] | None = None
 
     def read(self, batches: Batches) -> int:
-        """The answer: the bytes of the batches that were replayed."""
+        """Returns the size of the replayed batches in bytes."""
         size = 0
         for position, header in batches:
             if header.partition_leader_epoch > self.epoch:
@@ -341,7 +345,7 @@ class _Reader:
         return size
 
     def _apply(self, record: Message) -> None:
-        """Records of a transaction wait for its end (KIP-868)."""
+        """Replay a record; those of a metadata transaction when it ends (KIP-868)."""
         if isinstance(record, BeginTransactionRecord):
             self.transaction = []
         elif isinstance(record, AbortTransactionRecord):

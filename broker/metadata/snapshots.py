@@ -1,13 +1,14 @@
-"""Snapshots of the metadata log: ``<offset>-<epoch>.checkpoint``, all records that make the image at an offset.
+"""Snapshots of the metadata log: ``<offset>-<epoch>.checkpoint``, with all records that make the image at an offset.
 
-The file is batches like the log's own, with offsets from 0: a snapshot header (control batch), the records, a snapshot
-footer (control batch). ``<offset>`` is the first offset that the snapshot does not hold, ``<epoch>`` that of the last
-record it does. It is written as ``….checkpoint.part``, synced and renamed.
-Where voters may change (``kraft.version`` 1) the quorum's own records follow the header: its version, and its voters.
-They mean nothing here, and are kept for the Kafka that takes the directory: without them it has no voters.
+The file consists of batches like the log's, with offsets from 0: a snapshot header (control batch), the records, a
+snapshot footer (control batch). ``<offset>`` is the first offset after the snapshot, ``<epoch>`` the leader epoch of
+the record before it. It is written as ``….checkpoint.part``, synced and renamed.
 
-``bootstrap.checkpoint``, beside the log's directory, has the same form and holds what a new log begins with. Source:
-Kafka's ``RecordsSnapshotWriter``, ``Snapshots``, ``BootstrapDirectory``; KIP-630.
+If voters may change (``kraft.version`` 1), the quorum's own records follow the header: its version and its voters. They
+have no meaning here, and are kept for a Kafka that takes the directory over: without them it would have no voters.
+
+``bootstrap.checkpoint``, beside the log's directory, has the same format and holds the first records of a new log.
+Source: Kafka's ``RecordsSnapshotWriter``, ``Snapshots``, ``BootstrapDirectory``; KIP-630.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ QUORUM_TYPES = (KRAFT_VERSION, KRAFT_VOTERS)
 
 
 class SnapshotId(NamedTuple):
-    """``offset``: the first that is not in the snapshot; ``epoch``: that of the record before it."""
+    """``offset`` is the first after the snapshot, ``epoch`` the leader epoch of the record before it."""
 
     offset: int
     epoch: int
@@ -55,7 +56,7 @@ class SnapshotId(NamedTuple):
 
 
 def parse_name(name: str) -> SnapshotId | None:
-    """The id in a snapshot's file name; None for any other file."""
+    """Return the id in the file name of a snapshot, or None for any other file."""
     offset, dash, epoch = name.removesuffix(SUFFIX).partition("-")
     if not name.endswith(SUFFIX) or not dash or len(offset) != 20 or len(epoch) != 10:
         return None
@@ -72,11 +73,11 @@ def write(
     last_contained_log_timestamp: int,
     quorum: Quorum | None = None,
 ) -> int:
-    """Write a snapshot of (record, version) durably; the answer is its size in bytes.
+    """Write a snapshot of pairs of record and version, durably. Returns its size in bytes.
 
-    ``quorum``: the newest control record of each of `QUORUM_TYPES`, where there is one.
+    ``quorum`` holds the newest control record of each of `QUORUM_TYPES`, if any.
 
-    Raises OSError; what was begun is then only a ``.part``, which nobody reads.
+    Raises OSError; it leaves at most a ``.part`` file, which is never read.
     """
     part = path + ".part"
     if files.exists(part):
@@ -122,8 +123,7 @@ def _batches(
 
 
 def read(files: FileSystem, path: str) -> tuple[list[Message], Quorum]:
-    """All records of a snapshot, and the quorum's own. Raises DecodeError where any of it is not as it was written,
-    OSError."""
+    """Return all records of a snapshot, and the quorum's own. Raises DecodeError if the file is damaged, OSError."""
     records: list[Message] = []
     quorum: Quorum = {}
     batches = Batches(files.read_bytes(path), 0)
@@ -141,7 +141,7 @@ def read(files: FileSystem, path: str) -> tuple[list[Message], Quorum]:
 
 
 def read_control(batches: Batches, position: int, header: BatchHeader, quorum: Quorum) -> int:
-    """Keep the quorum's own records of a control batch; the answer is the type of its last record."""
+    """Put the quorum's own records of a control batch into ``quorum``. Returns the type of the batch's last record."""
     control_type = -1
     for record in iterate_records(batches.data, header, offset=position):
         control_type = read_control_type(record.key or b"")

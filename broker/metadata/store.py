@@ -1,8 +1,8 @@
-"""`MetadataStore`: the metadata log and the image made of it; the one place where metadata changes.
+"""`MetadataStore`: the metadata log and its image. All changes of metadata go through `MetadataStore.commit`.
 
-What a KRaft controller and its brokers do together for one node: `commit` appends a batch of records, replays it into
-the image and tells the listeners, in that order and without waiting in between, so that everybody sees all of it or
-nothing. Source: Kafka's ``QuorumController``, ``MetadataLoader``, ``SnapshotGenerator``; KIP-631.
+`commit` appends a batch of records, replays it into the image and calls the listeners, without waiting in between: no
+task sees half of a batch. This is what a KRaft controller and its brokers do together. Source: Kafka's
+``QuorumController``, ``MetadataLoader``, ``SnapshotGenerator``; KIP-631.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     RecordListener = Callable[[Message, Topic | None], None]
 
 START_TAIL_BYTES_MAX = 1 << 20
-"""Bytes of log beside the snapshot from which a start writes a new snapshot, so that the next one is quick."""
+"""How much log after the snapshot, in bytes, makes a start write a new snapshot, so that the next start is quick."""
 _RESERVED_UUIDS = frozenset({ZERO_UUID, bytes(15) + b"\x01"})
 _UNFENCED = -1
 
@@ -50,9 +50,9 @@ log = get_logger(__name__)
 
 
 class MetadataStore:
-    """``config`` is the static configuration: what was given at the start, without dynamic changes.
+    """``config`` is the static configuration, without dynamic changes.
 
-    ``broker_epoch`` is that of this start's registration, -1 before `register`.
+    ``broker_epoch`` is the epoch of this start's registration, -1 before `register`.
     """
 
     def __init__(
@@ -82,10 +82,9 @@ class MetadataStore:
         self._bytes_at_failure = 0
 
     def start(self) -> LoadedMetadata:
-        """Read the image, become leader of a new epoch, and format a new log. The answer says what was found.
+        """Load the image, become leader of a new epoch, and format the log if it is new. Returns what was found.
 
-        Raises DecodeError where the log cannot be read, KafkaError where it needs a feature that is not
-        supported here, OSError.
+        Raises DecodeError if the log cannot be read, KafkaError if it needs an unsupported feature level, OSError.
         """
         loaded = self._log.load()
         self.image = loaded.image
@@ -106,7 +105,7 @@ class MetadataStore:
         return loaded
 
     def _format(self) -> None:
-        """A new log begins with the feature levels, which ``bootstrap.checkpoint`` holds too."""
+        """Begin a new log with the feature levels of ``bootstrap.checkpoint``, which is written if there is none."""
         path = f"{self._data_dir}/{snapshots.BOOTSTRAP}"
         if self._files.exists(path):
             bootstrap = MetadataImage()
@@ -127,7 +126,7 @@ class MetadataStore:
         self.commit(features.format_records(levels, self.config.min_insync_replicas), durable=True)
 
     def register(self, endpoints: Sequence[BrokerEndpoint]) -> None:
-        """Register this process as controller and broker and unfence it: ``endpoints`` is where clients reach it.
+        """Register this node as controller and broker with its ``endpoints`` for clients, and unfence it.
 
         Raises KafkaError as `commit`.
         """
@@ -160,11 +159,11 @@ class MetadataStore:
         )
 
     def commit(self, records: Sequence[Message], *, durable: bool = False) -> int:
-        """Append the records as one batch, replay them, tell the listeners of each; the answer is the last offset.
+        """Append the records as one batch, replay them, and call the listeners for each. Returns the last offset.
 
-        ``durable``: synced to the disk first; always so where the broker's ``log.flush.interval.messages``
-        is 1. That blocks the loop for one fsync: metadata changes seldom, and nobody may see a change that a
-        power loss could take back. Raises KafkaError (KAFKA_STORAGE_ERROR) and nothing has changed.
+        ``durable``: sync to the disk before the replay, as it always happens with ``log.flush.interval.messages=1``. It
+        blocks the loop for one fsync: metadata changes seldom, and no task may see a change that a power loss could
+        undo. Raises KafkaError (KAFKA_STORAGE_ERROR) without changing anything.
         """
         if not records:
             return self.image.offset
@@ -189,23 +188,23 @@ class MetadataStore:
 
     @property
     def epoch(self) -> int:
-        """The leader epoch of the log: this start's."""
+        """The leader epoch that began with this start."""
         return self._log.epoch
 
     @property
     def end_offset(self) -> int:
-        """The log's: that of its next record."""
+        """The offset of the next record."""
         return self._log.end_offset
 
     def subscribe(self, listener: RecordListener) -> None:
-        """Call ``listener(record, topic)`` for every record committed from now on, in order, after the image has the
-        whole batch. ``topic`` is the topic that the record made, changed or removed, if it is about one."""
+        """Call ``listener(record, topic)`` for every record committed from now on, after the image has the whole batch.
+        ``topic`` is the topic that the record created, changed or removed, or None."""
         self._listeners.append(listener)
 
     def take_producer_ids(self) -> int:
-        """The first id of the next block of producer ids, which nobody was or will be given; durable before it returns.
+        """Return the first id of the next block of producer ids, after making it durable that the block is taken.
 
-        For `ProducerIds`. Raises KafkaError: UNKNOWN_SERVER_ERROR where all are used up, and as `commit`.
+        For `ProducerIds`. Raises KafkaError: UNKNOWN_SERVER_ERROR if no ids are left, and as `commit`.
         """
         first, after = next_block(self.image.next_producer_id)
         record = ProducerIdsRecord(
@@ -215,8 +214,8 @@ class MetadataStore:
         return first
 
     def new_uuid(self) -> Uuid:
-        """A random (version 4) UUID that Kafka would give out: none of the reserved ones, and its text does not begin
-        with ``-``, which command lines would take for an option (``Uuid.randomUuid``)."""
+        """Return a random (version 4) UUID that Kafka would give out (``Uuid.randomUuid``): not a reserved one, and its
+        text does not begin with ``-``, which command lines would take for an option."""
         while True:
             bits = self._chance.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
             uuid = bits.to_bytes(16, "big")
@@ -224,18 +223,18 @@ class MetadataStore:
                 return uuid
 
     def flush(self) -> None:
-        """What was committed to the disk; blocks. Raises OSError."""
+        """Sync all committed records to the disk. Blocks. Raises OSError."""
         self._log.sync()
 
     async def flush_in_background(self) -> None:
-        """The same in a worker thread. A failure is logged, and the log takes no more."""
+        """Sync in a worker thread. A failure is logged, and no further record can be committed."""
         try:
             await self._log.sync_in_background()
         except OSError as error:
             log.error("cluster metadata not flushed", error=str(error))
 
     def close(self) -> None:
-        """Flush and close the log: the last thing at a clean stop. Raises OSError."""
+        """Sync and close the log, as the last step of a clean stop. Raises OSError."""
         self._log.close()
 
     def _maybe_snapshot(self) -> None:
@@ -246,7 +245,7 @@ class MetadataStore:
             self.snapshot()
 
     def snapshot(self) -> None:
-        """Write a snapshot. One that fails costs nothing but a longer log: it is tried again an interval later."""
+        """Write a snapshot. If that fails, the log stays longer, and the next interval tries again."""
         self._snapshot_ms = self._clock.now_ms()
         try:
             self._log.snapshot(self._versioned_records())
