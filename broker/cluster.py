@@ -1,7 +1,7 @@
-"""Who leads this partition, who coordinates this key: the one place that knows.
+"""`Cluster`: the nodes, and which of them leads a partition.
 
-One process is one node today. Handlers ask here and assume nothing of it, so that a process can present several
-nodes, and so that a proxy can answer for an upstream cluster.
+Today a cluster is one node. Handlers ask here and assume nothing, so that there can be several nodes, and a proxy can
+answer for an upstream cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NodeAddress(NamedTuple):
-    """Where clients reach a node."""
+    """A node's id and its address for clients (Kafka: ``Node``)."""
 
     node_id: int
     host: str
@@ -28,7 +28,7 @@ class NodeAddress(NamedTuple):
 
 
 class LeaderPartition:
-    """A partition that this node leads: its log and the leader epoch it leads with."""
+    """A partition that this node leads: its log, and the leader epoch."""
 
     __slots__ = ("holds", "leader_epoch", "log")
 
@@ -36,10 +36,10 @@ class LeaderPartition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.holds = True
-        """False once the partition has changed or is gone: whoever kept this asks `Cluster.leader_partition` again."""
+        """False after the partition was changed or deleted: call `Cluster.leader_partition` again then."""
 
     def log_at(self, leader_epoch: int) -> PartitionLog:
-        """The log, for a client that knows this leader epoch (-1: it says none).
+        """Return the log for a client that knows this leader epoch (-1: none).
 
         Raises KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
@@ -51,13 +51,13 @@ class LeaderPartition:
 
 
 class Cluster:
-    """The cluster as this node sees it. Raises KafkaError with Kafka's code where something is not (here)."""
+    """The cluster as the node ``node_id`` sees it. ``addresses`` are that node's, by listener."""
 
     def __init__(
-        self, node_id: int, metadata: MetadataStore, logs: LogManager, endpoints: dict[str, NodeAddress]
+        self, node_id: int, metadata: MetadataStore, logs: LogManager, addresses: dict[str, NodeAddress]
     ) -> None:
         self.node_id = node_id
-        self._endpoints = endpoints
+        self._addresses = addresses
         self._metadata = metadata
         self._logs = logs
         self._leader_partitions: dict[tuple[str, int], LeaderPartition] = {}
@@ -67,11 +67,11 @@ class Cluster:
         return self._metadata.cluster_id
 
     def nodes(self, listener_name: str) -> list[NodeAddress]:
-        """Every live node, as clients of that listener reach it."""
-        return [self._endpoints[listener_name]]
+        """Return every live node, with its address on that listener."""
+        return [self._addresses[listener_name]]
 
     def controller_id(self) -> int:
-        """The node that admin requests go to (a KRaft broker names any live broker)."""
+        """Return the node for admin requests (a KRaft broker returns any live broker)."""
         return self.node_id
 
     def topic(self, name: str) -> Topic | None:
@@ -81,10 +81,10 @@ class Cluster:
         return self._metadata.image.topics_by_id.get(topic_id)
 
     def leader_partition(self, topic: str, partition: int) -> LeaderPartition:
-        """The partition's log, where this node leads it.
+        """Return a partition that this node leads.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, or what the log
-        manager says while the partition is being recovered.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER (another node leads
+        it, or its log is being recovered).
         """
         found = self._leader_partitions.get((topic, partition))
         if found is None:
@@ -105,19 +105,19 @@ class Cluster:
         return found
 
     def log(self, topic: str, partition: int, leader_epoch: int = -1) -> PartitionLog:
-        """The same, checked against the leader epoch the client knows (-1: it says none).
+        """Return the log of a partition that this node leads, for a client that knows this leader epoch (-1: none).
 
-        Raises also FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH.
+        Raises KafkaError as `leader_partition` and `LeaderPartition.log_at`.
         """
         return self.leader_partition(topic, partition).log_at(leader_epoch)
 
     def forget_partition(self, topic: str, partition: int) -> None:
-        """The partition changed: ask again."""
+        """The partition was changed: look it up again."""
         known = self._leader_partitions.pop((topic, partition), None)
         if known is not None:
             known.holds = False
 
     def forget(self, topic: str) -> None:
-        """The topic is gone."""
+        """The topic was deleted."""
         for name, partition in [key for key in self._leader_partitions if key[0] == topic]:
             self.forget_partition(name, partition)

@@ -1,7 +1,7 @@
-"""One broker: what it is made of, started and stopped in order.
+"""`Node`: one broker, started and stopped in order.
 
-Start: the data directory (lock, identity), the metadata log, the partition logs, the listeners. Stop, in reverse: no
-more connections, then every log written out and the clean-shutdown mark last.
+The start opens the data directory (lock, identity), the metadata log, the partition logs and the listeners. The stop is
+the reverse: it closes the connections, flushes every log and writes the clean-shutdown mark last.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message
 
 PLAINTEXT = 0
-"""The security protocol's number in a broker's registration (Kafka: ``SecurityProtocol``)."""
+"""The id of the security protocol in a broker's registration (Kafka: ``SecurityProtocol``)."""
 
 log = get_logger(__name__)
 
 
 class Node:
-    """A broker on one data directory. All that touches the outside comes in: files, wall time, chance, listeners."""
+    """A broker on one data directory. It gets everything outside of it: files, clock, randomness and listeners."""
 
     def __init__(self, config: BrokerConfig, *, files: FileSystem, clock: Clock, rng: random.Random) -> None:
         self.config = DynamicBrokerConfig(config)
@@ -65,7 +65,7 @@ class Node:
         self.lines = LineLimiter(clock)
         self.random = rng
         self.fail_on_bugs = False
-        """Whether an error of our own ends the process (tests) instead of one request (service)."""
+        """Whether a defect of ours ends the node, as tests want it, or only the request."""
         self.bugs = 0
         """How many requests and tasks failed because of a defect of ours."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, rng)
@@ -85,7 +85,7 @@ class Node:
     ) -> None:
         """Serve until cancelled, then stop cleanly.
 
-        Raises DataDirectoryError where the data directory cannot be used (for one, another process holds it).
+        Raises DataDirectoryError if the data directory cannot be used, for example because another process uses it.
         """
         self.logs.start()
         try:
@@ -123,10 +123,10 @@ class Node:
         self.metadata.subscribe(self._on_record)
         self._producer_ids = ProducerIds(self.metadata.take_producer_ids)
         config = self.config.current
-        endpoints = {
+        addresses = {
             row.name: NodeAddress(config.node_id, row.host, row.port, config.broker_rack) for row in listeners
         }
-        self.cluster = Cluster(config.node_id, self.metadata, logs, endpoints)
+        self.cluster = Cluster(config.node_id, self.metadata, logs, addresses)
         environment = CoordinatorEnvironment(
             self.config, self.metadata, self.cluster, logs, self.files, self.clock, self.lines, self.note_bug
         )
@@ -165,7 +165,7 @@ class Node:
             self.logs.stop(metadata.broker_epoch)
 
     async def _flush_metadata(self) -> None:
-        """Bring the metadata to the disk now and then, as often as the logs' recovery points."""
+        """Flush the metadata log as often as the logs' recovery points are written."""
         interval_s = self.config.current.log_flush_offset_checkpoint_interval_ms / 1000
         flushed = -1
         while True:
@@ -176,9 +176,9 @@ class Node:
                 flushed = offset
 
     def next_producer_id(self) -> int:
-        """A producer id that nobody has; durable blocks make that true over restarts.
+        """Return a new producer id. Ids come from durable blocks, so no later start returns it again.
 
-        Raises KafkaError: UNKNOWN_SERVER_ERROR when all are used up, KAFKA_STORAGE_ERROR.
+        Raises KafkaError: UNKNOWN_SERVER_ERROR if no ids are left, KAFKA_STORAGE_ERROR.
         """
         return self._producer_ids.next()
 
@@ -188,10 +188,10 @@ class Node:
         if self.fail_on_bugs:
             raise AssertionError("a request failed by our own fault: see the log")
 
-    # -- what follows from a change of metadata
+    # -- metadata
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """What holds for a topic now: its overrides, else the broker's."""
+        """Return the topic's current configuration."""
         return effective_topic_config(self.metadata.image, self.config.current, topic)
 
     def _hosting(self, name: str) -> Hosting | None:
@@ -201,23 +201,24 @@ class Node:
         return Hosting(topic.topic_id, self.topic_config(name), range(len(topic.partitions)))
 
     def _on_truncated(self, cut: PartitionLog) -> None:
-        """What a start found of this log is less than it had: a new epoch, durable before anybody reads."""
+        """The start had to cut this log: begin a new leader epoch, durably, before a client reads."""
         topic = self.metadata.image.topics[cut.topic]
         self.metadata.commit(bump_leader_epoch(topic, [cut.partition]), durable=True)
 
     def _raise_leader_epochs(self) -> None:
-        """Lead every partition with a new epoch, so that consumers who read beyond what is left of it notice (KIP-320).
+        """Begin a new leader epoch in every partition, so that consumers notice if they have read beyond its end
+        (KIP-320).
 
-        After an unclean stop any log may have lost its end, and one that lost it at the end of a batch, or lost all
-        of its files, bears no trace of it. Kafka raises the epochs at every restart. Durable before anybody reads:
-        an epoch that a power loss took back would be given to other records.
+        After an unclean stop any log may have lost its end. A log that ends between two batches, or has lost all its
+        files, does not show it. Kafka raises the epochs at every restart. It is durable before a client reads: a power
+        loss must not undo an epoch, or it would be given to other records.
         """
         for topic in self.metadata.image.topics.values():
             self.metadata.commit(bump_leader_epoch(topic, range(len(topic.partitions))))
         self.metadata.flush()
 
     def _on_record(self, record: Message, topic: Topic | None) -> None:
-        # A new partition gets its directory with its first use: ten thousand that nobody writes cost nothing.
+        # A new partition gets its directory on first use: ten thousand unused ones cost nothing.
         if isinstance(record, PartitionRecord | PartitionChangeRecord) and topic is not None:
             self.cluster.forget_partition(topic.name, record.partition_id)
         elif isinstance(record, RemoveTopicRecord) and topic is not None:
@@ -238,6 +239,6 @@ class Node:
                 self.logs.update_config(name, self.topic_config(name))
 
     def _apply_broker_configs(self) -> None:
-        """Cluster-wide dynamic settings (resource ""), then this broker's own."""
+        """Apply the dynamic configuration of the metadata to the node."""
         self.config.change(dynamic_broker_texts(self.metadata.image, self.config.static.node_id))
         self.logs.update_broker_config(self.config.current)

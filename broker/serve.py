@@ -1,7 +1,7 @@
 """The real broker: a `Node` on the operating system's files, sockets and clock.
 
-Changes nothing that belongs to the process: a program may run several brokers beside its own work. What a process that
-is all the broker's does besides (descriptor limit, signals, garbage collection), the command line does.
+It changes nothing that belongs to the process, so that a program may run several brokers beside its own work. The
+command line sets the descriptor limit, signal handlers and the garbage collector.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ListenError(Exception):
-    """An address cannot be listened on; the message, which names it, is for the user."""
+    """An address that cannot be listened on. The message is for the user and names it."""
 
 
 async def serve(
@@ -36,10 +36,11 @@ async def serve(
     *,
     durable: bool = True,
 ) -> None:
-    """Run a broker until cancelled, then stop it cleanly. ``on_ready`` is called when requests are answered.
-    ``durable``: whether the data directory outlives the process; if not, nothing waits for a disk.
+    """Run a broker until cancelled, then stop it cleanly. Calls ``on_ready`` when it answers requests.
 
-    Raises ListenError where an address, DataDirectoryError where the data directory cannot be used.
+    ``durable``: whether the data directory outlives the process. If not, nothing waits for the disk.
+
+    Raises ListenError for an address that cannot be used, DataDirectoryError for a data directory that cannot be used.
     """
     bound_listeners: list[BoundListener] = []
     try:

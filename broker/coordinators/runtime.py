@@ -20,7 +20,7 @@ from oncelog.broker.coordinators.shard import LoadedShard, S
 from oncelog.broker.coordinators.sliced_work import SlicedWork
 from oncelog.broker.coordinators.timer import RETRY_BACKOFF_MS, CoordinatorTimer
 from oncelog.broker.logs import get_logger
-from oncelog.broker.metadata.internal_topics import described
+from oncelog.broker.metadata.internal_topics import topic_parameters
 from oncelog.broker.request import Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.slices import Slices
@@ -96,7 +96,7 @@ class CoordinatorRuntime(Generic[S]):
         if not self._partitions:
             topic = self._cluster.topic(self.topic)
             if topic is None:
-                return partition_of_key(key, described(self.topic, self._config.current, 1).partitions)
+                return partition_of_key(key, topic_parameters(self.topic, self._config.current, 1).partitions)
             self._partitions = len(topic.partitions)
         found = partition_of_key(key, self._partitions)
         if len(key) <= KNOWN_KEY_CHARS_MAX:

@@ -1,7 +1,8 @@
-"""Incremental fetch sessions (KIP-227): what a consumer asked for last, so that it need not say it each time.
+"""Incremental fetch sessions (KIP-227): the node remembers a consumer's partitions, so that a request names changes
+only.
 
-Kafka: ``FetchManager``, ``FetchSession``, ``FetchContext``. One cache per node, of at most
-``max.incremental.fetch.session.cache.slots`` sessions. Soft state: gone after a restart, and the client starts anew.
+A node has at most ``max.incremental.fetch.session.cache.slots`` sessions. They are volatile: after a restart the client
+begins a new one. Source: ``FetchManager``, ``FetchSession``, ``FetchContext``.
 """
 
 from __future__ import annotations
@@ -19,41 +20,41 @@ FINAL_EPOCH = -1
 NO_SESSION = 0
 MAX_EPOCH = 2**31 - 1
 MIN_EVICTION_MS = 120_000
-"""How long a session is safe from eviction by a larger one (Kafka: ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``)."""
+"""How long no larger session evicts a session, in milliseconds (``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``)."""
 SESSION_PARTITIONS_MAX = 250_000
-"""Partitions that all sessions together remember, at some 350 bytes each. Who comes beyond that gets no session."""
+"""How many partitions all sessions together may have, at about 350 bytes each. Beyond that no session begins."""
 
 Key = tuple[str | Uuid, int]
-"""Topic (its id from version 13 on, else its name) and partition."""
+"""The topic's id (from version 13 on) or name, and the partition."""
 
 
 class FetchItem:
-    """One partition to read, and what its reader was told last."""
+    """A partition to read, and what its reader knows from earlier responses."""
 
     __slots__ = ("high_watermark", "log_start_offset", "partition", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: Uuid, partition: FetchPartition) -> None:
         self.topic = topic
-        """The name; empty where a topic is known by id only and the id is unknown."""
+        """The name; empty for an unknown topic id."""
         self.topic_id = topic_id
         self.partition = partition
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def must_tell(self, answer: PartitionData) -> bool:
-        """Whether an incremental answer has to name this partition; remembers what it tells."""
-        tell = len_of(answer.records) > 0 or answer.error_code != 0 or answer.diverging_epoch is not None
-        if answer.high_watermark != self.high_watermark or answer.log_start_offset != self.log_start_offset:
-            tell = True
-            self.high_watermark = answer.high_watermark
-            self.log_start_offset = answer.log_start_offset
-        if answer.error_code != 0:
+    def must_respond(self, row: PartitionData) -> bool:
+        """Whether an incremental response has to hold this partition's row; remembers what the row says then."""
+        must = len_of(row.records) > 0 or row.error_code != 0 or row.diverging_epoch is not None
+        if row.high_watermark != self.high_watermark or row.log_start_offset != self.log_start_offset:
+            must = True
+            self.high_watermark = row.high_watermark
+            self.log_start_offset = row.log_start_offset
+        if row.error_code != 0:
             self.high_watermark = -1
-        return tell
+        return must
 
 
 class FetchSession:
-    """The partitions of one consumer; those that just had data move to the end, so that all get their turn."""
+    """The partitions of a consumer. Those with data move to the end, so that all get their turn."""
 
     __slots__ = ("created_ms", "epoch", "items", "last_used_ms", "session_id", "uses_topic_ids")
 
@@ -68,9 +69,9 @@ class FetchSession:
 
 
 class FetchContext:
-    """One request's partitions, and how its answer is put together.
+    """The partitions of one request.
 
-    ``session`` is set for an incremental request; ``may_create`` for a full one that asks for a session.
+    ``session`` is set for an incremental request, ``may_create`` for a full one that asks for a session.
     """
 
     __slots__ = ("epoch", "items", "may_create", "session", "uses_topic_ids")
@@ -91,22 +92,22 @@ class FetchContext:
 
 
 class FetchSessions:
-    """All sessions of a node."""
+    """The sessions of a node."""
 
     def __init__(self, slots_max: int, clock: Clock, rng: random.Random) -> None:
         self._slots_max = slots_max
         self._clock = clock
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
-        """In the order of their last use."""
+        """The sessions by id, in the order of their last use."""
         self.partitions = 0
-        """Of all sessions."""
+        """The number of partitions of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, version: int, items: dict[Key, FetchItem]) -> FetchContext:
-        """The context of a request whose own partitions are ``items``.
+        """Return the context of a request with the partitions ``items``.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
@@ -154,36 +155,36 @@ class FetchSessions:
             session.items.pop(key, None)
 
     def close_response(
-        self, context: FetchContext, answers: list[tuple[Key, FetchItem, PartitionData]]
+        self, context: FetchContext, rows: list[tuple[Key, FetchItem, PartitionData]]
     ) -> tuple[int, list[tuple[Key, FetchItem, PartitionData]]]:
-        """The session id to answer with, and which of ``answers`` to send.
+        """Return the response's session id, and those of ``rows`` that it holds.
 
-        Raises KafkaError INVALID_FETCH_SESSION_EPOCH where the session moved on while the request waited.
+        Raises KafkaError (INVALID_FETCH_SESSION_EPOCH) if the session had another request while this one waited.
         """
         session = context.session
         if session is None:
-            return (self._create(context, answers) if context.may_create else NO_SESSION), answers
+            return (self._create(context, rows) if context.may_create else NO_SESSION), rows
         if session.epoch != context.epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        told = []
-        for row in answers:
-            key, item, answer = row
-            if session.items.get(key) is item and item.must_tell(answer):
-                told.append(row)
-                if len_of(answer.records) > 0:
+        response_rows = []
+        for key, item, row in rows:
+            if session.items.get(key) is item and item.must_respond(row):
+                response_rows.append((key, item, row))
+                if len_of(row.records) > 0:
                     session.items[key] = session.items.pop(key)
-        return session.session_id, told
+        return session.session_id, response_rows
 
-    def _create(self, context: FetchContext, answers: list[tuple[Key, FetchItem, PartitionData]]) -> int:
-        if not self._make_room(len(answers)):
+    def _create(self, context: FetchContext, rows: list[tuple[Key, FetchItem, PartitionData]]) -> int:
+        """Begin a session. Returns its id, or `NO_SESSION` if there is no room for it."""
+        if not self._make_room(len(rows)):
             return NO_SESSION
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randrange(1, 2**31 - 1)
-        for _, item, answer in answers:
-            item.high_watermark = answer.high_watermark
-            item.log_start_offset = answer.log_start_offset
-        items = {key: item for key, item, _ in answers}
+        for _, item, row in rows:
+            item.high_watermark = row.high_watermark
+            item.log_start_offset = row.log_start_offset
+        items = {key: item for key, item, _ in rows}
         self.partitions += len(items)
         self._sessions[session_id] = FetchSession(
             session_id, context.uses_topic_ids, items, self._clock.now_ms()
@@ -191,7 +192,9 @@ class FetchSessions:
         return session_id
 
     def _make_room(self, size: int) -> bool:
-        """Kafka's rule: the stalest goes if unused for long, else the smallest of the old ones if smaller than ours."""
+        """Evict sessions as Kafka does: the least recently used one if it is old, else the smallest of the old ones
+        if it is smaller than ``size``. Returns whether there is room now.
+        """
         sessions = self._sessions
         now_ms = self._clock.now_ms()
         while len(sessions) >= self._slots_max or self.partitions + size > SESSION_PARTITIONS_MAX:
@@ -212,7 +215,7 @@ class FetchSessions:
 
 
 def len_of(records: object) -> int:
-    """Size in bytes of what a records field holds: nothing, bytes, or a range of a file."""
+    """Return the size in bytes of a records field: None, bytes, or a range of a file."""
     if records is None:
         return 0
     size = getattr(records, "size", None)

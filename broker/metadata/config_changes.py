@@ -1,7 +1,7 @@
-"""What requests to alter configurations ask for: the records for one resource, or why it is refused.
+"""AlterConfigs and IncrementalAlterConfigs: the records that change a resource's configuration, or why it is refused.
 
-A resource changes as a whole or not at all, and costs the others nothing. Source: what Kafka's broker checks
-(``ConfigAdminManager``, ``DynamicBrokerConfig``) and then its controller (``ConfigurationControlManager``,
+A resource changes as a whole or not at all; a refused one does not affect the others. Source: the checks of Kafka's
+broker (``ConfigAdminManager``, ``DynamicBrokerConfig``) and then of its controller (``ConfigurationControlManager``,
 ``ControllerConfigurationValidator``); KIP-226, KIP-339.
 """
 
@@ -44,7 +44,7 @@ _OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
 class ConfigChange(NamedTuple):
-    """One key of a resource: what to do with it, and the value that the request gives."""
+    """The change of one key: the operation, and its value in the request."""
 
     name: str
     operation: int
@@ -52,7 +52,7 @@ class ConfigChange(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A resource to alter. ``replaces``: keys that are not among the changes go (AlterConfigs)."""
+    """A resource to alter. ``replaces``: remove all keys that are not among ``changes`` (AlterConfigs)."""
 
     resource_type: int
     name: str
@@ -69,10 +69,10 @@ def alter(
     *,
     validate_only: bool,
 ) -> Iterator[None]:
-    """Change the configuration of each resource, in steps; ``rows`` gets a row for each at the end, in order.
+    """Change the configuration of each resource, in steps. The last steps append a row for each to ``rows``, in order.
 
-    All that is not refused is one batch of metadata, which the last but the rows does. ``make_row`` is given error
-    code and message (0 and None where it is done), the resource's type and its name.
+    All changes that are not refused are committed as one batch, in the step before those. ``make_row`` makes a row of
+    error code and message (0 and None without an error), the resource's type and its name.
     """
     asked: list[Resource] = []
     seen: dict[tuple[int, str], int] = {}
@@ -91,7 +91,7 @@ def alter(
             count += _count(outcomes[-1])
         yield
     if store.image.offset != began:
-        # Others had their turn: what was allowed may not be any more, or may need other records.
+        # The metadata changed between the steps: a change may be refused now, or need other records.
         count = 0
         for at, resource in enumerate(asked):
             if _count(outcomes[at]):
@@ -108,7 +108,7 @@ def alter(
 def _records_or_refusal(
     image: MetadataImage, config: DynamicBrokerConfig, resource: Resource, count: int
 ) -> list[Message] | KafkaError:
-    """``count``: the records that the resources before it need."""
+    """``count`` is the number of records for the resources before this one."""
     try:
         made = _alter(image, config, resource)
         check_record_count(count + len(made))
@@ -135,7 +135,7 @@ def _invalid_request(text: str) -> KafkaError:
 
 
 def _alter(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource) -> list[Message]:
-    """The records for one resource; raises KafkaError where it is refused."""
+    """Return the records for one resource. Raises KafkaError if it is refused."""
     changes = resource.changes
     if len({change.name for change in changes}) < len(changes):
         raise _invalid_request("Error due to duplicate config keys")
@@ -170,7 +170,7 @@ def _alter_topic(image: MetadataImage, config: DynamicBrokerConfig, resource: Re
 
 
 def _alter_group(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource) -> list[Message]:
-    """A group need not be there to be configured."""
+    """As `_alter_topic`, but the group need not exist."""
     _check_lists(resource, GroupConfig.KEYS)
     current = image.configs.get((GROUP, resource.name), {})
     changed = _changed(resource, current, GroupConfig.KEYS)
@@ -181,7 +181,7 @@ def _alter_group(image: MetadataImage, config: DynamicBrokerConfig, resource: Re
 
 
 def _check_lists(resource: Resource, keys: Mapping[str, Key]) -> None:
-    """Only what is a list can be appended to or subtracted from."""
+    """Raise KafkaError (INVALID_CONFIG) if a value that is no list is appended to or subtracted from."""
     for change in resource.changes:
         key = keys.get(change.name)
         if change.operation in _OPERATION_NAMES and (key is None or key.type is not LIST):
@@ -195,7 +195,8 @@ def _check_lists(resource: Resource, keys: Mapping[str, Key]) -> None:
 def _changes_only(
     resource: Resource, current: Mapping[str, str], changed: Mapping[str, str | None]
 ) -> list[Message]:
-    """A value that is set again is no change; a broker's is written all the same, to be applied anew (KAFKA-14136)."""
+    """Return the records without those that set the current value again. A broker's are all written, to be applied anew
+    (KAFKA-14136)."""
     return _records(resource, {name: text for name, text in changed.items() if current.get(name) != text})
 
 
@@ -230,7 +231,9 @@ def _check_node_id(config: BrokerConfig, name: str) -> None:
 
 
 def _check_dynamic(after: Mapping[str, str], resource_name: str) -> None:
-    """Only keys that may change while the broker runs; what names one broker only with that broker's id."""
+    """Raise KafkaError (INVALID_REQUEST) for keys that are not dynamic, and for keys of a single broker that are set
+    for all brokers.
+    """
     keys = {name: BrokerConfig.KEYS.get(name) for name in after}
     fixed = [name for name, key in keys.items() if key is None or not is_dynamic(key)]
     if fixed:
@@ -249,7 +252,9 @@ def _listed(names: Iterable[str]) -> str:
 def _check_min_insync_replicas(
     image: MetadataImage, resource_name: str, changed: Mapping[str, str | None]
 ) -> None:
-    """With ELR the setting is the cluster's, and stays (KIP-966)."""
+    """With ELR, raise KafkaError (INVALID_CONFIG) if a broker sets its own value or the cluster's is removed
+    (KIP-966).
+    """
     if MIN_INSYNC_REPLICAS not in changed or not image.elr_enabled:
         return
     if resource_name:
@@ -263,7 +268,7 @@ def _check_min_insync_replicas(
 def _check_values(
     image: MetadataImage, config: DynamicBrokerConfig, resource_name: str, after: Mapping[str, str]
 ) -> None:
-    """Whether the broker could run with what would hold then (``KafkaConfig`` made anew)."""
+    """Raise KafkaError (INVALID_REQUEST) if the broker's configuration would be invalid with ``after``."""
     configs = image.configs
     own_name = str(config.current.node_id)
     cluster = dynamic_texts(configs.get((BROKER, ""), {})) if resource_name else after
@@ -279,7 +284,7 @@ def _check_values(
 def _changed(
     resource: Resource, current: Mapping[str, str], keys: Mapping[str, Key]
 ) -> dict[str, str | None]:
-    """Every key that the request is about -> its new text, None where it goes."""
+    """Return the new text of every key in the request; None removes the key."""
     changed: dict[str, str | None] = {}
     for change in resource.changes:
         text = None if change.operation == DELETE else change.value
@@ -297,7 +302,7 @@ def _changed(
 
 
 def _kafka_default(key: Key) -> str:
-    """What a list begins with where it is not set: the definition's default, not what the broker is configured with."""
+    """Return the text that an unset list is appended to: the key's default, not the broker's configured value."""
     source = BrokerConfig.KEYS[key.synonyms[0][0]] if key.synonyms else key
     return source.to_text(source.kafka_default) or ""
 
@@ -313,7 +318,7 @@ def _combined(change: ConfigChange, words: list[str]) -> list[str]:
 
 
 def _after(current: Mapping[str, str], changed: Mapping[str, str | None]) -> dict[str, str]:
-    """The resource's settings with the changes."""
+    """Return the resource's texts after the changes."""
     merged = {**current, **changed}
     return {name: text for name, text in merged.items() if text is not None}
 
@@ -323,7 +328,7 @@ def _records(resource: Resource, changed: Mapping[str, str | None]) -> list[Mess
 
 
 def _elr_cleared(image: MetadataImage, records: Iterable[Message]) -> list[Message]:
-    """A new ``min.insync.replicas`` makes the eligible leaders known so far void."""
+    """Return the records that clear eligible leader replicas after a change of ``min.insync.replicas``."""
     if not image.elr_enabled:
         return []
     return [

@@ -1,7 +1,7 @@
-"""What is configured, and where it comes from: the values, sources and synonyms that admin requests are answered with.
+"""Configured values with their sources and synonyms, as DescribeConfigs and CreateTopics return them.
 
-A broker key's value is the first of: dynamic for this broker, dynamic for all, static (given at the start), default. A
-topic key's is the topic's own override, else that of the broker key that gives its default. Source: Kafka's
+A broker key has the first of these values: dynamic for this broker, dynamic for all brokers, static (from the start),
+default. A topic key has the topic's override, or the value of the broker key that is its default. Source: Kafka's
 ``ConfigHelper``, ``DynamicBrokerConfig``, ``KafkaConfigSchema``; KIP-133, KIP-226, KIP-569.
 """
 
@@ -39,10 +39,10 @@ UNKNOWN_TYPE = 0
 """``DescribeConfigsResponse.ConfigType``."""
 
 VALUE_CHARS_MAX = 32767
-"""Characters of a configuration value."""
+"""The length of a configuration value, in characters."""
 
 READ_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
-"""Broker keys that Kafka can change while it runs, and we cannot: listeners are opened once."""
+"""Broker keys that Kafka changes dynamically and oncelog does not: listeners are opened once."""
 
 NODE_ID_DIGITS_MAX = 10
 
@@ -61,12 +61,12 @@ _SYNONYMS_OF = {name: names for names in _SYNONYMS for name in names if "schedul
 
 
 def effective_topic_config(image: MetadataImage, config: BrokerConfig, topic: str) -> TopicConfig:
-    """What holds for a topic: its overrides, else what ``config``, the broker's configuration of now, gives."""
+    """Return the topic's overrides, with defaults from ``config``, the broker's current configuration."""
     return TopicConfig.effective(image.configs.get((TOPIC, topic), {}), config)
 
 
 def dynamic_broker_texts(image: MetadataImage, node_id: int) -> dict[str, str]:
-    """What is set dynamically on a broker, as key -> text: for all brokers, then for this one."""
+    """Return the texts set dynamically on a broker, by key: those of all brokers, overridden by its own."""
     configs = image.configs
     return {
         **dynamic_texts(configs.get((BROKER, ""), {})),
@@ -75,14 +75,15 @@ def dynamic_broker_texts(image: MetadataImage, node_id: int) -> dict[str, str]:
 
 
 def dynamic_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Those of the settings that can change while the broker runs. Another broker may have stored others, and what was
-    dynamic once may be no longer: they are left alone."""
+    """Return those of ``texts`` whose keys are dynamic. Others may be there too: stored by Kafka, or by a version in
+    which they were dynamic.
+    """
     keys = BrokerConfig.KEYS
     return {name: text for name, text in texts.items() if name in keys and is_dynamic(keys[name])}
 
 
 def parse_node_id(text: str) -> int | None:
-    """The number of a broker in a resource's name, as Java's ``Integer.parseInt`` reads it; None for what is none."""
+    """Return the node id in a resource's name, as Java's ``Integer.parseInt`` reads it, or None."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > NODE_ID_DIGITS_MAX:
         return None
@@ -90,7 +91,7 @@ def parse_node_id(text: str) -> int | None:
 
 
 def check_topic_overrides(config: BrokerConfig, overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """The overrides where a topic may have them all; raises KafkaError (INVALID_CONFIG) where it may not."""
+    """Return ``overrides`` if a topic may have all of them. Raises KafkaError (INVALID_CONFIG) otherwise."""
     nulls = [name for name, value in overrides.items() if value is None]
     if nulls:
         text = "Null value not supported for topic configs: " + ",".join(nulls)
@@ -118,7 +119,7 @@ def topic_rows(
     *,
     documentation: bool,
 ) -> list[DescribeConfigsResourceResult]:
-    """The topic's keys (all, or those of ``names``), by name, each with its value, source and synonyms."""
+    """Return the topic's keys (all, or those in ``names``), by name, each with its value, source and synonyms."""
     overrides = image.configs.get((TOPIC, topic), {})
     effective = TopicConfig.effective(overrides, config.current)
     places, wanted = _places(image, config), frozenset(names or ())
@@ -137,9 +138,9 @@ def topic_rows(
 def creation_rows(
     image: MetadataImage, config: DynamicBrokerConfig, overrides: Mapping[str, str]
 ) -> list[CreatableTopicConfigs]:
-    """What CreateTopics answers of a new topic's configuration, by name.
+    """Return a new topic's configuration as CreateTopics returns it, by name.
 
-    The source is that of any broker key that gives the default, where DescribeConfigs looks for the first one only.
+    A default may come from any synonym among the broker keys, while `topic_rows` looks for the first synonym only.
     """
     effective = TopicConfig.effective(overrides, config.current)
     places = _places(image, config)
@@ -164,9 +165,10 @@ def creation_rows(
 def broker_rows(
     image: MetadataImage, config: DynamicBrokerConfig, names: list[str] | None, *, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
-    """The broker's keys (all, or those of ``names``) with their values, sources and synonyms.
+    """Return the broker's keys (all, or those in ``names``) with their values, sources and synonyms.
 
-    These are all of Kafka's, also those that do nothing here, and whatever else the broker was started with."""
+    These are all of Kafka's, those without effect too, and anything else the broker was started with.
+    """
     places, wanted = _places(image, config), frozenset(names or ())
     keys, given = broker_keys(), config.current.texts
     rows = []
@@ -184,16 +186,17 @@ def broker_rows(
 
 @functools.cache
 def broker_keys() -> Mapping[str, Key]:
-    """All of a broker's keys, also those of Kafka's that do nothing here."""
+    """Return all of a broker's keys, those of Kafka's without effect too."""
     from oncelog.broker.config.definitions_known import keys_without_effect
 
     return {**keys_without_effect(), **BrokerConfig.KEYS}
 
 
 def _row_without_key(name: str, places: Places) -> DescribeConfigsResourceResult:
-    """The row of what the broker was started with, where there is no key of that name.
+    """Return the row of a name that is no key, but that the broker was started with.
 
-    It may set a key for one listener. Of anything else nobody knows whether it is a secret."""
+    It may set a key for one listener. Anything else may be a secret.
+    """
     from oncelog.broker.config.definitions_known import listener_base
 
     base = listener_base(name)
@@ -215,7 +218,7 @@ def _row_without_key(name: str, places: Places) -> DescribeConfigsResourceResult
 def cluster_rows(
     image: MetadataImage, config: DynamicBrokerConfig, names: list[str] | None, *, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
-    """The keys (all, or those of ``names``) that are set dynamically for every broker."""
+    """Return the keys (all, or those in ``names``) that are set dynamically for all brokers."""
     rows = []
     for name, text in sorted(image.configs.get((BROKER, ""), {}).items()):
         key = broker_keys().get(name)
@@ -236,7 +239,7 @@ def group_rows(
     *,
     documentation: bool,
 ) -> list[DescribeConfigsResourceResult]:
-    """The group's keys (all, or those of ``names``), by name, each with its value, source and synonyms."""
+    """Return the group's keys (all, or those in ``names``), by name, each with its value, source and synonyms."""
     overrides = image.configs.get((GROUP, group_id), {})
     places, wanted = _places(image, config), frozenset(names or ())
     rows = []
@@ -255,7 +258,7 @@ def group_rows(
 
 
 def is_dynamic(key: Key) -> bool:
-    """Whether the broker key can change while the broker runs: Kafka lets it, and it does no less here than there."""
+    """Whether a broker key can change while the broker runs: in Kafka, and here with the same effect."""
     if key.update_mode is UpdateMode.READ_ONLY or key.name in READ_AT_START:
         return False
     return key.in_effect or key.name in SaslKeys.KEYS or key.name in TlsKeys.KEYS
@@ -282,7 +285,7 @@ def _row(
 
 
 def _places(image: MetadataImage, config: DynamicBrokerConfig) -> Places:
-    """Where a broker key may be set, the strongest first."""
+    """Return the texts of each source of broker keys, with the source, in order of precedence."""
     configs = image.configs
     return (
         (dynamic_texts(configs.get((BROKER, str(config.current.node_id)), {})), DYNAMIC_BROKER_CONFIG),
@@ -292,10 +295,10 @@ def _places(image: MetadataImage, config: DynamicBrokerConfig) -> Places:
 
 
 def _broker_synonyms(places: Places, name: str) -> list[DescribeConfigsSynonym]:
-    """Every place that gives the broker key ``name`` a value, the strongest first.
+    """Return every source and synonym that gives the broker key ``name`` a value, in order of precedence.
 
-    What less preferred names give counts only behind the key's own first appearance (and a null default is none):
-    with ``log.retention.hours`` alone set, ``log.retention.ms`` seems to have its default, in Kafka too.
+    As in Kafka, synonyms count only after the first source that sets the key itself, and a null default sets nothing:
+    with only ``log.retention.hours`` set, ``log.retention.ms`` seems to have its default.
     """
     names = _SYNONYMS_OF.get(name, (name,))
     keys = {other: broker_keys()[other] for other in names}

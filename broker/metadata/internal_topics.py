@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.store import MetadataStore
 
 SERVED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
-"""The internal topics that have a coordinator here."""
+"""The internal topics that have a coordinator in oncelog."""
 
 _log = get_logger(__name__)
 
 
 class InternalTopic(NamedTuple):
-    """What an internal topic is made with."""
+    """The parameters with which an internal topic is created."""
 
     partitions: int
     replication_factor: int
     configs: dict[str, str]
 
 
-def described(name: str, config: BrokerConfig, nodes: int) -> InternalTopic:
-    """The topic as the broker's keys have it, on a cluster of ``nodes`` nodes.
+def topic_parameters(name: str, config: BrokerConfig, nodes: int) -> InternalTopic:
+    """Return the parameters of an internal topic, as the broker's keys set them for a cluster of ``nodes`` nodes.
 
-    Kafka's defaults ask for three replicas and two in sync, which a single node cannot have; Kafka makes no topic then,
-    and no group works until somebody changes the keys. Here it is as many as there are nodes (docs/differences.md).
+    Kafka's defaults demand three replicas, two of them in sync. With fewer nodes Kafka creates no topic, and no group
+    works until the keys are changed; oncelog takes as many replicas as there are nodes (docs/differences.md).
     """
     if name == OFFSETS_TOPIC:
         configs = {
@@ -63,39 +63,42 @@ def described(name: str, config: BrokerConfig, nodes: int) -> InternalTopic:
 
 
 def ensure(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> Topic:
-    """The topic, made if it is not there. Raises KafkaError (COORDINATOR_NOT_AVAILABLE) where it cannot be made.
+    """Return the internal topic, after creating it if need be. Raises KafkaError (COORDINATOR_NOT_AVAILABLE) if that
+    fails.
 
-    Partitions get their directories with their first use, so that fifty of them cost nothing.
+    Partitions get their directories on first use, so that fifty of them cost nothing.
     """
     topics = store.image.topics
     if name in topics:
         return topics[name]
-    wanted = described(name, config.current, len(store.image.brokers))
+    wanted = topic_parameters(name, config.current, len(store.image.brokers))
     rows = [CreatableTopicConfig(key, value) for key, value in wanted.configs.items()]
     topic = CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)
     [row] = create(store, config, [topic])
     if name not in topics:
-        store.lines.write(_log.error, "internal topic not made", {"topic": name}, error=row.error_message)
+        store.lines.write(_log.error, "internal topic not created", {"topic": name}, error=row.error_message)
         raise KafkaError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be made: {row.error_message}"
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be created: {row.error_message}"
         )
-    _log.info("made an internal topic", topic=name, partitions=wanted.partitions)
+    _log.info("created an internal topic", topic=name, partitions=wanted.partitions)
     return topics[name]
 
 
 def auto_create(
     store: MetadataStore, config: DynamicBrokerConfig, names: Sequence[str]
 ) -> dict[str, KafkaError | None]:
-    """Create topics with the broker's defaults, and internal ones as `described`. Returns name -> None, or why not."""
-    answers: dict[str, KafkaError | None] = {}
+    """Create topics with the broker's defaults, and internal ones as `topic_parameters`. Returns each topic's error, or
+    None.
+    """
+    errors: dict[str, KafkaError | None] = {}
     for name in names:
         if name in INTERNAL_TOPICS:
-            answers[name] = _create_internal(store, config, name)
+            errors[name] = _create_internal(store, config, name)
     wanted = [CreatableTopic(name, UNSET, UNSET) for name in names if name not in INTERNAL_TOPICS]
     for row in create(store, config, wanted):
         failed = row.error_code != ErrorCode.NONE
-        answers[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
-    return answers
+        errors[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
+    return errors
 
 
 def _create_internal(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> KafkaError | None:

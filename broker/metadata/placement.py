@@ -1,4 +1,4 @@
-"""Which brokers hold a new partition: as a request assigns them, or in turn.
+"""The replicas of new partitions: as a request assigns them, or striped over the brokers.
 
 Source: Kafka's ``StripedReplicaPlacer``, ``ReplicationControlManager``.
 """
@@ -57,7 +57,7 @@ def check_replicas(image: MetadataImage, brokers: list[int], expected: int | Non
 
 
 def active(image: MetadataImage, brokers: Iterable[int]) -> list[int]:
-    """Those of the brokers that are there and serve."""
+    """Return those of the brokers that are registered and serve."""
     registered = ((broker, image.brokers.get(broker)) for broker in brokers)
     return [
         broker
@@ -67,9 +67,9 @@ def active(image: MetadataImage, brokers: Iterable[int]) -> list[int]:
 
 
 def place(image: MetadataImage, first: int, count: int, factor: int) -> list[list[int]]:
-    """Replicas for ``count`` partitions from index ``first`` on, in turn over the brokers.
+    """Return the replicas of ``count`` partitions from index ``first`` on, striped over the brokers.
 
-    Raises KafkaError (INVALID_REPLICATION_FACTOR) where there are too few brokers.
+    Raises KafkaError (INVALID_REPLICATION_FACTOR) if there are too few brokers.
     """
     brokers = active(image, sorted(image.brokers))
     if not brokers:
@@ -90,7 +90,7 @@ def place(image: MetadataImage, first: int, count: int, factor: int) -> list[lis
 
 
 def partition_record(image: MetadataImage, topic_id: Uuid, index: int, brokers: list[int]) -> PartitionRecord:
-    """The record of a new partition on these brokers, the first of which that serves is the leader."""
+    """Return the record of a new partition on these brokers. The first of them that serves becomes the leader."""
     isr = active(image, brokers)
     return PartitionRecord(
         partition_id=index,
@@ -105,9 +105,9 @@ def partition_record(image: MetadataImage, topic_id: Uuid, index: int, brokers: 
 
 
 def regain_leaders(image: MetadataImage, node_id: int) -> list[Message]:
-    """Records that make an unfenced broker leader of the partitions that have none and that it may lead.
+    """Return the records that make a broker the leader of partitions without one that it may lead.
 
-    A stop of ours leaves the leaders as they are; a Kafka that had the data in between does not.
+    oncelog keeps the leaders when it stops. A Kafka that has used the directory meanwhile has removed them.
     """
     records: list[Message] = []
     for topic in image.topics.values():

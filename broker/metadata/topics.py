@@ -1,6 +1,6 @@
-"""What requests to create, grow and delete topics ask for: the records for it, and an answer per row.
+"""CreateTopics, CreatePartitions and DeleteTopics: the records for them, and a result for each topic.
 
-All that one request may do is committed as one batch; a row that is refused costs the others nothing. Source: Kafka's
+All changes of one request are committed as one batch; a refused topic does not affect the others. Source: Kafka's
 ``ReplicationControlManager``, ``ControllerApis``, ``AutoTopicCreationManager``, ``Topic``.
 """
 
@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 NAME_CHARS_MAX = 249
 PARTITIONS_PER_REQUEST_MAX = 10_000
-"""Partitions that one request may create (``MAX_PARTITIONS_PER_BATCH``)."""
+"""How many partitions one request may create (``MAX_PARTITIONS_PER_BATCH``)."""
 RECORDS_PER_REQUEST_MAX = 10_000
-"""Metadata records that one request may need (``MAX_RECORDS_PER_USER_OP``)."""
+"""How many metadata records one request may need (``MAX_RECORDS_PER_USER_OP``)."""
 
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 UNSET = -1
@@ -48,7 +48,7 @@ UNSET = -1
 
 
 def check_name(name: str) -> None:
-    """Raise KafkaError (INVALID_TOPIC_EXCEPTION) for what no topic may be called."""
+    """Raise KafkaError (INVALID_TOPIC_EXCEPTION) if no topic may have that name."""
     reason = ""
     if not name:
         reason = "the empty string is not allowed"
@@ -69,7 +69,7 @@ def create(
     *,
     validate_only: bool = False,
 ) -> list[CreatableTopicResult]:
-    """Create topics; rows in the request's order, then one for each name that it holds twice, as Kafka answers."""
+    """Create topics. Returns a result for each in the request's order, then one for each name that occurs twice."""
     total = sum(_partitions_wanted(config.current, topic) for topic in wanted)
     if total > PARTITIONS_PER_REQUEST_MAX:
         too_many = KafkaError(
@@ -113,7 +113,7 @@ def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
 
 
 def check_record_count(count: int) -> None:
-    """Raise KafkaError (POLICY_VIOLATION) where one request needs too many records."""
+    """Raise KafkaError (POLICY_VIOLATION) if one request needs too many records."""
     if count > RECORDS_PER_REQUEST_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
@@ -121,7 +121,7 @@ def check_record_count(count: int) -> None:
 def _create(
     store: MetadataStore, config: DynamicBrokerConfig, topic: CreatableTopic
 ) -> tuple[list[Message], CreatableTopicResult]:
-    """The records that make the topic, and its row. Raises KafkaError where it is refused."""
+    """Return the records that create the topic, and its result. Raises KafkaError if it is refused."""
     image = store.image
     _check_new_name(image, topic.name)
     overrides = {config.name: config.value for config in topic.configs}
@@ -156,7 +156,7 @@ def _check_new_name(image: MetadataImage, name: str) -> None:
 
 
 def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[list[int]]:
-    """The replicas of each partition as the request assigns them."""
+    """Return the replicas of each partition as the request assigns them. Raises KafkaError if it may not."""
     for count, what in (
         (topic.replication_factor, "replication factor"),
         (topic.num_partitions, "numPartitions"),
@@ -187,7 +187,10 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[list[int]]:
 
 
 def _placed(image: MetadataImage, config: BrokerConfig, topic: CreatableTopic) -> list[list[int]]:
-    """Replicas for the number of partitions and the replication factor that the request names or leaves open."""
+    """Return replicas for the request's number of partitions and replication factor, or for their defaults.
+
+    Raises KafkaError: INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
+    """
     if topic.replication_factor < UNSET or topic.replication_factor == 0:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -209,9 +212,9 @@ def _placed(image: MetadataImage, config: BrokerConfig, topic: CreatableTopic) -
 
 
 def bump_leader_epoch(topic: Topic, partitions: Iterable[int]) -> list[Message]:
-    """The records that begin a new leader epoch, with the same leader, in these partitions.
+    """Return the records that begin a new leader epoch, with the same leader, in these partitions.
 
-    For a start that had to cut a partition's log: a consumer that read beyond the cut learns of it (KIP-320).
+    After a start had to cut a log, consumers that have read beyond the cut notice it by the epoch (KIP-320).
     """
     return [
         PartitionChangeRecord(
@@ -222,7 +225,7 @@ def bump_leader_epoch(topic: Topic, partitions: Iterable[int]) -> list[Message]:
 
 
 def grow(image: MetadataImage, topic: CreatePartitionsTopic) -> list[Message]:
-    """The records that give a topic more partitions; raises KafkaError where it is refused."""
+    """Return the records that give a topic more partitions. Raises KafkaError if it is refused."""
     known = image.topics.get(topic.name)
     if known is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -261,8 +264,9 @@ UNKNOWN_ID = "This server does not host this topic ID."
 def delete(
     store: MetadataStore, wanted: Iterable[DeleteTopicState], rows: list[DeletableTopicResult]
 ) -> Iterator[None]:
-    """Delete topics named by name or by id, in steps, the last of which deletes all in one batch; ``rows`` gets one
-    for each name and each id in the request."""
+    """Delete topics by name or id, in steps, all in one batch by the last. ``rows`` gets a result for each name and
+    id.
+    """
     image = store.image
 
     def refuse(name: str | None, topic_id: Uuid, code: ErrorCode, text: str | None = None) -> None:
@@ -318,13 +322,13 @@ def delete(
         else:
             found[by_name.topic_id] = name
         yield
-    for topic_id in [gone for gone in found if gone not in image.topics_by_id]:  # while others had their turn
+    for topic_id in [gone for gone in found if gone not in image.topics_by_id]:  # deleted between the steps
         refuse(found.pop(topic_id), topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
     rows += _remove(store, found)
 
 
 def once_and_twice(items: list[T]) -> tuple[list[T], list[T]]:
-    """What the list holds once, and what it holds more often."""
+    """Return the items that occur once, and those that occur more often."""
     counts: dict[T, int] = {}
     for item in items:
         counts[item] = counts.get(item, 0) + 1
@@ -332,7 +336,7 @@ def once_and_twice(items: list[T]) -> tuple[list[T], list[T]]:
 
 
 def _remove(store: MetadataStore, found: dict[Uuid, str]) -> list[DeletableTopicResult]:
-    """All of them in one batch."""
+    """Delete all of them in one batch."""
     code, text = ErrorCode.NONE, None
     try:
         store.commit([RemoveTopicRecord(topic_id=topic_id) for topic_id in found])
