@@ -13,25 +13,25 @@ from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.coordinator.groups.classic.players import DELAY_MS, Player, stable, subscription
-from tests.coordinator.groups.lab import Lab
+from tests.harness.classic_clients import DELAY_MS, ClassicClient, stable, subscription
+from tests.harness.group_shard import GroupShardHarness
 
 
-def commit(lab: Lab, group: str) -> None:
+def commit(harness: GroupShardHarness, group: str) -> None:
     rows = [OffsetCommitRequestPartition(partition, 5, -1, "") for partition in (0, 1)]
     topics = [OffsetCommitRequestTopic(name="t", partitions=rows)]
-    commit_offsets(lab.shard, OffsetCommitRequest(group, -1, "", topics=topics), lab.client(8))
+    commit_offsets(harness.shard, OffsetCommitRequest(group, -1, "", topics=topics), harness.client(8))
 
 
-def groups_of_all_kinds() -> Lab:
-    lab = Lab()
-    stable(lab, [Player(lab, group="s", client_id="c", instance="i")])
-    gone = Player(lab, group="e")
-    stable(lab, [gone])
+def groups_of_all_kinds() -> GroupShardHarness:
+    harness = GroupShardHarness()
+    stable(harness, [ClassicClient(harness, group="s", client_id="c", instance="i")])
+    gone = ClassicClient(harness, group="e")
+    stable(harness, [gone])
     gone.leave()
-    Player(lab, group="p", protocol_type="connect", protocols={"x": b"w"}).enter()
-    commit(lab, "simple")
-    return lab
+    ClassicClient(harness, group="p", protocol_type="connect", protocols={"x": b"w"}).enter()
+    commit(harness, "simple")
+    return harness
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_what_a_list_says() -> None:
 
 
 def test_describe() -> None:
-    lab = groups_of_all_kinds()
+    harness = groups_of_all_kinds()
     stable_group, preparing, empty, simple = describe_groups(
-        lab.shard, ["s", "p", "e", "simple"], lab.client(6)
+        harness.shard, ["s", "p", "e", "simple"], harness.client(6)
     )
     assert (stable_group.group_state, stable_group.protocol_type, stable_group.protocol_data) == (
         "Stable",
@@ -92,17 +92,17 @@ def test_describe() -> None:
 
 @pytest.mark.parametrize("version", range(7))
 def test_describe_what_is_not_there(version: int) -> None:
-    lab = Lab()
-    [row] = describe_groups(lab.shard, ["x"], lab.client(version))
+    harness = GroupShardHarness()
+    [row] = describe_groups(harness.shard, ["x"], harness.client(version))
     code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
     assert (row.error_code, row.group_state) == (code, "Dead")
     assert row.error_message == ("Group x not found." if version >= 6 else None)
 
 
 def test_delete() -> None:
-    lab = groups_of_all_kinds()
-    commit(lab, "e")
-    rows = delete_groups(lab.shard, ["s", "e", "p", "simple", "x"])
+    harness = groups_of_all_kinds()
+    commit(harness, "e")
+    rows = delete_groups(harness.shard, ["s", "e", "p", "simple", "x"])
     assert [(row.group_id, row.error_code) for row in rows] == [
         ("s", ErrorCode.NON_EMPTY_GROUP),
         ("e", ErrorCode.NONE),
@@ -110,30 +110,30 @@ def test_delete() -> None:
         ("simple", ErrorCode.NONE),
         ("x", ErrorCode.GROUP_ID_NOT_FOUND),
     ]
-    assert lab.shard.groups.keys() == {"s", "p"}
-    assert lab.reloaded().groups.keys() == {"s", "p"}
-    commit(lab, "e")
-    assert lab.shard.groups["e"].protocol_type == ""
+    assert harness.shard.groups.keys() == {"s", "p"}
+    assert harness.reloaded().groups.keys() == {"s", "p"}
+    commit(harness, "e")
+    assert harness.shard.groups["e"].protocol_type == ""
 
 
 def test_a_deletion_that_cannot_be_written_deletes_nothing() -> None:
-    lab = groups_of_all_kinds()
-    lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    harness = groups_of_all_kinds()
+    harness.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
     with pytest.raises(KafkaError):
-        delete_groups(lab.shard, ["e", "simple"])
-    assert lab.shard.groups.keys() == {"s", "e", "p", "simple"}
+        delete_groups(harness.shard, ["e", "simple"])
+    assert harness.shard.groups.keys() == {"s", "e", "p", "simple"}
 
 
 def test_a_deleted_group_waits_for_nobody() -> None:
     """A member that joins with its given id after the deletion is unknown."""
-    lab = Lab()
-    player = Player(lab)
-    player.join()
-    [row] = delete_groups(lab.shard, ["g"])
+    harness = GroupShardHarness()
+    client = ClassicClient(harness)
+    client.join()
+    [row] = delete_groups(harness.shard, ["g"])
     assert row.error_code == ErrorCode.NONE
-    assert not len(lab.deadlines)
-    response = player.join()
+    assert not len(harness.deadlines)
+    response = client.join()
     assert response is not None
     assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    lab.advance(2 * DELAY_MS)
-    assert not lab.shard.groups
+    harness.advance(2 * DELAY_MS)
+    assert not harness.shard.groups

@@ -42,27 +42,38 @@ from oncelog.wire.stored.groups import (
     LegacyOffsetCommitValue,
     OffsetCommitValue,
 )
-from tests.coordinator.groups.lab import Lab, MemoryLog
+from tests.harness.group_shard import GroupShardHarness, MemoryLog
 
 Place = tuple[str, str, int]
 MINUTE_MS = 60_000
 
 
-def commit(lab: Lab, place: Place, offset: int, metadata: str | None = "", **fields: Any) -> int:
+def commit(
+    harness: GroupShardHarness, place: Place, offset: int, metadata: str | None = "", **fields: Any
+) -> int:
     """Commit one offset. Returns its error code."""
     group, topic, partition = place
-    known = lab.topics.by_name(topic)
+    known = harness.topics.by_name(topic)
     row = OffsetCommitRequestPartition(partition, offset, 4, metadata)
     asked = OffsetCommitRequestTopic(topic, bytes(16) if known is None else known.topic_id, [row])
-    response = commit_offsets(lab.shard, OffsetCommitRequest(group, topics=[asked], **fields), lab.client(9))
+    response = commit_offsets(
+        harness.shard, OffsetCommitRequest(group, topics=[asked], **fields), harness.client(9)
+    )
     return response.topics[0].partitions[0].error_code
 
 
-def commit_in_transaction(lab: Lab, producer_id: int, place: Place, offset: int, generation: int = -1) -> int:
+def commit_in_transaction(
+    harness: GroupShardHarness, producer_id: int, place: Place, offset: int, generation: int = -1
+) -> int:
     group, topic, partition = place
     asked = TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(partition, offset)])
     request = TxnOffsetCommitRequest("t", group, producer_id, 0, generation, topics=[asked])
-    return commit_transactional_offsets(lab.shard, request, lab.client(3)).topics[0].partitions[0].error_code
+    return (
+        commit_transactional_offsets(harness.shard, request, harness.client(3))
+        .topics[0]
+        .partitions[0]
+        .error_code
+    )
 
 
 def fetched(shard: GroupShard, place: Place, *, stable: bool = False, topic_id: bytes = bytes(16)) -> int:
@@ -101,80 +112,80 @@ class LogWithMarkers(MemoryLog):
         shard.on_loaded()
 
 
-def lab_with_markers(seed: int) -> Lab:
-    lab = Lab(seed=seed)
-    lab.log = LogWithMarkers()
-    lab.restart()
-    return lab
+def lab_with_markers(seed: int) -> GroupShardHarness:
+    harness = GroupShardHarness(seed=seed)
+    harness.log = LogWithMarkers()
+    harness.restart()
+    return harness
 
 
-def end(lab: Lab, producer_id: int, *, committed: bool) -> None:
+def end(harness: GroupShardHarness, producer_id: int, *, committed: bool) -> None:
     """Append a marker and replay it."""
-    lab.log.entries.append((COMMIT if committed else ABORT, None, producer_id))
-    lab.shard.replay_end_transaction(producer_id, committed=committed)
+    harness.log.entries.append((COMMIT if committed else ABORT, None, producer_id))
+    harness.shard.replay_end_transaction(producer_id, committed=committed)
 
 
 UNSTABLE = -1 - ErrorCode.UNSTABLE_OFFSET_COMMIT - 100
 
 
 def test_what_is_pending_counts_when_its_transaction_commits() -> None:
-    lab = Lab()
+    harness = GroupShardHarness()
     place, other = ("g", "a", 0), ("g", "a", 1)
-    commit(lab, place, 1)
-    commit_in_transaction(lab, 7, place, 5)
-    commit_in_transaction(lab, 8, other, 6)
-    assert (fetched(lab.shard, place), fetched(lab.shard, other)) == (1, -1)
-    assert fetched(lab.shard, place, stable=True) == UNSTABLE
-    lab.shard.replay_end_transaction(7, committed=True)
-    lab.shard.replay_end_transaction(8, committed=False)
-    lab.shard.replay_end_transaction(9, committed=True)
-    assert (fetched(lab.shard, place, stable=True), fetched(lab.shard, other, stable=True)) == (5, -1)
-    assert lab.shard.offsets.pending == {}
+    commit(harness, place, 1)
+    commit_in_transaction(harness, 7, place, 5)
+    commit_in_transaction(harness, 8, other, 6)
+    assert (fetched(harness.shard, place), fetched(harness.shard, other)) == (1, -1)
+    assert fetched(harness.shard, place, stable=True) == UNSTABLE
+    harness.shard.replay_end_transaction(7, committed=True)
+    harness.shard.replay_end_transaction(8, committed=False)
+    harness.shard.replay_end_transaction(9, committed=True)
+    assert (fetched(harness.shard, place, stable=True), fetched(harness.shard, other, stable=True)) == (5, -1)
+    assert harness.shard.offsets.pending == {}
 
 
 def test_the_later_record_wins_whatever_the_order_of_the_markers() -> None:
-    lab = Lab()
+    harness = GroupShardHarness()
     place = ("g", "a", 0)
-    commit_in_transaction(lab, 7, place, 5)
-    commit_in_transaction(lab, 8, place, 6)
-    commit(lab, place, 4)
-    commit_in_transaction(lab, 9, place, 8)
+    commit_in_transaction(harness, 7, place, 5)
+    commit_in_transaction(harness, 8, place, 6)
+    commit(harness, place, 4)
+    commit_in_transaction(harness, 9, place, 8)
     for producer_id, expected in ((8, 4), (7, 4), (9, 8)):
-        lab.shard.replay_end_transaction(producer_id, committed=True)
-        assert fetched(lab.shard, place) == expected
-        assert (fetched(lab.shard, place, stable=True) == UNSTABLE) == (producer_id != 9)
+        harness.shard.replay_end_transaction(producer_id, committed=True)
+        assert fetched(harness.shard, place) == expected
+        assert (fetched(harness.shard, place, stable=True) == UNSTABLE) == (producer_id != 9)
 
 
 def test_a_generation_of_no_group() -> None:
-    lab = Lab()
-    lab.topics.create("a", 1)
+    harness = GroupShardHarness()
+    harness.topics.create("a", 1)
     with pytest.raises(KafkaError) as found:
-        commit_in_transaction(lab, 7, ("g", "a", 0), 5, generation=0)
+        commit_in_transaction(harness, 7, ("g", "a", 0), 5, generation=0)
     assert found.value.code is ErrorCode.ILLEGAL_GENERATION
-    assert lab.log.entries == []
-    assert lab.shard.groups == {}
+    assert harness.log.entries == []
+    assert harness.shard.groups == {}
 
 
 def test_nothing_changes_where_the_log_cannot_be_written() -> None:
-    lab = Lab()
-    commit(lab, ("g", "a", 0), 1)
-    before = everything(lab.shard)
+    harness = GroupShardHarness()
+    commit(harness, ("g", "a", 0), 1)
+    before = everything(harness.shard)
     for place in (("g", "a", 0), ("new", "a", 0)):
-        lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        harness.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
         with pytest.raises(KafkaError):
-            commit(lab, place, 2)
-        assert everything(lab.shard) == before
+            commit(harness, place, 2)
+        assert everything(harness.shard) == before
 
 
 def test_the_versions_that_values_are_written_in() -> None:
     """Kafka writes version 4, but 1 if the commit has a retention time."""
-    lab = Lab()
-    topic = lab.topics.create("a", 1)
-    commit(lab, ("g", "a", 0), 1, "note")
-    commit(lab, ("g", "a", 0), 2, None, retention_time_ms=5)
-    stored = [value for _, value, _ in lab.log.entries if value is not None]
+    harness = GroupShardHarness()
+    topic = harness.topics.create("a", 1)
+    commit(harness, ("g", "a", 0), 1, "note")
+    commit(harness, ("g", "a", 0), 2, None, retention_time_ms=5)
+    stored = [value for _, value, _ in harness.log.entries if value is not None]
     assert [value[:2] for value in stored] == [b"\0\4", b"\0\1"]
-    now_ms = lab.now_ms()
+    now_ms = harness.now_ms()
     values = [decode_value(value, OffsetCommitValue) for value in stored]
     assert values == [
         OffsetCommitValue(1, 4, "note", now_ms, -1, topic.topic_id),
@@ -183,26 +194,26 @@ def test_the_versions_that_values_are_written_in() -> None:
 
 
 def test_records_of_the_first_brokers() -> None:
-    lab = Lab()
+    harness = GroupShardHarness()
     key = encode_key(LegacyOffsetCommitKey("g", "a", 0))
-    lab.log.entries.append((key, encode_value(LegacyOffsetCommitValue(9, "note", 1), 0), -1))
-    assert fetched(lab.reloaded(), ("g", "a", 0)) == 9
+    harness.log.entries.append((key, encode_value(LegacyOffsetCommitValue(9, "note", 1), 0), -1))
+    assert fetched(harness.reloaded(), ("g", "a", 0)) == 9
 
 
 def test_an_offset_of_an_earlier_topic_of_the_name() -> None:
-    lab = Lab()
-    topic = lab.topics.create("a", 1)
-    commit(lab, ("g", "a", 0), 1)
-    assert fetched(lab.shard, ("g", "a", 0), topic_id=topic.topic_id) == 1
-    assert fetched(lab.shard, ("g", "a", 0), topic_id=b"\7" * 16) == -1
+    harness = GroupShardHarness()
+    topic = harness.topics.create("a", 1)
+    commit(harness, ("g", "a", 0), 1)
+    assert fetched(harness.shard, ("g", "a", 0), topic_id=topic.topic_id) == 1
+    assert fetched(harness.shard, ("g", "a", 0), topic_id=b"\7" * 16) == -1
 
 
 def test_the_collector_of_garbage_need_not_walk_through_offsets() -> None:
-    lab = Lab()
+    harness = GroupShardHarness()
     for partition in range(10):
-        commit(lab, ("g", "a", partition), partition)
+        commit(harness, ("g", "a", partition), partition)
     gc.collect()
-    of_topic = lab.shard.offsets.topics("g")["a"]
+    of_topic = harness.shard.offsets.topics("g")["a"]
     assert not any(gc.is_tracked(stored) for stored in of_topic.values())
     assert not gc.is_tracked(of_topic)
 
@@ -249,40 +260,40 @@ class Model:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_random_walk(seed: int) -> None:
     rng = random.Random(seed)
-    lab = lab_with_markers(seed)
+    harness = lab_with_markers(seed)
     model = Model()
     places = [(group, topic, partition) for group in "gh" for topic in "ab" for partition in range(2)]
     for offset in range(300):
         place, producer_id = rng.choice(places), rng.randrange(4)
         match rng.randrange(8):
             case 0 | 1:
-                commit(lab, place, offset)
+                commit(harness, place, offset)
                 model.put(place, offset)
             case 2 | 3:
-                commit_in_transaction(lab, producer_id, place, offset)
+                commit_in_transaction(harness, producer_id, place, offset)
                 model.put(place, offset, producer_id)
             case 4 | 5:
                 committed = rng.random() < 0.6
-                end(lab, producer_id, committed=committed)
+                end(harness, producer_id, committed=committed)
                 model.end(producer_id, committed=committed)
             case 6:
                 group, topic, partition = place
                 row = OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(partition)])
-                if group in lab.shard.groups:
-                    delete_offsets(lab.shard, OffsetDeleteRequest(group, [row]))
+                if group in harness.shard.groups:
+                    delete_offsets(harness.shard, OffsetDeleteRequest(group, [row]))
                 model.forget(place)
             case _:
                 if rng.random() < 0.2:
                     group = place[0]
-                    lab.shard.commit(group_offset_tombstones(lab.shard, group))
+                    harness.shard.commit(group_offset_tombstones(harness.shard, group))
                     for one in places:
                         if one[0] == group:
                             model.forget(one)
         for one in places:
             for stable in (False, True):
-                assert fetched(lab.shard, one, stable=stable) == model.seen(one, stable=stable), (
+                assert fetched(harness.shard, one, stable=stable) == model.seen(one, stable=stable), (
                     f"seed {seed}"
                 )
         if offset % 20 == 0:
-            assert everything(lab.reloaded()) == everything(lab.shard), f"seed {seed}"
-            lab.restart()
+            assert everything(harness.reloaded()) == everything(harness.shard), f"seed {seed}"
+            harness.restart()

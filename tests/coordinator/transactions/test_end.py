@@ -9,70 +9,80 @@ from oncelog.coordinator.transactions.init_producer_id import init_producer_id
 from oncelog.coordinator.transactions.partitions import add_partitions, verify_partitions
 from oncelog.coordinator.transactions.state import PRODUCER_EPOCH_MAX, ProducerIdAndEpoch, TransactionState
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.coordinator.transactions.rig import Rig
+from tests.harness.transaction_shard import TransactionShardHarness
 
 P, Q = ("topic", 0), ("topic", 1)
 ID = 1001
 
 
-def begun(transaction_version: int = 2) -> Rig:
-    rig = Rig(transaction_version)
-    init_producer_id(rig.shard, "t", 60_000, None)
-    return rig
+def begun(transaction_version: int = 2) -> TransactionShardHarness:
+    harness = TransactionShardHarness(transaction_version)
+    init_producer_id(harness.shard, "t", 60_000, None)
+    return harness
 
 
-def end(rig: Rig, epoch: int, *, commit: bool, version: int, producer_id: int = ID) -> ProducerIdAndEpoch:
-    return end_transaction(rig.shard, "t", producer_id, epoch, commit=commit, client_version=version)
+def end(
+    harness: TransactionShardHarness, epoch: int, *, commit: bool, version: int, producer_id: int = ID
+) -> ProducerIdAndEpoch:
+    return end_transaction(harness.shard, "t", producer_id, epoch, commit=commit, client_version=version)
 
 
-def end_refused(rig: Rig, epoch: int, *, commit: bool, version: int, producer_id: int = ID) -> ErrorCode:
-    before = (rig.durable(), len(rig.log.records))
+def end_refused(
+    harness: TransactionShardHarness, epoch: int, *, commit: bool, version: int, producer_id: int = ID
+) -> ErrorCode:
+    before = (harness.durable(), len(harness.log.records))
     with pytest.raises(KafkaError) as caught:
-        end(rig, epoch, commit=commit, version=version, producer_id=producer_id)
-    assert (rig.durable(), len(rig.log.records)) == before
+        end(harness, epoch, commit=commit, version=version, producer_id=producer_id)
+    assert (harness.durable(), len(harness.log.records)) == before
     return caught.value.code
 
 
-def add(rig: Rig, epoch: int, *partitions: tuple[str, int], version: int, producer_id: int = ID) -> None:
-    add_partitions(rig.shard, "t", producer_id, epoch, partitions, version)
+def add(
+    harness: TransactionShardHarness,
+    epoch: int,
+    *partitions: tuple[str, int],
+    version: int,
+    producer_id: int = ID,
+) -> None:
+    add_partitions(harness.shard, "t", producer_id, epoch, partitions, version)
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_classic(commit: bool) -> None:
-    rig = begun()
-    add(rig, 0, P, version=0)
-    add(rig, 0, Q, version=0)
-    assert rig.metadata().partitions == {"topic": (0, 1)}
-    assert end(rig, 0, commit=commit, version=0) == (-1, -1)
-    written = rig.finish()
+    harness = begun()
+    add(harness, 0, P, version=0)
+    add(harness, 0, Q, version=0)
+    assert harness.metadata().partitions == {"topic": (0, 1)}
+    assert end(harness, 0, commit=commit, version=0) == (-1, -1)
+    written = harness.finish()
     assert [partition for _, partition in written] == [P, Q]
     assert written[0][0].committed is commit
     assert written[0][0].metadata.producer_epoch == 0
     # A repeated request succeeds; the opposite decision is an error.
-    end(rig, 0, commit=commit, version=0)
-    assert end_refused(rig, 0, commit=not commit, version=0) is ErrorCode.INVALID_TXN_STATE
-    add(rig, 0, Q, version=0)
-    assert rig.metadata().partitions == {"topic": (1,)}
+    end(harness, 0, commit=commit, version=0)
+    assert end_refused(harness, 0, commit=not commit, version=0) is ErrorCode.INVALID_TXN_STATE
+    add(harness, 0, Q, version=0)
+    assert harness.metadata().partitions == {"topic": (1,)}
 
 
 def test_classic_without_a_transaction() -> None:
-    rig = begun()
+    harness = begun()
     for commit in (True, False):
-        assert end_refused(rig, 0, commit=commit, version=0) is ErrorCode.INVALID_TXN_STATE
+        assert end_refused(harness, 0, commit=commit, version=0) is ErrorCode.INVALID_TXN_STATE
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_v2_raises_the_epoch_with_every_end(commit: bool) -> None:
-    rig = begun()
+    harness = begun()
     for epoch in range(3):
-        add(rig, epoch, P, version=2)
-        assert end(rig, epoch, commit=commit, version=2) == (ID, epoch + 1)
-        [(pending, _)] = rig.finish()
+        add(harness, epoch, P, version=2)
+        assert end(harness, epoch, commit=commit, version=2) == (ID, epoch + 1)
+        [(pending, _)] = harness.finish()
         assert pending.metadata.producer_epoch == epoch + 1
         # The response was lost: repeat the request.
-        assert end(rig, epoch, commit=commit, version=2) == (ID, epoch + 1)
-        assert end_refused(rig, epoch, commit=not commit, version=2) is ErrorCode.INVALID_TXN_STATE
-    assert end_refused(rig, 1, commit=commit, version=2) is ErrorCode.PRODUCER_FENCED
+        assert end(harness, epoch, commit=commit, version=2) == (ID, epoch + 1)
+        assert end_refused(harness, epoch, commit=not commit, version=2) is ErrorCode.INVALID_TXN_STATE
+    assert end_refused(harness, 1, commit=commit, version=2) is ErrorCode.PRODUCER_FENCED
 
 
 E, A, C = TransactionState.EMPTY, TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_COMMIT
@@ -100,142 +110,142 @@ def test_v2_ends_of_what_is_not_open(
     state: TransactionState, commit: bool, repeated: bool, expected: ErrorCode | str
 ) -> None:
     """The table above Kafka's ``TransactionCoordinator.endTransaction``."""
-    rig = begun()
-    init_producer_id(rig.shard, "t", 60_000, None)
+    harness = begun()
+    init_producer_id(harness.shard, "t", 60_000, None)
     epoch = 1
     if state is not E:
-        add(rig, epoch, P, version=2)
-        end(rig, epoch, commit=state is C, version=2)
-        rig.finish()
+        add(harness, epoch, P, version=2)
+        end(harness, epoch, commit=state is C, version=2)
+        harness.finish()
         epoch = 2
-    assert rig.metadata().state is state
+    assert harness.metadata().state is state
     sent = epoch - 1 if repeated else epoch
     if isinstance(expected, ErrorCode):
-        assert end_refused(rig, sent, commit=commit, version=2) is expected
+        assert end_refused(harness, sent, commit=commit, version=2) is expected
     elif expected == "as before":
-        assert end(rig, sent, commit=commit, version=2) == (ID, epoch)
-        assert not rig.prepared
+        assert end(harness, sent, commit=commit, version=2) == (ID, epoch)
+        assert not harness.prepared
     else:
-        assert end(rig, sent, commit=commit, version=2) == (ID, epoch + 1)
-        [pending] = rig.prepared
+        assert end(harness, sent, commit=commit, version=2) == (ID, epoch + 1)
+        [pending] = harness.prepared
         assert not pending.partitions
-        rig.finish()
-        assert rig.metadata().state is A
-        assert rig.metadata().producer_epoch == epoch + 1
+        harness.finish()
+        assert harness.metadata().state is A
+        assert harness.metadata().producer_epoch == epoch + 1
 
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_while_markers_are_due_everybody_waits(version: int) -> None:
-    rig = begun()
-    add(rig, 0, P, version=version)
-    end(rig, 0, commit=True, version=version)
-    after = rig.metadata().producer_epoch
+    harness = begun()
+    add(harness, 0, P, version=version)
+    end(harness, 0, commit=True, version=version)
+    after = harness.metadata().producer_epoch
     for epoch in {0, after}:
         with pytest.raises(KafkaError) as caught:
-            add(rig, epoch, P, version=version)
+            add(harness, epoch, P, version=version)
         assert caught.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
         for commit in (True, False):
-            found = end_refused(rig, epoch, commit=commit, version=version)
+            found = end_refused(harness, epoch, commit=commit, version=version)
             assert found is ErrorCode.CONCURRENT_TRANSACTIONS
     with pytest.raises(KafkaError) as caught:
-        verify_partitions(rig.shard, "t", ID, after, [P])
+        verify_partitions(harness.shard, "t", ID, after, [P])
     assert caught.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_crash_after_the_decision_ends_it_once(commit: bool, version: int) -> None:
-    rig = begun()
-    add(rig, 0, P, Q, version=version)
-    end(rig, 0, commit=commit, version=version)
-    decided = rig.metadata()
+    harness = begun()
+    add(harness, 0, P, Q, version=version)
+    end(harness, 0, commit=commit, version=version)
+    decided = harness.metadata()
     for _ in range(2):
-        rig.crash()
-        [pending] = rig.prepared
+        harness.crash()
+        [pending] = harness.prepared
         assert pending.committed is commit
         assert pending.metadata == decided
         assert list(pending.partitions) == [P, Q]
-    rig.finish()
-    rig.crash()
-    assert not rig.prepared
-    assert rig.metadata().state is (C if commit else A)
+    harness.finish()
+    harness.crash()
+    assert not harness.prepared
+    assert harness.metadata().state is (C if commit else A)
 
 
 def test_v2_used_up_epochs_bring_a_new_producer_id() -> None:
-    rig = begun()
+    harness = begun()
     last = PRODUCER_EPOCH_MAX - 1
-    rig.shard.transition_to("t", rig.metadata()._replace(producer_epoch=last))
-    add(rig, last, P, version=2)
-    assert end(rig, last, commit=True, version=2) == (ID + 1, 0)
-    assert rig.prepared[0].metadata.producer_id == ID
-    assert rig.prepared[0].metadata.producer_epoch == PRODUCER_EPOCH_MAX
-    rig.crash()
-    rig.finish()
-    assert (rig.metadata().producer_id, rig.metadata().producer_epoch) == (ID + 1, 0)
+    harness.shard.transition_to("t", harness.metadata()._replace(producer_epoch=last))
+    add(harness, last, P, version=2)
+    assert end(harness, last, commit=True, version=2) == (ID + 1, 0)
+    assert harness.prepared[0].metadata.producer_id == ID
+    assert harness.prepared[0].metadata.producer_epoch == PRODUCER_EPOCH_MAX
+    harness.crash()
+    harness.finish()
+    assert (harness.metadata().producer_id, harness.metadata().producer_epoch) == (ID + 1, 0)
     # The response was lost, also with a restart in between.
-    rig.crash()
-    assert end(rig, last, commit=True, version=2) == (ID + 1, 0)
-    assert end_refused(rig, last, commit=False, version=2) is ErrorCode.INVALID_TXN_STATE
-    add(rig, 0, P, version=2, producer_id=ID + 1)
-    assert end_refused(rig, last, commit=True, version=2) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    harness.crash()
+    assert end(harness, last, commit=True, version=2) == (ID + 1, 0)
+    assert end_refused(harness, last, commit=False, version=2) is ErrorCode.INVALID_TXN_STATE
+    add(harness, 0, P, version=2, producer_id=ID + 1)
+    assert end_refused(harness, last, commit=True, version=2) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_who_is_told_what() -> None:
-    rig = begun()
-    add(rig, 0, P, version=0)
+    harness = begun()
+    add(harness, 0, P, version=0)
     for version in (0, 2):
-        assert end_refused(rig, 0, commit=True, version=version, producer_id=7) is (
+        assert end_refused(harness, 0, commit=True, version=version, producer_id=7) is (
             ErrorCode.INVALID_PRODUCER_ID_MAPPING
         )
-        assert end_refused(rig, 1, commit=True, version=version) is ErrorCode.PRODUCER_FENCED
+        assert end_refused(harness, 1, commit=True, version=version) is ErrorCode.PRODUCER_FENCED
         for name, code in (("", ErrorCode.INVALID_REQUEST), ("x", ErrorCode.INVALID_PRODUCER_ID_MAPPING)):
             with pytest.raises(KafkaError) as caught:
-                end_transaction(rig.shard, name, ID, 0, commit=True, client_version=version)
+                end_transaction(harness.shard, name, ID, 0, commit=True, client_version=version)
             assert caught.value.code is code
     for producer_id, epoch, code in (
         (7, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         (ID, 1, ErrorCode.PRODUCER_FENCED),
     ):
         with pytest.raises(KafkaError) as caught:
-            add(rig, epoch, P, version=0, producer_id=producer_id)
+            add(harness, epoch, P, version=0, producer_id=producer_id)
         assert caught.value.code is code
         with pytest.raises(KafkaError) as caught:
-            verify_partitions(rig.shard, "t", producer_id, epoch, [P])
+            verify_partitions(harness.shard, "t", producer_id, epoch, [P])
         assert caught.value.code is code
 
 
 def test_asking_which_partitions_were_added_adds_none() -> None:
-    rig = begun()
-    add(rig, 0, P, version=0)
-    before = len(rig.log.records)
-    assert verify_partitions(rig.shard, "t", ID, 0, [P, Q]) == [Q]
-    add(rig, 0, P, version=0)
-    assert len(rig.log.records) == before
+    harness = begun()
+    add(harness, 0, P, version=0)
+    before = len(harness.log.records)
+    assert verify_partitions(harness.shard, "t", ID, 0, [P, Q]) == [Q]
+    add(harness, 0, P, version=0)
+    assert len(harness.log.records) == before
 
 
 def test_v2_needs_records_that_can_hold_it() -> None:
-    rig = begun(transaction_version=0)
+    harness = begun(transaction_version=0)
     with pytest.raises(KafkaError) as caught:
-        add(rig, 0, P, version=2)
+        add(harness, 0, P, version=2)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
-    add(rig, 0, P, version=0)
-    assert end_refused(rig, 0, commit=True, version=2) is ErrorCode.UNSUPPORTED_VERSION
-    end(rig, 0, commit=True, version=0)
-    rig.finish()
+    add(harness, 0, P, version=0)
+    assert end_refused(harness, 0, commit=True, version=2) is ErrorCode.UNSUPPORTED_VERSION
+    end(harness, 0, commit=True, version=0)
+    harness.finish()
 
 
 def test_a_transaction_of_v2_outlives_the_downgrade() -> None:
-    rig = begun()
+    harness = begun()
     last = PRODUCER_EPOCH_MAX - 1
-    rig.shard.transition_to("t", rig.metadata()._replace(producer_epoch=last))
-    add(rig, last, P, version=2)
-    end(rig, last, commit=True, version=2)
-    rig.transaction_version = 0
-    rig.crash()
-    rig.finish()
-    assert (rig.metadata().producer_id, rig.metadata().producer_epoch) == (ID + 1, 0)
-    assert rig.log.records[-1][1] is not None
-    assert rig.log.records[-1][1][:2] == b"\0\0"
-    before = rig.durable()
-    rig.crash()
-    assert rig.durable() == before
+    harness.shard.transition_to("t", harness.metadata()._replace(producer_epoch=last))
+    add(harness, last, P, version=2)
+    end(harness, last, commit=True, version=2)
+    harness.transaction_version = 0
+    harness.crash()
+    harness.finish()
+    assert (harness.metadata().producer_id, harness.metadata().producer_epoch) == (ID + 1, 0)
+    assert harness.log.records[-1][1] is not None
+    assert harness.log.records[-1][1][:2] == b"\0\0"
+    before = harness.durable()
+    harness.crash()
+    assert harness.durable() == before

@@ -9,127 +9,131 @@ from oncelog.coordinator.transactions.init_producer_id import init_producer_id
 from oncelog.coordinator.transactions.partitions import add_partitions
 from oncelog.coordinator.transactions.state import PRODUCER_EPOCH_MAX, ProducerIdAndEpoch, TransactionState
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.coordinator.transactions.rig import Rig
+from tests.harness.transaction_shard import TransactionShardHarness
 
 P = ("topic", 0)
 
 
-def init(rig: Rig, expected: tuple[int, int] | None = None, timeout_ms: int = 60_000) -> ProducerIdAndEpoch:
+def init(
+    harness: TransactionShardHarness, expected: tuple[int, int] | None = None, timeout_ms: int = 60_000
+) -> ProducerIdAndEpoch:
     return init_producer_id(
-        rig.shard, "t", timeout_ms, None if expected is None else ProducerIdAndEpoch(*expected)
+        harness.shard, "t", timeout_ms, None if expected is None else ProducerIdAndEpoch(*expected)
     )
 
 
-def refused(rig: Rig, code: ErrorCode, expected: tuple[int, int] | None = None) -> None:
-    before = len(rig.log.records)
+def refused(
+    harness: TransactionShardHarness, code: ErrorCode, expected: tuple[int, int] | None = None
+) -> None:
+    before = len(harness.log.records)
     with pytest.raises(KafkaError) as caught:
-        init(rig, expected)
+        init(harness, expected)
     assert caught.value.code is code
-    assert len(rig.log.records) == before
+    assert len(harness.log.records) == before
 
 
-def set_epoch(rig: Rig, epoch: int) -> None:
-    rig.shard.transition_to("t", rig.metadata()._replace(producer_epoch=epoch))
+def set_epoch(harness: TransactionShardHarness, epoch: int) -> None:
+    harness.shard.transition_to("t", harness.metadata()._replace(producer_epoch=epoch))
 
 
 def test_every_initialisation_raises_the_epoch() -> None:
-    rig = Rig()
-    assert init(rig) == (1001, 0)
-    assert init(rig) == (1001, 1)
-    rig.crash()
-    assert init(rig) == (1001, 2)
-    assert rig.metadata().state is TransactionState.EMPTY
+    harness = TransactionShardHarness()
+    assert init(harness) == (1001, 0)
+    assert init(harness) == (1001, 1)
+    harness.crash()
+    assert init(harness) == (1001, 2)
+    assert harness.metadata().state is TransactionState.EMPTY
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_a_timeout_that_is_none(timeout_ms: int) -> None:
     with pytest.raises(KafkaError) as caught:
-        init(Rig(), timeout_ms=timeout_ms)
+        init(TransactionShardHarness(), timeout_ms=timeout_ms)
     assert caught.value.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 def test_a_producer_that_goes_on_after_an_error_raises_its_own_epoch() -> None:
-    rig = Rig()
-    init(rig)
-    assert init(rig, (1001, 0)) == (1001, 1)
+    harness = TransactionShardHarness()
+    init(harness)
+    assert init(harness, (1001, 0)) == (1001, 1)
     # The response was lost: the repeated request changes nothing.
-    assert init(rig, (1001, 0)) == (1001, 1)
-    assert init(rig, (1001, 1)) == (1001, 2)
-    refused(rig, ErrorCode.PRODUCER_FENCED, (1001, 0))
+    assert init(harness, (1001, 0)) == (1001, 1)
+    assert init(harness, (1001, 1)) == (1001, 2)
+    refused(harness, ErrorCode.PRODUCER_FENCED, (1001, 0))
 
 
 def test_who_was_replaced_is_fenced() -> None:
-    rig = Rig()
-    init(rig)
-    init(rig)
-    refused(rig, ErrorCode.PRODUCER_FENCED, (1001, 0))
-    refused(rig, ErrorCode.PRODUCER_FENCED, (77, 0))
+    harness = TransactionShardHarness()
+    init(harness)
+    init(harness)
+    refused(harness, ErrorCode.PRODUCER_FENCED, (1001, 0))
+    refused(harness, ErrorCode.PRODUCER_FENCED, (77, 0))
 
 
 def test_an_expired_id_begins_anew_whatever_its_producer_believes() -> None:
-    assert init(Rig(), (77, 12)) == (1001, 0)
+    assert init(TransactionShardHarness(), (77, 12)) == (1001, 0)
 
 
 @pytest.mark.parametrize(("transaction_version", "epoch"), [(0, 2), (1, 2), (2, 2)])
 def test_an_open_transaction_is_aborted_first(transaction_version: int, epoch: int) -> None:
-    rig = Rig(transaction_version)
-    init(rig)
-    add_partitions(rig.shard, "t", 1001, 0, [P], 0)
+    harness = TransactionShardHarness(transaction_version)
+    init(harness)
+    add_partitions(harness.shard, "t", 1001, 0, [P], 0)
     with pytest.raises(KafkaError) as caught:
-        init(rig)
+        init(harness)
     assert caught.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
-    [pending] = rig.prepared
+    [pending] = harness.prepared
     assert not pending.committed
     assert pending.metadata.producer_epoch == 1
-    refused(rig, ErrorCode.CONCURRENT_TRANSACTIONS)
-    rig.finish()
-    assert rig.metadata().state is TransactionState.COMPLETE_ABORT
-    assert init(rig) == (1001, epoch)
+    refused(harness, ErrorCode.CONCURRENT_TRANSACTIONS)
+    harness.finish()
+    assert harness.metadata().state is TransactionState.COMPLETE_ABORT
+    assert init(harness) == (1001, epoch)
 
 
 def test_the_old_producer_cannot_commit_what_a_new_one_aborts() -> None:
-    rig = Rig()
-    init(rig)
-    add_partitions(rig.shard, "t", 1001, 0, [P], 0)
+    harness = TransactionShardHarness()
+    init(harness)
+    add_partitions(harness.shard, "t", 1001, 0, [P], 0)
     with pytest.raises(KafkaError):
-        init(rig)
-    rig.finish()
-    init(rig)
+        init(harness)
+    harness.finish()
+    init(harness)
     for version in (0, 2):
         with pytest.raises(KafkaError) as caught:
-            end_transaction(rig.shard, "t", 1001, 0, commit=True, client_version=version)
+            end_transaction(harness.shard, "t", 1001, 0, commit=True, client_version=version)
         assert caught.value.code is ErrorCode.PRODUCER_FENCED
 
 
 def test_used_up_epochs_bring_a_new_producer_id() -> None:
-    rig = Rig()
-    init(rig)
-    set_epoch(rig, PRODUCER_EPOCH_MAX - 2)
-    assert init(rig) == (1001, PRODUCER_EPOCH_MAX - 1)
-    assert init(rig) == (1002, 0)
-    refused(rig, ErrorCode.PRODUCER_FENCED, (1001, PRODUCER_EPOCH_MAX - 1))
+    harness = TransactionShardHarness()
+    init(harness)
+    set_epoch(harness, PRODUCER_EPOCH_MAX - 2)
+    assert init(harness) == (1001, PRODUCER_EPOCH_MAX - 1)
+    assert init(harness) == (1002, 0)
+    refused(harness, ErrorCode.PRODUCER_FENCED, (1001, PRODUCER_EPOCH_MAX - 1))
 
 
 def test_the_owner_of_the_last_epoch_may_repeat_its_request() -> None:
-    rig = Rig()
-    init(rig)
-    set_epoch(rig, PRODUCER_EPOCH_MAX - 1)
-    assert init(rig, (1001, PRODUCER_EPOCH_MAX - 1)) == (1002, 0)
-    assert init(rig, (1001, PRODUCER_EPOCH_MAX - 1)) == (1002, 0)
-    refused(rig, ErrorCode.PRODUCER_FENCED, (1001, PRODUCER_EPOCH_MAX - 2))
+    harness = TransactionShardHarness()
+    init(harness)
+    set_epoch(harness, PRODUCER_EPOCH_MAX - 1)
+    assert init(harness, (1001, PRODUCER_EPOCH_MAX - 1)) == (1002, 0)
+    assert init(harness, (1001, PRODUCER_EPOCH_MAX - 1)) == (1002, 0)
+    refused(harness, ErrorCode.PRODUCER_FENCED, (1001, PRODUCER_EPOCH_MAX - 2))
 
 
 def test_fencing_uses_the_epoch_that_is_nobodys() -> None:
     """A producer with the last epoch but one can still be fenced; the next one gets a new producer id."""
-    rig = Rig(1)
-    init(rig)
-    set_epoch(rig, PRODUCER_EPOCH_MAX - 1)
-    add_partitions(rig.shard, "t", 1001, PRODUCER_EPOCH_MAX - 1, [P], 0)
+    harness = TransactionShardHarness(1)
+    init(harness)
+    set_epoch(harness, PRODUCER_EPOCH_MAX - 1)
+    add_partitions(harness.shard, "t", 1001, PRODUCER_EPOCH_MAX - 1, [P], 0)
     with pytest.raises(KafkaError):
-        init(rig)
-    assert rig.prepared[0].metadata.producer_epoch == PRODUCER_EPOCH_MAX
-    rig.finish()
-    assert init(rig) == (1002, 0)
+        init(harness)
+    assert harness.prepared[0].metadata.producer_epoch == PRODUCER_EPOCH_MAX
+    harness.finish()
+    assert init(harness) == (1002, 0)
 
 
 @pytest.mark.parametrize(
@@ -143,22 +147,22 @@ def test_fencing_uses_the_epoch_that_is_nobodys() -> None:
     ],
 )
 def test_a_log_that_takes_nothing(code: ErrorCode, told: ErrorCode) -> None:
-    rig = Rig()
-    rig.log.fails_with = code
-    refused(rig, told)
-    assert not rig.shard.transactions
-    rig.log.fails_with = None
-    assert init(rig).producer_epoch == 0
-    rig.log.fails_with = code
-    refused(rig, told)
-    rig.log.fails_with = None
-    assert init(rig).producer_epoch == 1
+    harness = TransactionShardHarness()
+    harness.log.fails_with = code
+    refused(harness, told)
+    assert not harness.shard.transactions
+    harness.log.fails_with = None
+    assert init(harness).producer_epoch == 0
+    harness.log.fails_with = code
+    refused(harness, told)
+    harness.log.fails_with = None
+    assert init(harness).producer_epoch == 1
 
 
 def test_two_answers_after_a_restart_are_not_remembered() -> None:
     """Kafka does not store the last epoch either: a repeated request is fenced then."""
-    rig = Rig()
-    init(rig)
-    init(rig, (1001, 0))
-    rig.crash()
-    refused(rig, ErrorCode.PRODUCER_FENCED, (1001, 0))
+    harness = TransactionShardHarness()
+    init(harness)
+    init(harness, (1001, 0))
+    harness.crash()
+    refused(harness, ErrorCode.PRODUCER_FENCED, (1001, 0))

@@ -24,7 +24,7 @@ from oncelog.coordinator.transactions.state import (
     TransactionState,
 )
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.coordinator.transactions.rig import Rig
+from tests.harness.transaction_shard import TransactionShardHarness
 
 STEPS = 300
 IDS = ("a", "b")
@@ -35,7 +35,7 @@ LOG_ERRORS = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS, Erro
 class Machine:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.rig = Rig(self.rng.choice((0, 1, 2, 2)))
+        self.harness = TransactionShardHarness(self.rng.choice((0, 1, 2, 2)))
         self.near_the_end = self.rng.random() < 0.3
         self.epochs: dict[int, int] = {}
         """Producer id -> its highest epoch so far."""
@@ -45,22 +45,22 @@ class Machine:
 
     def run(self) -> None:
         for _ in range(STEPS):
-            before, records = self.rig.durable(), len(self.rig.log.records)
-            self.rig.log.fails_with = self.rng.choice(LOG_ERRORS) if self.rng.random() < 0.1 else None
-            failing = self.rig.log.fails_with is not None
+            before, records = self.harness.durable(), len(self.harness.log.records)
+            self.harness.log.fails_with = self.rng.choice(LOG_ERRORS) if self.rng.random() < 0.1 else None
+            failing = self.harness.log.fails_with is not None
             step = self.rng.choice(
                 [self.init, self.add, self.add, self.verify, self.end, self.end]
                 + [self.write_marker] * 3
                 + [self.pass_time, self.crash, self.downgrade]
             )
             step()
-            after = self.rig.durable()
+            after = self.harness.durable()
             if failing:
-                assert (after, len(self.rig.log.records)) == (before, records), "changed by what failed"
+                assert (after, len(self.harness.log.records)) == (before, records), "changed by what failed"
             for name, metadata in after.items():
                 self.check_move(before.get(name), metadata)
             self.check()
-        self.rig.log.fails_with = None
+        self.harness.log.fails_with = None
         self.finish()
 
     # Steps.
@@ -82,55 +82,55 @@ class Machine:
         name = self.name()
         expected = self.producer(name) if self.rng.random() < 0.5 else None
         try:
-            self.told[name] = init_producer_id(self.rig.shard, name, 60_000, expected)
+            self.told[name] = init_producer_id(self.harness.shard, name, 60_000, expected)
         except KafkaError:
             return
-        if self.near_the_end and self.rig.metadata(name).producer_epoch < PRODUCER_EPOCH_MAX - 10:
+        if self.near_the_end and self.harness.metadata(name).producer_epoch < PRODUCER_EPOCH_MAX - 10:
             epoch = PRODUCER_EPOCH_MAX - self.rng.randint(2, 5)
-            self.rig.shard.transition_to(name, self.rig.metadata(name)._replace(producer_epoch=epoch))
+            self.harness.shard.transition_to(name, self.harness.metadata(name)._replace(producer_epoch=epoch))
             self.told[name] = ProducerIdAndEpoch(self.told[name].producer_id, epoch)
 
     def add(self) -> None:
         name = self.name()
         chosen = self.rng.sample(PARTITIONS, self.rng.randint(1, 3))
         try:
-            add_partitions(self.rig.shard, name, *self.producer(name), chosen, self.rng.choice((0, 2)))
+            add_partitions(self.harness.shard, name, *self.producer(name), chosen, self.rng.choice((0, 2)))
         except KafkaError:
             return
-        metadata = self.rig.metadata(name)
+        metadata = self.harness.metadata(name)
         assert metadata.state is TransactionState.ONGOING
         assert all(metadata.has(*partition) for partition in chosen)
 
     def verify(self) -> None:
         name = self.name()
         try:
-            missing = verify_partitions(self.rig.shard, name, *self.producer(name), PARTITIONS)
+            missing = verify_partitions(self.harness.shard, name, *self.producer(name), PARTITIONS)
         except KafkaError:
             return
-        metadata = self.rig.metadata(name)
+        metadata = self.harness.metadata(name)
         assert {one for one in PARTITIONS if metadata.has(*one)} == set(PARTITIONS) - set(missing)
 
     def end(self) -> None:
         name, commit, version = self.name(), self.rng.random() < 0.6, self.rng.choice((0, 2))
-        before = self.rig.shard.transactions.get(name)
+        before = self.harness.shard.transactions.get(name)
         state = None if before is None else before.metadata.state
         producer_id, epoch = self.producer(name)
         try:
             ended = end_transaction(
-                self.rig.shard, name, producer_id, epoch, commit=commit, client_version=version
+                self.harness.shard, name, producer_id, epoch, commit=commit, client_version=version
             )
         except KafkaError:
             return
         if version == 2:
             self.told[name] = ProducerIdAndEpoch(*ended)
-        metadata = self.rig.metadata(name)
+        metadata = self.harness.metadata(name)
         outcome = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         assert metadata.state in PREPARED or metadata.state is state is outcome
 
     def write_marker(self) -> None:
-        if not self.rig.prepared:
+        if not self.harness.prepared:
             return
-        pending = self.rng.choice(self.rig.prepared)
+        pending = self.rng.choice(self.harness.prepared)
         if pending.partitions:
             partition = self.rng.choice(list(pending.partitions))
             code = self.rng.choice((ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -139,10 +139,10 @@ class Machine:
             markers.on_marker_appended(pending, *partition, code, exists=True)
             return
         try:
-            markers.complete(self.rig.shard, pending)
+            markers.complete(self.harness.shard, pending)
         except KafkaError:
             return
-        self.rig.prepared.remove(pending)
+        self.harness.prepared.remove(pending)
 
     def note_marker(self, pending: PendingEnd, partition: tuple[str, int]) -> None:
         metadata = pending.metadata
@@ -153,17 +153,19 @@ class Machine:
             assert len(written) == 1, "two outcomes"
 
     def pass_time(self) -> None:
-        self.rig.pass_time(self.rng.choice((1, 100, 10_000, 70_000)))
+        self.harness.pass_time(self.rng.choice((1, 100, 10_000, 70_000)))
 
     def crash(self) -> None:
-        before = self.rig.durable()
-        loaded_version = self.rig.transaction_version
-        self.rig.crash()
-        assert self.rig.durable() == before, f"loaded otherwise than it lived, at version {loaded_version}"
+        before = self.harness.durable()
+        loaded_version = self.harness.transaction_version
+        self.harness.crash()
+        assert self.harness.durable() == before, (
+            f"loaded otherwise than it lived, at version {loaded_version}"
+        )
 
     def downgrade(self) -> None:
         if self.rng.random() < 0.2:
-            self.rig.transaction_version = self.rng.choice((0, 1, 2))
+            self.harness.transaction_version = self.rng.choice((0, 1, 2))
 
     # Invariants.
 
@@ -181,26 +183,26 @@ class Machine:
             assert old == new, "a decision changed"
 
     def check(self) -> None:
-        for name, known in self.rig.shard.transactions.items():
+        for name, known in self.harness.shard.transactions.items():
             metadata = known.metadata
             assert metadata.producer_epoch >= self.epochs.get(metadata.producer_id, 0), "an epoch fell"
             self.epochs[metadata.producer_id] = metadata.producer_epoch
             assert (known.volatile.pending_end is not None) == (metadata.state in PREPARED), name
             if metadata.state is TransactionState.ONGOING:
-                assert ("transaction", 0, name) in self.rig.deadlines
+                assert ("transaction", 0, name) in self.harness.deadlines
             if metadata.state in ENDED:
                 assert not metadata.partitions
 
     def finish(self) -> None:
         """Every decided transaction can be completed, and its id used again."""
         for _ in range(3):
-            self.rig.pass_time(200_000)
-            while self.rig.prepared:
-                self.rig.finish()
+            self.harness.pass_time(200_000)
+            while self.harness.prepared:
+                self.harness.finish()
         for name in IDS:
-            found = self.rig.shard.transactions.get(name)
+            found = self.harness.shard.transactions.get(name)
             assert found is None or found.metadata.state in ENDED
-            init_producer_id(self.rig.shard, name, 60_000, None)
+            init_producer_id(self.harness.shard, name, 60_000, None)
         self.check()
 
 

@@ -10,8 +10,8 @@ from oncelog.coordinator.groups.classic.states import VALID_TRANSITIONS, Classic
 from oncelog.coordinator.groups.group import allow_any_partition
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.groups import GroupMetadataValue, MemberMetadata
-from tests.coordinator.groups.classic.players import DELAY_MS, SESSION_MS, Player, stable, subscription
-from tests.coordinator.groups.lab import EPOCH_MS, Lab
+from tests.harness.classic_clients import DELAY_MS, SESSION_MS, ClassicClient, stable, subscription
+from tests.harness.group_shard import EPOCH_MS, GroupShardHarness
 
 
 def commit_code(
@@ -32,25 +32,25 @@ def commit_code(
     return ErrorCode.NONE
 
 
-def in_state(state: ClassicGroupState) -> tuple[Player, ClassicGroup]:
+def in_state(state: ClassicGroupState) -> tuple[ClassicClient, ClassicGroup]:
     """A group in ``state`` with a static member, and that member."""
-    lab = Lab()
-    player = Player(lab, instance="i")
+    harness = GroupShardHarness()
+    client = ClassicClient(harness, instance="i")
     if state is not ClassicGroupState.COMPLETING_REBALANCE:
-        stable(lab, [player])
+        stable(harness, [client])
     if state is ClassicGroupState.COMPLETING_REBALANCE:
-        player.enter()
-        lab.advance(DELAY_MS)
-        player.join_response()
+        client.enter()
+        harness.advance(DELAY_MS)
+        client.join_response()
     if state is ClassicGroupState.PREPARING_REBALANCE:
-        Player(lab).enter()
+        ClassicClient(harness).enter()
     if state is ClassicGroupState.EMPTY:
-        player.leave()
+        client.leave()
     if state is ClassicGroupState.DEAD:
-        lab.shard.on_unloaded()
-    group = player.group
+        harness.shard.on_unloaded()
+    group = client.group
     assert group.state is state
-    return player, group
+    return client, group
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,16 @@ def in_state(state: ClassicGroupState) -> tuple[Player, ClassicGroup]:
 def test_who_may_commit(
     state: ClassicGroupState, as_member: ErrorCode, as_nobody: ErrorCode, nobody_transactional: ErrorCode
 ) -> None:
-    player, group = in_state(state)
+    client, group = in_state(state)
     generation = 1 if state is not ClassicGroupState.EMPTY else 2
-    assert commit_code(group, player.member_id, None, generation) == as_member
+    assert commit_code(group, client.member_id, None, generation) == as_member
     assert commit_code(group) == as_nobody
     assert commit_code(group, transactional=True) == nobody_transactional
 
 
 def test_commits_of_others() -> None:
-    player, group = in_state(ClassicGroupState.STABLE)
-    member = player.member_id
+    client, group = in_state(ClassicGroupState.STABLE)
+    member = client.member_id
     assert commit_code(group, member, "i", 1) == ErrorCode.NONE
     assert commit_code(group, member, None, 1, transactional=True) == ErrorCode.NONE
     assert commit_code(group, member, "i", 0) == ErrorCode.ILLEGAL_GENERATION
@@ -136,67 +136,67 @@ def test_when_offsets_expire() -> None:
 
 
 def test_subscribed_topics() -> None:
-    lab = Lab()
-    players = [
-        Player(lab, protocols={"range": subscription("a", "b")}),
+    harness = GroupShardHarness()
+    clients = [
+        ClassicClient(harness, protocols={"range": subscription("a", "b")}),
         # A newer version has more fields after those of version 0.
-        Player(lab, protocols={"range": b"\x00\x03" + subscription("c")[2:] + bytes(12)}),
+        ClassicClient(harness, protocols={"range": b"\x00\x03" + subscription("c")[2:] + bytes(12)}),
     ]
-    leader = stable(lab, players)
+    leader = stable(harness, clients)
     group = leader.group
     assert group.subscribed_topics() == frozenset({"a", "b", "c"})
     assert group.is_subscribed_to("a")
     assert not group.is_subscribed_to("d")
-    reloaded = lab.reloaded().groups["g"]
+    reloaded = harness.reloaded().groups["g"]
     assert reloaded.is_subscribed_to("c")
     assert not reloaded.is_subscribed_to("d")
-    lab.advance(SESSION_MS)
+    harness.advance(SESSION_MS)
     assert group.subscribed_topics() == frozenset()
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00", b"\x00\x00\x00\x00\x00\x05\x00\x01a"])
 def test_subscriptions_that_cannot_be_read(metadata: bytes) -> None:
     """A group of consumers then counts as subscribed to every topic, and none of its offsets expires."""
-    lab = Lab()
-    leader = stable(lab, [Player(lab), Player(lab, protocols={"range": metadata})])
+    harness = GroupShardHarness()
+    leader = stable(harness, [ClassicClient(harness), ClassicClient(harness, protocols={"range": metadata})])
     assert leader.group.subscribed_topics() is None
     assert leader.group.is_subscribed_to("anything")
     assert leader.group.offset_expires_at(1000, 10) is None
 
 
 def test_a_restart_of_a_stable_group() -> None:
-    lab = Lab()
-    players = [Player(lab), Player(lab, instance="i")]
-    leader = stable(lab, players)
-    lab.restart()
+    harness = GroupShardHarness()
+    clients = [ClassicClient(harness), ClassicClient(harness, instance="i")]
+    leader = stable(harness, clients)
+    harness.restart()
     group = leader.group
     assert (group.state, group.generation_id, group.leader_id) == (
         ClassicGroupState.STABLE,
         1,
         leader.member_id,
     )
-    assert {player.heartbeat() for player in players} == {ErrorCode.NONE}
-    assert [response.assignment for player in players if (response := player.sync())] == [
-        player.member_id.encode() for player in players
+    assert {client.heartbeat() for client in clients} == {ErrorCode.NONE}
+    assert [response.assignment for client in clients if (response := client.sync())] == [
+        client.member_id.encode() for client in clients
     ]
-    lab.advance(SESSION_MS - 1)
-    assert players[0].heartbeat() == ErrorCode.NONE
-    lab.advance(1)
-    assert players[1].heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+    harness.advance(SESSION_MS - 1)
+    assert clients[0].heartbeat() == ErrorCode.NONE
+    harness.advance(1)
+    assert clients[1].heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_restart_in_a_rebalance_goes_back_to_the_generation_before() -> None:
-    lab = Lab()
-    players = [Player(lab), Player(lab)]
-    leader = stable(lab, players)
-    new = Player(lab)
+    harness = GroupShardHarness()
+    clients = [ClassicClient(harness), ClassicClient(harness)]
+    leader = stable(harness, clients)
+    new = ClassicClient(harness)
     new.enter()
-    for player in players:
-        player.join()
-    for player in (*players, new):
-        player.join_response()
+    for client in clients:
+        client.join()
+    for client in (*clients, new):
+        client.join_response()
     assert leader.generation == 2
-    lab.restart()
+    harness.restart()
     assert leader.heartbeat() == ErrorCode.ILLEGAL_GENERATION
     assert leader.heartbeat(1) == ErrorCode.NONE
     assert new.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
@@ -204,9 +204,9 @@ def test_a_restart_in_a_rebalance_goes_back_to_the_generation_before() -> None:
 
 def test_records_of_other_brokers() -> None:
     """Records without timestamps or timeouts (versions 0 and 1), with and without members, and a tombstone."""
-    lab = Lab()
+    harness = GroupShardHarness()
     member = MemberMetadata("m", None, "c", "/h", -1, 7_000, subscription("t"), b"a")
-    lab.log.append(
+    harness.log.append(
         [
             group_record("old", GroupMetadataValue("consumer", 3, "range", "m", -1, [member]))._replace(
                 version=0
@@ -220,7 +220,7 @@ def test_records_of_other_brokers() -> None:
             new_group_record("anew", EPOCH_MS),
         ]
     )
-    groups = lab.reloaded().groups
+    groups = harness.reloaded().groups
     assert groups.keys() == {"old", "new", "anew"}
     old = groups["old"]
     assert isinstance(old, ClassicGroup)

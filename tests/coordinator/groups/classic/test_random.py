@@ -17,8 +17,8 @@ from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.states import ClassicGroupState
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.coordinator.groups.classic.players import Player, leave_all
-from tests.coordinator.groups.lab import PARTITION, Lab
+from tests.harness.classic_clients import ClassicClient, leave_all
+from tests.harness.group_shard import PARTITION, GroupShardHarness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +39,9 @@ PROTOCOLS: tuple[dict[str, bytes], ...] = (
 class Crowd:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.lab = Lab({"group.max.size": "6"} if seed % 4 == 0 else None, seed)
-        self.lab.log.fails = 0.1 if seed % 2 else 0.0
-        self.players: list[Player] = []
+        self.harness = GroupShardHarness({"group.max.size": "6"} if seed % 4 == 0 else None, seed)
+        self.harness.log.fails = 0.1 if seed % 2 else 0.0
+        self.clients: list[ClassicClient] = []
         self.pending: list[Promise[object]] = []
         self.generations: dict[str, int] = {}
         self.log: list[str] = []
@@ -58,10 +58,10 @@ class Crowd:
         self.check()
 
     def arrive(self) -> None:
-        if len(self.players) >= 10:
-            self.players.pop(self.rng.randrange(len(self.players)))
-        player = Player(
-            self.lab,
+        if len(self.clients) >= 10:
+            self.clients.pop(self.rng.randrange(len(self.clients)))
+        client = ClassicClient(
+            self.harness,
             group=self.rng.choice(GROUPS),
             instance=self.rng.choice(INSTANCES),
             protocols=self.rng.choice(PROTOCOLS),
@@ -69,53 +69,53 @@ class Crowd:
             session_ms=self.rng.choice((6_000, 10_000, 40_000)),
             rebalance_ms=self.rng.choice((1_000, 20_000, 60_000)),
         )
-        if player.version < 5:
-            player.instance = None
-        self.players.append(player)
+        if client.version < 5:
+            client.instance = None
+        self.clients.append(client)
 
-    def any(self) -> Player:
-        if not self.players:
+    def any(self) -> ClassicClient:
+        if not self.clients:
             self.arrive()
-        return self.rng.choice(self.players)
+        return self.rng.choice(self.clients)
 
     def join(self) -> None:
-        player = self.any()
+        client = self.any()
         if self.rng.random() < 0.2:
-            player.protocols = self.rng.choice(PROTOCOLS)
-        self.join_with(player)
+            client.protocols = self.rng.choice(PROTOCOLS)
+        self.join_with(client)
 
-    def join_with(self, player: Player) -> None:
-        if self.is_owed(player.joined):
+    def join_with(self, client: ClassicClient) -> None:
+        if self.is_owed(client.joined):
             return
-        response = player.join()
-        self.note(player.joined)
+        response = client.join()
+        self.note(client.joined)
         if response is not None and response.error_code in (
             ErrorCode.UNKNOWN_MEMBER_ID,
             ErrorCode.GROUP_MAX_SIZE_REACHED,
         ):
-            player.member_id = ""
+            client.member_id = ""
 
     def replaced(self) -> None:
         """A static member restarts."""
-        player = self.any()
-        if player.instance is not None:
-            player.member_id, player.generation = "", -1
-            player.join()
-            self.note(player.joined)
+        client = self.any()
+        if client.instance is not None:
+            client.member_id, client.generation = "", -1
+            client.join()
+            self.note(client.joined)
 
     def sync(self) -> None:
         self.sync_with(self.any())
 
-    def sync_with(self, player: Player) -> None:
-        if player.joined is not None:
-            player.join_response()
+    def sync_with(self, client: ClassicClient) -> None:
+        if client.joined is not None:
+            client.join_response()
         assignments = {}
-        if player.joined is not None and player.leads:
-            assignments = self.assign(player)
-        player.sync(assignments)
-        self.note(player.synced)
+        if client.joined is not None and client.leads:
+            assignments = self.assign(client)
+        client.sync(assignments)
+        self.note(client.synced)
 
-    def assign(self, leader: Player) -> dict[str, bytes]:
+    def assign(self, leader: ClassicClient) -> dict[str, bytes]:
         """Assign every partition to a random member, as a client's assignor."""
         response = leader.join_response()
         assert response is not None
@@ -130,49 +130,49 @@ class Crowd:
 
     def obey(self) -> None:
         """Every client takes its next step."""
-        for player in self.players:
-            code = player.heartbeat()
-            if code == ErrorCode.REBALANCE_IN_PROGRESS and not self.is_owed(player.joined):
-                self.join_with(player)
-            elif code and not self.is_owed(player.joined):
-                player.member_id = ""
-                self.join_with(player)
-                self.join_with(player)
+        for client in self.clients:
+            code = client.heartbeat()
+            if code == ErrorCode.REBALANCE_IN_PROGRESS and not self.is_owed(client.joined):
+                self.join_with(client)
+            elif code and not self.is_owed(client.joined):
+                client.member_id = ""
+                self.join_with(client)
+                self.join_with(client)
         if self.rng.random() < 0.3:
             return
-        for player in sorted(self.players, key=lambda player: player.joined is not None and player.leads):
-            self.sync_with(player)
+        for client in sorted(self.clients, key=lambda client: client.joined is not None and client.leads):
+            self.sync_with(client)
 
     def leave(self) -> None:
-        waiting = [player for player in self.players if self.is_owed(player.synced)]
+        waiting = [client for client in self.clients if self.is_owed(client.synced)]
         if waiting and self.rng.random() < 0.3:
             self.rng.choice(waiting).leave()
         elif self.rng.random() < 0.7:
             self.any().leave()
         else:
             leave_all(
-                self.lab, [("", "i"), ("x", None), (self.any().member_id, None)], self.rng.choice(GROUPS)
+                self.harness, [("", "i"), ("x", None), (self.any().member_id, None)], self.rng.choice(GROUPS)
             )
 
     def wait(self) -> None:
-        self.lab.advance(self.rng.choice((1, 500, 3_000, 3_000, 9_000)))
+        self.harness.advance(self.rng.choice((1, 500, 3_000, 3_000, 9_000)))
 
     def nonsense(self) -> None:
-        player = self.any()
-        stranger = Player(self.lab, group=player.group_id, protocol_type="connect")
+        client = self.any()
+        stranger = ClassicClient(self.harness, group=client.group_id, protocol_type="connect")
         stranger.join()
         self.note(stranger.joined)
         stranger.join("made up")
         stranger.sync({})
         stranger.heartbeat()
         stranger.leave()
-        member_id, player.member_id = player.member_id, "made up"
-        player.sync({}, generation=player.generation)
-        player.member_id = member_id
+        member_id, client.member_id = client.member_id, "made up"
+        client.sync({}, generation=client.generation)
+        client.member_id = member_id
 
     def delete(self) -> None:
         try:
-            rows = delete_groups(self.lab.shard, GROUPS)
+            rows = delete_groups(self.harness.shard, GROUPS)
         except KafkaError:
             return
         for row in rows:
@@ -181,12 +181,12 @@ class Crowd:
 
     def restart(self) -> None:
         """Stop the process: pending requests are completed, and volatile state is lost."""
-        self.lab.shard.on_unloaded()
+        self.harness.shard.on_unloaded()
         assert all(promise.done for promise in self.pending)
-        self.lab.restart()
+        self.harness.restart()
         self.generations = {
             group_id: group.generation_id
-            for group_id, group in self.lab.shard.groups.items()
+            for group_id, group in self.harness.shard.groups.items()
             if isinstance(group, ClassicGroup)
         }
 
@@ -201,9 +201,11 @@ class Crowd:
     def check(self) -> None:
         self.pending = [promise for promise in self.pending if not promise.done]
         groups = {
-            name: group for name, group in self.lab.shard.groups.items() if isinstance(group, ClassicGroup)
+            name: group
+            for name, group in self.harness.shard.groups.items()
+            if isinstance(group, ClassicGroup)
         }
-        reloaded = self.lab.reloaded().groups
+        reloaded = self.harness.reloaded().groups
         assert reloaded.keys() == groups.keys()
         waiting: set[int] = set()
         for name, group in groups.items():
@@ -268,9 +270,9 @@ class Crowd:
 
     def check_deadlines(self, groups: dict[str, ClassicGroup]) -> None:
         """Every member has a session timer or waits; removed members have no timers; every rebalance ends by itself."""
-        keys = {key for key in self.lab.deadlines._by_key if isinstance(key, tuple)}
+        keys = {key for key in self.harness.deadlines._by_key if isinstance(key, tuple)}
         assert {key[0] for key in keys} <= {PARTITION}
-        for _, name, kind, *rest in keys - self.lab.retried:
+        for _, name, kind, *rest in keys - self.harness.retried:
             assert name in groups
             if kind == "classic-session":
                 assert rest[0] in groups[name].members or rest[0] in groups[name].pending_joins
@@ -294,27 +296,27 @@ class Crowd:
     def check_owners(self) -> None:
         """No two clients with an assignment of the same generation own the same partition."""
         owners: dict[tuple[str, int, int], str] = {}
-        for player in self.players:
-            response = None if player.synced is None else player.sync_response()
-            group = self.lab.shard.groups.get(player.group_id)
+        for client in self.clients:
+            response = None if client.synced is None else client.sync_response()
+            group = self.harness.shard.groups.get(client.group_id)
             if not isinstance(group, ClassicGroup) or response is None or response.error_code:
                 continue
-            if group.state is not ClassicGroupState.STABLE or player.synced_generation != group.generation_id:
+            if group.state is not ClassicGroupState.STABLE or client.synced_generation != group.generation_id:
                 continue
-            if not group.has_member(player.member_id):
+            if not group.has_member(client.member_id):
                 continue
             for partition in response.assignment:
-                owner = owners.setdefault((player.group_id, group.generation_id, partition), player.member_id)
-                assert owner == player.member_id
+                owner = owners.setdefault((client.group_id, group.generation_id, partition), client.member_id)
+                assert owner == client.member_id
 
     def finish(self) -> None:
         """All clients stop: sessions expire, all promises are resolved, groups become empty, no timers remain."""
-        self.lab.log.fails = 0.0
-        self.lab.settle()
+        self.harness.log.fails = 0.0
+        self.harness.settle()
         assert all(promise.done for promise in self.pending)
-        for group in self.lab.shard.groups.values():
+        for group in self.harness.shard.groups.values():
             assert group.is_empty()
-        assert not len(self.lab.deadlines)
+        assert not len(self.harness.deadlines)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

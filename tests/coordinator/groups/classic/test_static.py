@@ -6,42 +6,42 @@ from __future__ import annotations
 import pytest
 
 from oncelog.wire.errors import ErrorCode
-from tests.coordinator.groups.classic.players import (
+from tests.harness.classic_clients import (
     DELAY_MS,
     SESSION_MS,
-    Player,
+    ClassicClient,
     given,
     settle,
     stable,
     subscription,
 )
-from tests.coordinator.groups.lab import Lab
+from tests.harness.group_shard import GroupShardHarness
 
 
-def again(old: Player, **changes: object) -> Player:
+def again(old: ClassicClient, **changes: object) -> ClassicClient:
     """The same instance after a restart, without a member id."""
     words = {"instance": old.instance, "version": old.version, "protocols": dict(old.protocols), **changes}
-    return Player(old.lab, **words)  # type: ignore[arg-type]
+    return ClassicClient(old.harness, **words)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("version", [5, 8, 9])
 def test_a_follower_that_restarts(version: int) -> None:
-    lab = Lab()
-    players = [Player(lab, instance=name, version=version) for name in ("a", "b")]
-    stable(lab, players)
-    old = players[1]
+    harness = GroupShardHarness()
+    clients = [ClassicClient(harness, instance=name, version=version) for name in ("a", "b")]
+    stable(harness, clients)
+    old = clients[1]
     new = again(old)
     response = new.join()
     assert response is not None
-    assert (response.error_code, response.generation_id, response.leader) == (0, 1, players[0].member_id)
+    assert (response.error_code, response.generation_id, response.leader) == (0, 1, clients[0].member_id)
     assert (response.members, response.skip_assignment) == ([], False)
     assert response.member_id != old.member_id
     assert response.member_id.startswith("b-")
-    assert players[0].heartbeat() == ErrorCode.NONE
+    assert clients[0].heartbeat() == ErrorCode.NONE
     synced = new.sync()
     assert synced is not None
     assert synced.assignment == old.member_id.encode()
-    stored = lab.reloaded().groups["g"]
+    stored = harness.reloaded().groups["g"]
     assert stored.has_member(new.member_id)
     assert not stored.has_member(old.member_id)
     assert [old.heartbeat(), old.leave()] == [ErrorCode.FENCED_INSTANCE_ID] * 2
@@ -56,9 +56,9 @@ def test_a_follower_that_restarts(version: int) -> None:
 @pytest.mark.parametrize("version", [5, 8, 9])
 def test_a_leader_that_restarts(version: int) -> None:
     """From version 9 on the response says that it leads but must not assign; before, that another member leads."""
-    lab = Lab()
-    players = [Player(lab, instance=name, version=version) for name in ("a", "b")]
-    old = stable(lab, players)
+    harness = GroupShardHarness()
+    clients = [ClassicClient(harness, instance=name, version=version) for name in ("a", "b")]
+    old = stable(harness, clients)
     new = again(old)
     response = new.join()
     assert response is not None
@@ -66,82 +66,82 @@ def test_a_leader_that_restarts(version: int) -> None:
         assert (response.leader, response.skip_assignment) == (new.member_id, True)
         assert {row.member_id: row.group_instance_id for row in response.members} == {
             new.member_id: "a",
-            players[1].member_id: "b",
+            clients[1].member_id: "b",
         }
     else:
         assert (response.leader, response.skip_assignment, response.members) == (old.member_id, False, [])
     assert new.group.leader_id == new.member_id
-    assert lab.reloaded().groups["g"].leader_id == new.member_id  # type: ignore[attr-defined]
+    assert harness.reloaded().groups["g"].leader_id == new.member_id  # type: ignore[attr-defined]
     # A leader may trigger a rebalance when it has found new partitions.
     new.join()
-    assert players[1].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    assert clients[1].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_new_words_are_taken_over() -> None:
-    lab = Lab()
-    players = [Player(lab, instance=name) for name in ("a", "b")]
-    stable(lab, players)
-    new = again(players[1], protocols={"range": subscription("other")}, session_ms=60_000)
+    harness = GroupShardHarness()
+    clients = [ClassicClient(harness, instance=name) for name in ("a", "b")]
+    stable(harness, clients)
+    new = again(clients[1], protocols={"range": subscription("other")}, session_ms=60_000)
     response = new.join()
     assert response is not None
     assert response.error_code == 0
     assert new.group.subscribed_topics() == frozenset({"t", "other"})
-    assert lab.reloaded().groups["g"].is_subscribed_to("other")
+    assert harness.reloaded().groups["g"].is_subscribed_to("other")
     member = new.group.members[new.member_id]
     assert member.protocols == [("range", subscription("other"))]
     assert member.session_timeout_ms == 60_000
 
 
 def test_another_choice_of_protocol_is_a_rebalance() -> None:
-    lab = Lab()
+    harness = GroupShardHarness()
     both = {"range": b"r", "sticky": b"s"}
-    players = [Player(lab, instance=name, protocols=both) for name in ("a", "b")]
-    stable(lab, players)
-    assert players[0].group.protocol_name == "range"
-    new = again(players[1], protocols={"sticky": b"s"})
+    clients = [ClassicClient(harness, instance=name, protocols=both) for name in ("a", "b")]
+    stable(harness, clients)
+    assert clients[0].group.protocol_name == "range"
+    new = again(clients[1], protocols={"sticky": b"s"})
     assert new.join() is None
-    assert players[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
-    players[0].join()
-    settle([players[0], new])
-    assert players[0].group.protocol_name == "sticky"
+    assert clients[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    clients[0].join()
+    settle([clients[0], new])
+    assert clients[0].group.protocol_name == "sticky"
 
 
 def test_a_first_session_is_the_old_ones() -> None:
-    lab = Lab()
-    players = [Player(lab, instance="a"), Player(lab, instance="b")]
-    stable(lab, players)
-    lab.advance(SESSION_MS - 1)
-    assert players[0].heartbeat() == ErrorCode.NONE
-    new = again(players[1], session_ms=60_000)
+    harness = GroupShardHarness()
+    clients = [ClassicClient(harness, instance="a"), ClassicClient(harness, instance="b")]
+    stable(harness, clients)
+    harness.advance(SESSION_MS - 1)
+    assert clients[0].heartbeat() == ErrorCode.NONE
+    new = again(clients[1], session_ms=60_000)
     new.join()
-    lab.advance(SESSION_MS - 1)
-    assert players[0].heartbeat() == ErrorCode.NONE
-    lab.advance(1)
+    harness.advance(SESSION_MS - 1)
+    assert clients[0].heartbeat() == ErrorCode.NONE
+    harness.advance(1)
     assert new.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_restart_that_takes_too_long_is_a_rebalance() -> None:
-    lab = Lab()
-    players = [Player(lab, instance="a", session_ms=60_000), Player(lab, instance="b")]
-    stable(lab, players)
-    lab.advance(SESSION_MS)
-    assert players[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
-    new = again(players[1])
+    harness = GroupShardHarness()
+    clients = [ClassicClient(harness, instance="a", session_ms=60_000), ClassicClient(harness, instance="b")]
+    stable(harness, clients)
+    harness.advance(SESSION_MS)
+    assert clients[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    new = again(clients[1])
     assert new.join() is None
-    players[0].join()
-    settle([players[0], new])
+    clients[0].join()
+    settle([clients[0], new])
 
 
 def test_the_old_one_is_fenced_while_it_waits() -> None:
-    lab = Lab()
-    first, old = Player(lab, instance="a"), Player(lab, instance="b")
+    harness = GroupShardHarness()
+    first, old = ClassicClient(harness, instance="a"), ClassicClient(harness, instance="b")
     first.enter()
     old.enter()
     new = again(old)
     assert new.join() is None
     assert given(old.joined).error_code == ErrorCode.FENCED_INSTANCE_ID
     assert given(old.joined).member_id.startswith("b-")
-    lab.advance(2 * DELAY_MS)
+    harness.advance(2 * DELAY_MS)
     first.join_response()
     new.join_response()
     new.sync()
@@ -155,57 +155,61 @@ def test_the_old_one_is_fenced_while_it_waits() -> None:
 
 
 def test_static_members_that_do_not_join_stay_until_their_session_is_over() -> None:
-    lab = Lab()
-    players = [Player(lab, instance="a", session_ms=100_000), Player(lab), Player(lab, instance="c")]
-    stable(lab, players)
-    players[2].protocols = {"range": b"news"}
-    players[2].join()
-    lab.advance(30_000)
-    assert given(players[2].joined).generation_id == 2
-    assert players[2].join_response() is not None
-    assert players[2].leads, "the leader did not join"
-    assert players[2].group.members.keys() == {players[0].member_id, players[2].member_id}
-    players[2].sync({})
-    assert players[0].heartbeat(generation=2) == ErrorCode.NONE
+    harness = GroupShardHarness()
+    clients = [
+        ClassicClient(harness, instance="a", session_ms=100_000),
+        ClassicClient(harness),
+        ClassicClient(harness, instance="c"),
+    ]
+    stable(harness, clients)
+    clients[2].protocols = {"range": b"news"}
+    clients[2].join()
+    harness.advance(30_000)
+    assert given(clients[2].joined).generation_id == 2
+    assert clients[2].join_response() is not None
+    assert clients[2].leads, "the leader did not join"
+    assert clients[2].group.members.keys() == {clients[0].member_id, clients[2].member_id}
+    clients[2].sync({})
+    assert clients[0].heartbeat(generation=2) == ErrorCode.NONE
 
 
 def test_a_group_of_absent_static_members_waits() -> None:
     """No member joins: no generation begins until a session expires or a member joins."""
-    lab = Lab()
-    dynamic, static = Player(lab), Player(lab, instance="s", session_ms=200_000)
-    stable(lab, [dynamic, static])
+    harness = GroupShardHarness()
+    dynamic, static = ClassicClient(harness), ClassicClient(harness, instance="s", session_ms=200_000)
+    stable(harness, [dynamic, static])
     dynamic.leave()
-    lab.advance(100_000)
+    harness.advance(100_000)
     assert static.group.state_name == "PreparingRebalance"
     assert static.group.generation_id == 1
-    lab.advance(100_000)
+    harness.advance(100_000)
     assert static.group.is_empty()
     assert static.group.generation_id == 2
 
 
 def test_a_replacement_that_cannot_be_stored() -> None:
-    lab = Lab()
-    players = [Player(lab, instance=name) for name in ("a", "b")]
-    stable(lab, players)
-    lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
-    new = again(players[1], protocols={"range": b"news"})
+    harness = GroupShardHarness()
+    clients = [ClassicClient(harness, instance=name) for name in ("a", "b")]
+    stable(harness, clients)
+    harness.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    new = again(clients[1], protocols={"range": b"news"})
     response = new.join()
     assert response is not None
     assert (response.error_code, response.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
     assert (response.generation_id, response.leader, response.protocol_name) == (
         1,
-        players[0].member_id,
+        clients[0].member_id,
         "range",
     )
-    assert players[1].heartbeat() == ErrorCode.NONE
-    member = new.group.members[players[1].member_id]
+    assert clients[1].heartbeat() == ErrorCode.NONE
+    member = new.group.members[clients[1].member_id]
     assert member.protocols == [("range", subscription("t"))]
     assert new.group.supporters == {"range": 2}
 
 
 def test_a_pending_member_is_never_static() -> None:
-    lab = Lab()
-    pending = Player(lab)
+    harness = GroupShardHarness()
+    pending = ClassicClient(harness)
     pending.join()
     pending.instance = "i"
     with pytest.raises(Exception, match="static"):

@@ -7,35 +7,35 @@ import pytest
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.stored.coordinator import decode_value
 from oncelog.wire.stored.groups import GroupMetadataValue
-from tests.coordinator.groups.classic.players import (
+from tests.harness.classic_clients import (
     DELAY_MS,
     REBALANCE_MS,
     SESSION_MS,
-    Player,
+    ClassicClient,
     given,
     settle,
     stable,
     subscription,
 )
-from tests.coordinator.groups.lab import Lab
+from tests.harness.group_shard import GroupShardHarness
 
 
-def joined(lab: Lab, count: int) -> list[Player]:
+def joined(harness: GroupShardHarness, count: int) -> list[ClassicClient]:
     """Members of one generation that have not sent SyncGroup yet."""
-    players = [Player(lab) for _ in range(count)]
-    for player in players:
-        player.enter()
-    lab.advance(2 * DELAY_MS)
-    assert [given(player.joined).error_code for player in players] == [0] * count
-    for player in players:
-        player.join_response()
-    return players
+    clients = [ClassicClient(harness) for _ in range(count)]
+    for client in clients:
+        client.enter()
+    harness.advance(2 * DELAY_MS)
+    assert [given(client.joined).error_code for client in clients] == [0] * count
+    for client in clients:
+        client.join_response()
+    return clients
 
 
 def test_everybody_waits_for_the_leader() -> None:
-    lab = Lab()
-    leader, *others = joined(lab, 3)
-    assert [player.sync() for player in others] == [None, None]
+    harness = GroupShardHarness()
+    leader, *others = joined(harness, 3)
+    assert [client.sync() for client in others] == [None, None]
     response = leader.sync({leader.member_id: b"l", others[0].member_id: b"o", "stranger": b"s"})
     assert response is not None
     assert (response.assignment, response.protocol_type, response.protocol_name) == (
@@ -43,7 +43,7 @@ def test_everybody_waits_for_the_leader() -> None:
         "consumer",
         "range",
     )
-    assert [given(player.synced).assignment for player in others] == [b"o", b""], (
+    assert [given(client.synced).assignment for client in others] == [b"o", b""], (
         "who is left out gets nothing"
     )
     assert leader.group.state_name == "Stable"
@@ -53,14 +53,14 @@ def test_everybody_waits_for_the_leader() -> None:
 
 
 def test_what_is_stored() -> None:
-    lab = Lab()
-    players = [
-        Player(lab, client_id="c1"),
-        Player(lab, instance="i2", session_ms=20_000, rebalance_ms=60_000),
+    harness = GroupShardHarness()
+    clients = [
+        ClassicClient(harness, client_id="c1"),
+        ClassicClient(harness, instance="i2", session_ms=20_000, rebalance_ms=60_000),
     ]
-    leader = stable(lab, players)
+    leader = stable(harness, clients)
     group = leader.group
-    _, value_bytes, _ = lab.log.entries[-1]
+    _, value_bytes, _ = harness.log.entries[-1]
     assert value_bytes is not None
     assert value_bytes[:2] == b"\x00\x03"
     value = decode_value(value_bytes, GroupMetadataValue)
@@ -72,7 +72,7 @@ def test_what_is_stored() -> None:
         "range",
         leader.member_id,
     )
-    assert value.current_state_timestamp == lab.now_ms()
+    assert value.current_state_timestamp == harness.now_ms()
     assert [
         (
             row.member_id,
@@ -87,16 +87,16 @@ def test_what_is_stored() -> None:
         for row in value.members
     ] == [
         (
-            player.member_id,
-            player.instance,
-            player.client_id,
+            client.member_id,
+            client.instance,
+            client.client_id,
             "/127.0.0.1",
-            player.rebalance_ms,
-            player.session_ms,
+            client.rebalance_ms,
+            client.session_ms,
             subscription("t"),
-            player.member_id.encode(),
+            client.member_id.encode(),
         )
-        for player in players
+        for client in clients
     ]
 
 
@@ -112,19 +112,19 @@ def test_what_is_stored() -> None:
     ],
 )
 def test_who_is_refused(change: dict[str, object], code: ErrorCode) -> None:
-    lab = Lab()
-    players = joined(lab, 2)
+    harness = GroupShardHarness()
+    clients = joined(harness, 2)
     for name, value in change.items():
-        setattr(players[1], name, value)
-    response = players[1].sync()
+        setattr(clients[1], name, value)
+    response = clients[1].sync()
     assert response is not None
     assert (response.error_code, response.assignment, response.protocol_name) == (code, b"", None)
-    assert players[0].group.state_name == "CompletingRebalance"
+    assert clients[0].group.state_name == "CompletingRebalance"
 
 
 def test_the_protocol_must_be_the_groups() -> None:
-    lab = Lab()
-    leader, other = joined(lab, 2)
+    harness = GroupShardHarness()
+    leader, other = joined(harness, 2)
     for words in (("connect", "range"), ("consumer", "sticky"), ("connect", None), (None, "sticky")):
         response = other.sync(None, None, *words)
         assert response is not None
@@ -134,27 +134,27 @@ def test_the_protocol_must_be_the_groups() -> None:
 
 
 def test_a_rebalance_meanwhile_sends_everybody_back() -> None:
-    lab = Lab()
-    leader, other = joined(lab, 2)
+    harness = GroupShardHarness()
+    leader, other = joined(harness, 2)
     assert other.sync() is None
-    new = Player(lab)
+    new = ClassicClient(harness)
     new.enter()
     assert given(other.synced).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     response = leader.sync({})
     assert response is not None
     assert response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    for player in (leader, other):
-        player.join()
-    assert {player.group.generation_id for player in (leader, other, new)} == {2}
+    for client in (leader, other):
+        client.join()
+    assert {client.group.generation_id for client in (leader, other, new)} == {2}
     settle([leader, other, new])
 
 
 def test_an_empty_group_has_no_assignments() -> None:
-    lab = Lab()
-    player = Player(lab)
-    stable(lab, [player])
-    player.leave()
-    response = player.sync()
+    harness = GroupShardHarness()
+    client = ClassicClient(harness)
+    stable(harness, [client])
+    client.leave()
+    response = client.sync()
     assert response is not None
     assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -169,65 +169,65 @@ def test_an_empty_group_has_no_assignments() -> None:
 )
 def test_an_assignment_that_cannot_be_stored(failure: ErrorCode, code: ErrorCode) -> None:
     """All waiting SyncGroups fail, nothing is stored, and the members rejoin."""
-    lab = Lab()
-    leader, other = joined(lab, 2)
+    harness = GroupShardHarness()
+    leader, other = joined(harness, 2)
     other.sync()
-    stored = len(lab.log.entries)
-    lab.log.failure = failure
+    stored = len(harness.log.entries)
+    harness.log.failure = failure
     response = leader.sync({leader.member_id: b"l", other.member_id: b"o"})
     assert response is not None
     assert (response.error_code, response.assignment, response.protocol_name) == (code, b"", None)
     assert given(other.synced).error_code == code
-    assert len(lab.log.entries) == stored
+    assert len(harness.log.entries) == stored
     assert leader.group.stored is not None
     assert leader.group.stored.generation == 0
-    assert [player.heartbeat() for player in (leader, other)] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
-    for player in (leader, other):
-        player.join()
+    assert [client.heartbeat() for client in (leader, other)] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+    for client in (leader, other):
+        client.join()
     settle([leader, other])
     assert leader.group.stored.generation == 2
 
 
 def test_who_never_asks_for_its_assignment_is_dropped() -> None:
-    lab = Lab()
-    leader, other, silent = joined(lab, 3)
+    harness = GroupShardHarness()
+    leader, other, silent = joined(harness, 3)
     other.sync()
     leader.sync({})
     for _ in range(REBALANCE_MS // 5_000 - 1):
-        lab.advance(5_000)
-        assert {player.heartbeat() for player in (leader, other, silent)} == {ErrorCode.NONE}
-    lab.advance(5_000)
+        harness.advance(5_000)
+        assert {client.heartbeat() for client in (leader, other, silent)} == {ErrorCode.NONE}
+    harness.advance(5_000)
     assert silent.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
-    assert {player.heartbeat() for player in (leader, other)} == {ErrorCode.REBALANCE_IN_PROGRESS}
+    assert {client.heartbeat() for client in (leader, other)} == {ErrorCode.REBALANCE_IN_PROGRESS}
     assert leader.group.members.keys() == {leader.member_id, other.member_id}
 
 
 def test_when_all_have_asked_nothing_is_awaited() -> None:
-    lab = Lab()
-    players = [Player(lab) for _ in range(2)]
-    stable(lab, players)
-    assert len(lab.deadlines) == 2, "two sessions"
+    harness = GroupShardHarness()
+    clients = [ClassicClient(harness) for _ in range(2)]
+    stable(harness, clients)
+    assert len(harness.deadlines) == 2, "two sessions"
     for _ in range(20):
-        lab.advance(5_000)
-        assert {player.heartbeat() for player in players} == {ErrorCode.NONE}
+        harness.advance(5_000)
+        assert {client.heartbeat() for client in clients} == {ErrorCode.NONE}
 
 
 def test_who_waits_for_its_assignment_does_not_expire() -> None:
-    lab = Lab()
-    leader, other = joined(lab, 2)
+    harness = GroupShardHarness()
+    leader, other = joined(harness, 2)
     other.sync()
-    lab.advance(SESSION_MS - 1)
+    harness.advance(SESSION_MS - 1)
     assert leader.heartbeat() == ErrorCode.NONE
-    lab.advance(SESSION_MS - 1)
+    harness.advance(SESSION_MS - 1)
     leader.sync({other.member_id: b"o"})
     assert given(other.synced).assignment == b"o"
-    lab.advance(SESSION_MS - 1)
+    harness.advance(SESSION_MS - 1)
     assert other.heartbeat() == ErrorCode.NONE
 
 
 def test_a_second_sync_ends_the_first() -> None:
-    lab = Lab()
-    leader, other = joined(lab, 2)
+    harness = GroupShardHarness()
+    leader, other = joined(harness, 2)
     other.sync()
     first = other.synced
     other.sync()

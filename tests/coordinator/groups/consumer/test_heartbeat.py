@@ -11,7 +11,7 @@ from oncelog.coordinator.groups.consumer.states import ConsumerGroupState, Membe
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import TopicPartitions
 from oncelog.wire.stored import groups as stored
-from tests.coordinator.groups.consumer.consumers import (
+from tests.harness.consumer_clients import (
     REBALANCE_MS,
     Consumer,
     durable,
@@ -19,16 +19,18 @@ from tests.coordinator.groups.consumer.consumers import (
     settle,
     target_of,
 )
-from tests.coordinator.groups.lab import Lab
+from tests.harness.group_shard import GroupShardHarness
 
 NO_INTERVAL = {"group.consumer.assignment.interval.ms": "0"}
 SESSION_MS = 45_000
 
 
-def lab_with(partitions: int = 4, **settings: str) -> Lab:
-    lab = Lab(NO_INTERVAL | {key.replace("_", "."): value for key, value in settings.items()})
-    lab.topics.create("t", partitions)
-    return lab
+def lab_with(partitions: int = 4, **settings: str) -> GroupShardHarness:
+    harness = GroupShardHarness(
+        NO_INTERVAL | {key.replace("_", "."): value for key, value in settings.items()}
+    )
+    harness.topics.create("t", partitions)
+    return harness
 
 
 def refused(code: ErrorCode, call: object, *arguments: object) -> str | None:
@@ -41,172 +43,172 @@ def refused(code: ErrorCode, call: object, *arguments: object) -> str | None:
 
 
 def test_a_first_member_gets_everything_in_epoch_2() -> None:
-    lab = lab_with()
-    one = Consumer(lab, "one")
+    harness = lab_with()
+    one = Consumer(harness, "one")
     response = one.join()
     assert (response.error_code, response.member_epoch, response.heartbeat_interval_ms) == (0, 2, 5_000)
-    assert one.owned == {(lab.topics.create("t", 4).topic_id, number) for number in range(4)}
+    assert one.owned == {(harness.topics.create("t", 4).topic_id, number) for number in range(4)}
     assert one.beat().assignment is None
-    assert group_of(lab.shard).state is ConsumerGroupState.STABLE
+    assert group_of(harness.shard).state is ConsumerGroupState.STABLE
 
 
 def test_a_second_member_gets_its_share_when_the_first_has_given_it_up() -> None:
-    lab = lab_with()
-    one, two = Consumer(lab, "one"), Consumer(lab, "two")
+    harness = lab_with()
+    one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
     two.join()
     assert (two.epoch, two.owned) == (3, set())
-    assert group_of(lab.shard).members["two"].state is MemberState.UNRELEASED_PARTITIONS
+    assert group_of(harness.shard).members["two"].state is MemberState.UNRELEASED_PARTITIONS
     one.beat()
-    assert group_of(lab.shard).members["one"].state is MemberState.UNREVOKED_PARTITIONS
-    assert group_of(lab.shard).state is ConsumerGroupState.RECONCILING
+    assert group_of(harness.shard).members["one"].state is MemberState.UNREVOKED_PARTITIONS
+    assert group_of(harness.shard).state is ConsumerGroupState.RECONCILING
     assert two.beat().assignment is None
     one.acknowledge()
     assert one.epoch == 3
     two.beat()
     assert len(one.owned) == len(two.owned) == 2
     assert not one.owned & two.owned
-    assert group_of(lab.shard).state is ConsumerGroupState.STABLE
+    assert group_of(harness.shard).state is ConsumerGroupState.STABLE
 
 
 def test_what_happens_within_the_assignment_interval_waits_for_its_end() -> None:
-    lab = Lab()
-    lab.topics.create("t", 4)
-    one, two = Consumer(lab, "one"), Consumer(lab, "two")
+    harness = GroupShardHarness()
+    harness.topics.create("t", 4)
+    one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
     two.join()
-    assert (group_of(lab.shard).epoch, group_of(lab.shard).target_epoch) == (3, 2)
-    assert group_of(lab.shard).state is ConsumerGroupState.ASSIGNING
-    lab.advance(999)
+    assert (group_of(harness.shard).epoch, group_of(harness.shard).target_epoch) == (3, 2)
+    assert group_of(harness.shard).state is ConsumerGroupState.ASSIGNING
+    harness.advance(999)
     assert one.beat().member_epoch == 2
-    assert group_of(lab.shard).target_epoch == 2
-    lab.advance(1)
+    assert group_of(harness.shard).target_epoch == 2
+    harness.advance(1)
     one.beat()
-    assert group_of(lab.shard).target_epoch == 3
+    assert group_of(harness.shard).target_epoch == 3
 
 
 def test_a_groups_own_settings() -> None:
-    lab = lab_with()
-    lab.overrides["g"] = {
+    harness = lab_with()
+    harness.overrides["g"] = {
         "consumer.heartbeat.interval.ms": "7000",
         "consumer.session.timeout.ms": "60000",
         # The broker's limits changed after it was set.
         "consumer.assignment.interval.ms": "99999",
     }
-    one = Consumer(lab, "one")
+    one = Consumer(harness, "one")
     assert one.join().heartbeat_interval_ms == 7_000
-    lab.advance(59_999)
+    harness.advance(59_999)
     one.beat()
-    lab.advance(59_999)
-    assert "one" in group_of(lab.shard).members
-    lab.advance(1)
-    assert not group_of(lab.shard).members
+    harness.advance(59_999)
+    assert "one" in group_of(harness.shard).members
+    harness.advance(1)
+    assert not group_of(harness.shard).members
     one.join()
-    Consumer(lab, "two").join()
-    lab.advance(15_000)
+    Consumer(harness, "two").join()
+    harness.advance(15_000)
     one.beat()
-    assert group_of(lab.shard).target_epoch == group_of(lab.shard).epoch
+    assert group_of(harness.shard).target_epoch == group_of(harness.shard).epoch
 
 
 def test_a_silent_member_is_fenced_and_its_partitions_go_to_others() -> None:
-    lab = lab_with()
-    one, two = Consumer(lab, "one"), Consumer(lab, "two")
+    harness = lab_with()
+    one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
     two.join()
-    settle(lab, [one, two], rounds=3)
+    settle(harness, [one, two], rounds=3)
     for _ in range(12):
-        lab.advance(5_000)
+        harness.advance(5_000)
         two.acknowledge()
     assert len(two.owned) == 4
     refused(ErrorCode.UNKNOWN_MEMBER_ID, one.beat)
 
 
 def test_a_member_that_does_not_give_up_in_time_is_fenced() -> None:
-    lab = lab_with()
-    one, two = Consumer(lab, "one"), Consumer(lab, "two")
+    harness = lab_with()
+    one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
     two.join()
     one.beat()
     for _ in range(REBALANCE_MS // 10_000 - 1):
-        lab.advance(10_000)
+        harness.advance(10_000)
         one.beat()
         two.beat()
-    assert "one" in group_of(lab.shard).members
-    lab.advance(10_000)
+    assert "one" in group_of(harness.shard).members
+    harness.advance(10_000)
     refused(ErrorCode.UNKNOWN_MEMBER_ID, one.beat)
     two.beat()
     assert len(two.owned) == 4
 
 
 def test_a_member_that_gives_up_has_time_again() -> None:
-    lab = lab_with()
-    one, two = Consumer(lab, "one"), Consumer(lab, "two")
+    harness = lab_with()
+    one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
     two.join()
     one.beat()
     one.acknowledge()
     for _ in range(20):
-        lab.advance(10_000)
+        harness.advance(10_000)
         one.beat()
         two.beat()
-    assert set(group_of(lab.shard).members) == {"one", "two"}
+    assert set(group_of(harness.shard).members) == {"one", "two"}
 
 
 def test_after_a_restart_sessions_and_revocations_have_their_whole_time() -> None:
-    lab = lab_with()
-    one, two = Consumer(lab, "one"), Consumer(lab, "two")
+    harness = lab_with()
+    one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
     two.join()
     one.beat()
-    lab.advance(40_000)
-    before = durable(lab.shard)
-    lab.restart()
-    assert durable(lab.shard) == before
-    lab.advance(44_000)
+    harness.advance(40_000)
+    before = durable(harness.shard)
+    harness.restart()
+    assert durable(harness.shard) == before
+    harness.advance(44_000)
     one.beat()
     two.beat()
-    lab.advance(REBALANCE_MS - 44_000 - 1)
+    harness.advance(REBALANCE_MS - 44_000 - 1)
     one.beat()
-    assert "one" in group_of(lab.shard).members
-    lab.advance(1)
-    assert "one" not in group_of(lab.shard).members
-    lab.advance(SESSION_MS)
-    assert group_of(lab.shard).is_empty()
-    assert not len(lab.deadlines)
+    assert "one" in group_of(harness.shard).members
+    harness.advance(1)
+    assert "one" not in group_of(harness.shard).members
+    harness.advance(SESSION_MS)
+    assert group_of(harness.shard).is_empty()
+    assert not len(harness.deadlines)
 
 
 def test_a_fence_that_cannot_be_stored_is_tried_again() -> None:
-    lab = lab_with()
-    one = Consumer(lab, "one")
+    harness = lab_with()
+    one = Consumer(harness, "one")
     one.join()
-    lab.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    harness.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
     with contextlib.suppress(KafkaError):  # the broker retries failed timers
-        lab.advance(SESSION_MS)
-    assert "one" in group_of(lab.shard).members
-    lab.advance(500)
-    assert not group_of(lab.shard).members
+        harness.advance(SESSION_MS)
+    assert "one" in group_of(harness.shard).members
+    harness.advance(500)
+    assert not group_of(harness.shard).members
 
 
 @pytest.mark.parametrize("step", ["join", "acknowledge", "leave"])
 def test_a_step_that_cannot_be_stored_changes_nothing(step: str) -> None:
-    lab = lab_with()
-    one, two = Consumer(lab, "one"), Consumer(lab, "two")
+    harness = lab_with()
+    one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
     two.join()
     one.beat()
-    who = Consumer(lab, "three") if step == "join" else one
-    before, deadlines = durable(lab.shard), set(lab.deadlines._by_key)
-    lab.log.failure = ErrorCode.KAFKA_STORAGE_ERROR
+    who = Consumer(harness, "three") if step == "join" else one
+    before, deadlines = durable(harness.shard), set(harness.deadlines._by_key)
+    harness.log.failure = ErrorCode.KAFKA_STORAGE_ERROR
     refused(ErrorCode.KAFKA_STORAGE_ERROR, getattr(who, step))
-    assert durable(lab.shard) == before
-    assert set(lab.deadlines._by_key) == deadlines
+    assert durable(harness.shard) == before
+    assert set(harness.deadlines._by_key) == deadlines
     getattr(who, step)()
-    assert durable(lab.shard) != before
+    assert durable(harness.shard) != before
 
 
 def test_a_full_group() -> None:
-    lab = lab_with(group_consumer_max_size="2")
-    one, two, three = (Consumer(lab, name) for name in ("one", "two", "three"))
+    harness = lab_with(group_consumer_max_size="2")
+    one, two, three = (Consumer(harness, name) for name in ("one", "two", "three"))
     one.join()
     two.join()
     refused(ErrorCode.GROUP_MAX_SIZE_REACHED, three.join)
@@ -217,73 +219,73 @@ def test_a_full_group() -> None:
 
 
 def test_another_metadata_is_seen_at_the_next_heartbeat() -> None:
-    lab = lab_with(partitions=2)
-    one = Consumer(lab, "one", ["t", "later"])
+    harness = lab_with(partitions=2)
+    one = Consumer(harness, "one", ["t", "later"])
     one.join()
     assert len(one.owned) == 2
-    lab.topics.create("t", 3)
-    lab.topics.create("later", 1)
+    harness.topics.create("t", 3)
+    harness.topics.create("later", 1)
     assert one.beat().assignment is None
-    group_of(lab.shard).on_topics_changed(lab.shard, ["t", "later"])
+    group_of(harness.shard).on_topics_changed(harness.shard, ["t", "later"])
     one.beat()
     assert len(one.owned) == 4
     epoch = one.epoch
-    group_of(lab.shard).on_topics_changed(lab.shard, ["t"])
+    group_of(harness.shard).on_topics_changed(harness.shard, ["t"])
     one.beat()
     assert one.epoch == epoch, "nothing has changed for it"
 
 
 def test_after_a_restart_topics_are_looked_at_again() -> None:
-    lab = lab_with(partitions=2)
-    one = Consumer(lab, "one")
+    harness = lab_with(partitions=2)
+    one = Consumer(harness, "one")
     one.join()
-    lab.topics.create("t", 3)
-    lab.restart()
+    harness.topics.create("t", 3)
+    harness.restart()
     one.beat()
     assert len(one.owned) == 3
 
 
 def test_a_static_member_returns_with_all_that_it_had() -> None:
-    lab = lab_with()
-    one = Consumer(lab, "one", instance="i1")
-    two = Consumer(lab, "two", instance="i2")
+    harness = lab_with()
+    one = Consumer(harness, "one", instance="i1")
+    two = Consumer(harness, "two", instance="i2")
     one.join()
     two.join()
-    settle(lab, [one, two], rounds=3)
+    settle(harness, [one, two], rounds=3)
     had = set(one.owned)
-    epoch = group_of(lab.shard).epoch
+    epoch = group_of(harness.shard).epoch
     one.leave(-2)
-    again = Consumer(lab, "again", instance="i1")
+    again = Consumer(harness, "again", instance="i1")
     again.join()
     assert again.owned == had
-    assert group_of(lab.shard).epoch == epoch, "no rebalance"
-    assert group_of(lab.shard).members["again"].assignment_epoch(min(had)[0], min(had)[1]) == 0
+    assert group_of(harness.shard).epoch == epoch, "no rebalance"
+    assert group_of(harness.shard).members["again"].assignment_epoch(min(had)[0], min(had)[1]) == 0
     refused(ErrorCode.FENCED_INSTANCE_ID, one.beat)
 
 
 def test_a_static_member_that_does_not_return_is_fenced() -> None:
-    lab = lab_with()
-    one = Consumer(lab, "one", instance="i1")
+    harness = lab_with()
+    one = Consumer(harness, "one", instance="i1")
     one.join()
     one.leave(-2)
-    lab.advance(SESSION_MS)
-    assert not group_of(lab.shard).members
-    assert not group_of(lab.shard).static_members
+    harness.advance(SESSION_MS)
+    assert not group_of(harness.shard).members
+    assert not group_of(harness.shard).static_members
 
 
 def test_a_member_in_a_state_that_is_not_known_begins_anew() -> None:
-    lab = lab_with()
-    one = Consumer(lab, "one")
+    harness = lab_with()
+    one = Consumer(harness, "one")
     one.join()
-    topic_id = lab.topics.create("t", 4).topic_id
-    lab.shard.replay(
+    topic_id = harness.topics.create("t", 4).topic_id
+    harness.shard.replay(
         stored.ConsumerGroupCurrentMemberAssignmentKey("g", "one"),
         stored.ConsumerGroupCurrentMemberAssignmentValue(
             2, 2, 9, [stored.TopicPartitions(topic_id, [0, 1], [2, 2])]
         ),
         99,
     )
-    assert group_of(lab.shard).members["one"].state is MemberState.UNKNOWN
+    assert group_of(harness.shard).members["one"].state is MemberState.UNKNOWN
     refused(ErrorCode.FENCED_MEMBER_EPOCH, one.beat)
     refused(ErrorCode.FENCED_MEMBER_EPOCH, one.acknowledge)
     assert one.join().member_epoch == 2
@@ -291,92 +293,96 @@ def test_a_member_in_a_state_that_is_not_known_begins_anew() -> None:
 
 
 def test_assignments_of_brokers_before_4_3_have_the_members_epoch() -> None:
-    lab = lab_with()
-    one = Consumer(lab, "one")
+    harness = lab_with()
+    one = Consumer(harness, "one")
     one.join()
-    topic_id = lab.topics.create("t", 4).topic_id
+    topic_id = harness.topics.create("t", 4).topic_id
     for epochs in (None, [1]):
-        lab.shard.replay(
+        harness.shard.replay(
             stored.ConsumerGroupCurrentMemberAssignmentKey("g", "one"),
             stored.ConsumerGroupCurrentMemberAssignmentValue(
                 2, 2, 0, [stored.TopicPartitions(topic_id, [0, 1], epochs)]
             ),
             99,
         )
-        assert group_of(lab.shard).members["one"].assigned == {topic_id: {0: 2, 1: 2}}
+        assert group_of(harness.shard).members["one"].assigned == {topic_id: {0: 2, 1: 2}}
 
 
 def test_subscription_metadata_of_brokers_before_4_1_goes() -> None:
-    lab = lab_with()
-    one = Consumer(lab, "one")
+    harness = lab_with()
+    one = Consumer(harness, "one")
     one.join()
     key = stored.ConsumerGroupPartitionMetadataKey("g")
-    lab.shard.replay(key, stored.ConsumerGroupPartitionMetadataValue(), 99)
-    group = group_of(lab.shard)
-    group.on_topics_changed(lab.shard, ["t"])
-    lab.topics.create("t", 5)
+    harness.shard.replay(key, stored.ConsumerGroupPartitionMetadataValue(), 99)
+    group = group_of(harness.shard)
+    group.on_topics_changed(harness.shard, ["t"])
+    harness.topics.create("t", 5)
     one.beat()
     assert not group.has_subscription_metadata
 
 
 def test_the_group_uses_the_assignor_that_most_ask_for() -> None:
-    lab = lab_with(partitions=3)
+    harness = lab_with(partitions=3)
     members = [
-        Consumer(lab, name, assignor=assignor)
+        Consumer(harness, name, assignor=assignor)
         for name, assignor in zip("abc", ("range", "uniform", "range"), strict=True)
     ]
     for member in members:
         member.join()
-    assert describe(lab.shard, "g").assignor_name == "range"
-    assert [sorted(number for _, number in target_of(lab.shard, name)) for name in "abc"] == [[0], [1], [2]]
+    assert describe(harness.shard, "g").assignor_name == "range"
+    assert [sorted(number for _, number in target_of(harness.shard, name)) for name in "abc"] == [
+        [0],
+        [1],
+        [2],
+    ]
 
 
 def test_the_default_assignor_is_the_first_that_is_configured() -> None:
-    lab = lab_with(group_consumer_assignors="range")
-    Consumer(lab, "one").join()
-    assert describe(lab.shard, "g").assignor_name == "range"
-    message = refused(ErrorCode.UNSUPPORTED_ASSIGNOR, Consumer(lab, "two", assignor="uniform").join)
+    harness = lab_with(group_consumer_assignors="range")
+    Consumer(harness, "one").join()
+    assert describe(harness.shard, "g").assignor_name == "range"
+    message = refused(ErrorCode.UNSUPPORTED_ASSIGNOR, Consumer(harness, "two", assignor="uniform").join)
     assert message == "ServerAssignor uniform is not supported. Supported assignors: range."
 
 
 def test_assignors_may_be_configured_by_kafkas_classes() -> None:
-    lab = lab_with(
+    harness = lab_with(
         group_consumer_assignors="org.apache.kafka.coordinator.group.assignor.RangeAssignor,uniform"
     )
-    Consumer(lab, "one").join()
-    assert describe(lab.shard, "g").assignor_name == "range"
-    Consumer(lab, "two", assignor="uniform").join()
+    Consumer(harness, "one").join()
+    assert describe(harness.shard, "g").assignor_name == "range"
+    Consumer(harness, "two", assignor="uniform").join()
 
 
 def test_a_topic_that_is_deleted_leaves_the_description() -> None:
-    lab = lab_with()
-    one = Consumer(lab, "one")
+    harness = lab_with()
+    one = Consumer(harness, "one")
     one.join()
-    lab.topics.delete("t")
-    (member,) = describe(lab.shard, "g").members
+    harness.topics.delete("t")
+    (member,) = describe(harness.shard, "g").members
     assert member.assignment.topic_partitions == member.target_assignment.topic_partitions == []
 
 
 def test_what_a_member_gives_up_is_described_as_its_own() -> None:
-    lab = lab_with()
-    one, two = Consumer(lab, "one"), Consumer(lab, "two")
+    harness = lab_with()
+    one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
     two.join()
     one.beat()
-    rows = {member.member_id: member for member in describe(lab.shard, "g").members}
+    rows = {member.member_id: member for member in describe(harness.shard, "g").members}
     assert rows["one"].assignment.topic_partitions[0].partitions == [0, 1, 2, 3]
     assert rows["one"].target_assignment.topic_partitions[0].partitions == [0, 1]
     assert rows["two"].assignment.topic_partitions == []
 
 
 def test_partitions_that_a_member_cannot_own_are_not_believed() -> None:
-    lab = lab_with()
-    one, two = Consumer(lab, "one"), Consumer(lab, "two")
+    harness = lab_with()
+    one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
     two.join()
     one.beat()
-    topic_id = lab.topics.create("t", 4).topic_id
+    topic_id = harness.topics.create("t", 4).topic_id
     one.beat(topic_partitions=[TopicPartitions(topic_id, [0, 1, 2])])
-    assert group_of(lab.shard).members["one"].state is MemberState.UNREVOKED_PARTITIONS
+    assert group_of(harness.shard).members["one"].state is MemberState.UNREVOKED_PARTITIONS
     one.beat(topic_partitions=[TopicPartitions(b"x" * 16, [9]), TopicPartitions(topic_id, [77])])
-    assert group_of(lab.shard).members["one"].state is MemberState.STABLE
+    assert group_of(harness.shard).members["one"].state is MemberState.STABLE

@@ -12,39 +12,39 @@ from conftest import KafkaTool
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.stored import groups as stored
 from oncelog.wire.stored.coordinator import decode_key, decode_value
-from tests.coordinator.groups.consumer.classics import ClassicConsumer
-from tests.coordinator.groups.consumer.consumers import Consumer
-from tests.coordinator.groups.lab import Lab
+from tests.harness.classic_consumers import ClassicConsumer
+from tests.harness.consumer_clients import Consumer
+from tests.harness.group_shard import GroupShardHarness
 
 pytestmark = pytest.mark.slow
 
 
-def a_long_life() -> Lab:
+def a_long_life() -> GroupShardHarness:
     """A group with every type of record and every field set once."""
-    lab = Lab({"group.consumer.assignment.interval.ms": "0"})
-    lab.topics.create("t", 4)
-    one = Consumer(lab, "one", ["t"], instance="i1", assignor="range")
+    harness = GroupShardHarness({"group.consumer.assignment.interval.ms": "0"})
+    harness.topics.create("t", 4)
+    one = Consumer(harness, "one", ["t"], instance="i1", assignor="range")
     one.join(rack_id="r1")
-    classic = ClassicConsumer(lab, ["t"])
+    classic = ClassicConsumer(harness, ["t"])
     for _ in range(3):
         classic.act()
-    two = Consumer(lab, "two", None, regex="t.*")
+    two = Consumer(harness, "two", None, regex="t.*")
     two.join()
-    lab.advance(0)
+    harness.advance(0)
     for _ in range(4):
         for consumer in (one, two):
             consumer.acknowledge()
         classic.act()
     one.leave(-2)
     two.leave()
-    return lab
+    return harness
 
 
 def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> None:
-    lab = a_long_life()
+    harness = a_long_life()
     batch = BatchBuilder()
-    for entry in lab.log.entries:
-        batch.append(lab.now_ms(), entry[0], entry[1])
+    for entry in harness.log.entries:
+        batch.append(harness.now_ms(), entry[0], entry[1])
     directory = tmp_path / "__consumer_offsets-7"
     directory.mkdir()
     log = directory / "00000000000000000000.log"
@@ -52,9 +52,9 @@ def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> Non
     ran = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
     assert ran.returncode == 0, ran.stderr[-2000:]
     lines = [line.partition(" key: ")[2] for line in ran.stdout.splitlines() if " key: " in line]
-    assert len(lines) == len(lab.log.entries)
+    assert len(lines) == len(harness.log.entries)
     types = set()
-    for line, (key_bytes, value_bytes, _) in zip(lines, lab.log.entries, strict=True):
+    for line, (key_bytes, value_bytes, _) in zip(lines, harness.log.entries, strict=True):
         key_text, _, value_text = line.partition(" payload: ")
         key = decode_key(key_bytes, stored.KEY_TYPES)
         assert key is not None

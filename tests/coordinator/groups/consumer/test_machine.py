@@ -19,9 +19,9 @@ from oncelog.coordinator.groups.consumer.states import (
     ConsumerGroupState,
 )
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.coordinator.groups.consumer.classics import ClassicConsumer
-from tests.coordinator.groups.consumer.consumers import Consumer, durable, group_of, settle
-from tests.coordinator.groups.lab import Lab
+from tests.harness.classic_consumers import ClassicConsumer
+from tests.harness.consumer_clients import Consumer, durable, group_of, settle
+from tests.harness.group_shard import GroupShardHarness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,9 +43,9 @@ class Machine:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         interval = self.rng.choice(["0", "1000", "5000"])
-        self.lab = Lab({"group.consumer.assignment.interval.ms": interval}, seed)
+        self.harness = GroupShardHarness({"group.consumer.assignment.interval.ms": interval}, seed)
         for name in ("t0", "t1", "u0"):
-            self.lab.topics.create(name, self.rng.randint(1, 6))
+            self.harness.topics.create(name, self.rng.randint(1, 6))
         self.consumers: list[Consumer] = []
         self.made = 0
         self.seen: dict[str, Any] = {}
@@ -53,8 +53,8 @@ class Machine:
     def step(self) -> None:
         names = [name for name in dir(self) if name.startswith("do_")]
         action: Callable[[], None] = getattr(self, self.rng.choice(names))
-        before = durable(self.lab.shard)
-        self.lab.log.fails = 0.1
+        before = durable(self.harness.shard)
+        self.harness.log.fails = 0.1
         code = None
         try:
             action()
@@ -62,8 +62,8 @@ class Machine:
             code = error.code
         assert code in (None, *FENCED, *NOT_STORED), code
         if code in NOT_STORED:
-            assert durable(self.lab.shard) == before, "a failed append changed something"
-        self.lab.log.fails = 0.0
+            assert durable(self.harness.shard) == before, "a failed append changed something"
+        self.harness.log.fails = 0.0
         self.look()
 
     # --- events
@@ -80,7 +80,7 @@ class Machine:
         if self.rng.random() < 0.3:
             topics, regex = None, self.rng.choice(PATTERNS)
         instance = f"i{self.rng.randint(0, 2)}" if self.rng.random() < 0.3 else None
-        consumer = Consumer(self.lab, f"m{self.made}", topics, regex=regex, instance=instance)
+        consumer = Consumer(self.harness, f"m{self.made}", topics, regex=regex, instance=instance)
         consumer.assignor = self.rng.choice([None, "range", "uniform"])
         self.consumers.append(consumer)
         self.asks(consumer, consumer.join)
@@ -148,36 +148,36 @@ class Machine:
             self.asks(consumer, consumer.join)
 
     def do_wait(self) -> None:
-        self.lab.advance(self.rng.choice([10, 1_000, 11_000]))
+        self.harness.advance(self.rng.choice([10, 1_000, 11_000]))
 
     def do_wait_long(self) -> None:
         if self.rng.random() < 0.2:
-            self.lab.advance(100_000)
+            self.harness.advance(100_000)
 
     def do_change_topics(self) -> None:
         name = self.rng.choice(["t0", "t1", "u0", "u1", "t9"])
-        known = self.lab.topics.by_name(name)
+        known = self.harness.topics.by_name(name)
         if known is None:
-            self.lab.topics.create(name, self.rng.randint(1, 4))
+            self.harness.topics.create(name, self.rng.randint(1, 4))
         elif self.rng.random() < 0.3:
-            self.lab.topics.delete(name)
+            self.harness.topics.delete(name)
         else:
-            self.lab.topics.create(name, len(known.partitions) + 1)
-        for group in self.lab.shard.groups.values():
-            group.on_topics_changed(self.lab.shard, [name])
+            self.harness.topics.create(name, len(known.partitions) + 1)
+        for group in self.harness.shard.groups.values():
+            group.on_topics_changed(self.harness.shard, [name])
 
     def do_restart(self) -> None:
-        self.lab.restart()
+        self.harness.restart()
         self.seen.clear()
 
     # --- invariants
 
     def look(self) -> None:
-        shard = self.lab.shard
-        assert durable(self.lab.reloaded()) == durable(shard), "a restart would make something else"
+        shard = self.harness.shard
+        assert durable(self.harness.reloaded()) == durable(shard), "a restart would make something else"
         group = shard.groups.get("g")
         if group is None:
-            assert not len(self.lab.deadlines)
+            assert not len(self.harness.deadlines)
             return
         assert isinstance(group, ConsumerGroup)
         self.look_at_owners(group)
@@ -242,12 +242,12 @@ class Machine:
         )
 
     def look_at_deadlines(self, group: ConsumerGroup) -> None:
-        keys = set(self.lab.deadlines._by_key)
+        keys = set(self.harness.deadlines._by_key)
         for member_id, member in group.members.items():
-            assert timeouts.key(self.lab.shard, timeouts.SESSION, "g", member_id) in keys
+            assert timeouts.key(self.harness.shard, timeouts.SESSION, "g", member_id) in keys
             if member.is_classic:
                 continue
-            revokes = timeouts.key(self.lab.shard, timeouts.REBALANCE, "g", member_id) in keys
+            revokes = timeouts.key(self.harness.shard, timeouts.REBALANCE, "g", member_id) in keys
             if member.epoch > 0:
                 assert revokes == (member.state.name == "UNREVOKED_PARTITIONS"), member
         for key in keys:
@@ -256,16 +256,16 @@ class Machine:
 
     def converge(self) -> None:
         """All remaining members acknowledge until they are reconciled to the target assignment."""
-        self.lab.advance(200_000)
-        self.consumers = [Consumer(self.lab, f"last{n}", ["t0", "u0"]) for n in range(3)]
+        self.harness.advance(200_000)
+        self.consumers = [Consumer(self.harness, f"last{n}", ["t0", "u0"]) for n in range(3)]
         for consumer in self.consumers:
             consumer.join()
-        settle(self.lab, self.consumers)
-        group = group_of(self.lab.shard)
+        settle(self.harness, self.consumers)
+        group = group_of(self.harness.shard)
         assert group.state is ConsumerGroupState.STABLE
         assert set(group.members) == {"last0", "last1", "last2"}
         found = sorted(row for consumer in self.consumers for row in consumer.owned)
-        topics = [topic for name in ("t0", "u0") if (topic := self.lab.topics.by_name(name)) is not None]
+        topics = [topic for name in ("t0", "u0") if (topic := self.harness.topics.by_name(name)) is not None]
         assert found == sorted((topic.topic_id, n) for topic in topics for n in range(len(topic.partitions)))
         counts = [len(consumer.owned) for consumer in self.consumers]
         assert max(counts) - min(counts) <= 1
@@ -277,7 +277,9 @@ class MixedMachine(Machine):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         policy = self.rng.choice(["bidirectional", "bidirectional", "upgrade", "downgrade", "disabled"])
-        self.lab.settings = self.lab.settings.with_changes({"group.consumer.migration.policy": policy})
+        self.harness.settings = self.harness.settings.with_changes(
+            {"group.consumer.migration.policy": policy}
+        )
         self.classics: list[ClassicConsumer] = []
         self.kinds: Counter[str] = Counter()
 
@@ -285,7 +287,7 @@ class MixedMachine(Machine):
         if len(self.classics) < 5:
             topics = self.rng.sample(["t0", "t1", "u0", "missing"], self.rng.randint(1, 3))
             instance = f"i{self.rng.randint(0, 2)}" if self.rng.random() < 0.3 else None
-            self.classics.append(ClassicConsumer(self.lab, topics, instance))
+            self.classics.append(ClassicConsumer(self.harness, topics, instance))
             self.classics[-1].act()
 
     def do_act_as_classic(self) -> None:
@@ -309,12 +311,12 @@ class MixedMachine(Machine):
             consumer.forget()
 
     def look(self) -> None:
-        group = self.lab.shard.groups.get("g")
+        group = self.harness.shard.groups.get("g")
         self.kinds[getattr(group, "group_type", "none")] += 1
         if isinstance(group, ClassicGroup):
-            assert durable(self.lab.reloaded()) == durable(self.lab.shard)
+            assert durable(self.harness.reloaded()) == durable(self.harness.shard)
             self.seen.clear()
-            keys = [key for key in self.lab.deadlines._by_key if isinstance(key, tuple)]
+            keys = [key for key in self.harness.deadlines._by_key if isinstance(key, tuple)]
             assert not any(str(key[2]).startswith("consumer-") for key in keys), "a deadline of what is gone"
             return
         super().look()
@@ -329,7 +331,7 @@ class MixedMachine(Machine):
 
     def converge(self) -> None:
         self.classics.clear()
-        self.lab.advance(800_000)
+        self.harness.advance(800_000)
         super().converge()
 
 
@@ -349,20 +351,20 @@ def test_a_compacted_log_is_the_same_group(kind: type[Machine]) -> None:
         machine = kind(seed)
         for _ in range(STEPS):
             machine.step()
-        lab = machine.lab
-        expected = durable(lab.reloaded())
-        whole = lab.log.entries
+        harness = machine.harness
+        expected = durable(harness.reloaded())
+        whole = harness.log.entries
         for _ in range(20):
             end = machine.rng.randint(0, len(whole))
             last = {key: at for at, (key, _, _) in enumerate(whole[:end])}
             forgets = machine.rng.random() < 0.5
-            lab.log.entries = [
+            harness.log.entries = [
                 entry
                 for at, entry in enumerate(whole[:end])
                 if last[entry[0]] == at and not (forgets and entry[1] is None)
             ] + whole[end:]
-            assert durable(lab.reloaded()) == expected, (seed, end, forgets)
-        lab.log.entries = whole
+            assert durable(harness.reloaded()) == expected, (seed, end, forgets)
+        harness.log.entries = whole
 
 
 def test_anything_with_both_protocols() -> None:

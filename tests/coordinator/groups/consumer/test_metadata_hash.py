@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.coordinator.groups.consumer import metadata_hash
 from oncelog.coordinator.groups.consumer.metadata_hash import TopicHashes
-from tests.coordinator.groups.lab import FakeTopics
+from tests.harness.group_shard import FakeTopics
 
 
 def test_a_topic_of_kafkas() -> None:

@@ -10,56 +10,56 @@ from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.coordinator.groups.consumer.classics import REBALANCE_MS, SESSION_MS, ClassicConsumer, subscription
-from tests.coordinator.groups.consumer.consumers import Consumer, durable, group_of
-from tests.coordinator.groups.lab import Lab
+from tests.harness.classic_consumers import REBALANCE_MS, SESSION_MS, ClassicConsumer, subscription
+from tests.harness.consumer_clients import Consumer, durable, group_of
+from tests.harness.group_shard import GroupShardHarness
 
 SETTINGS = {"group.consumer.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
 
 
-def lab_with(**settings: str) -> Lab:
-    lab = Lab(SETTINGS | {key.replace("_", "."): value for key, value in settings.items()})
-    lab.topics.create("t", 4)
-    return lab
+def lab_with(**settings: str) -> GroupShardHarness:
+    harness = GroupShardHarness(SETTINGS | {key.replace("_", "."): value for key, value in settings.items()})
+    harness.topics.create("t", 4)
+    return harness
 
 
-def founded(lab: Lab) -> ClassicConsumer:
+def founded(harness: GroupShardHarness) -> ClassicConsumer:
     """A stable classic group of one member."""
-    one = ClassicConsumer(lab, ["t"])
+    one = ClassicConsumer(harness, ["t"])
     for _ in range(4):
         one.act()
-        lab.advance(0)
+        harness.advance(0)
     one.act()
     assert len(one.owned) == 4
-    assert isinstance(lab.shard.groups["g"], ClassicGroup)
+    assert isinstance(harness.shard.groups["g"], ClassicGroup)
     return one
 
 
-def settle(lab: Lab, *members: Consumer | ClassicConsumer, rounds: int = 8) -> None:
+def settle(harness: GroupShardHarness, *members: Consumer | ClassicConsumer, rounds: int = 8) -> None:
     for _ in range(rounds):
         for member in members:
             if isinstance(member, Consumer):
                 member.acknowledge()
             else:
                 member.act()
-        lab.advance(1_000)
+        harness.advance(1_000)
 
 
 def test_up_mixed_and_down() -> None:
-    lab = lab_with()
-    old, new = founded(lab), Consumer(lab, "new")
+    harness = lab_with()
+    old, new = founded(harness), Consumer(harness, "new")
     new.join()
-    group = group_of(lab.shard)
+    group = group_of(harness.shard)
     assert group.members[old.member_id].is_classic
-    settle(lab, old, new)
+    settle(harness, old, new)
     assert (len(old.owned), len(new.owned)) == (2, 2)
     assert not old.owned & new.owned
-    assert durable(lab.reloaded()) == durable(lab.shard)
+    assert durable(harness.reloaded()) == durable(harness.shard)
     new.leave()
-    left = lab.shard.groups["g"]
+    left = harness.shard.groups["g"]
     assert isinstance(left, ClassicGroup)
     assert left.state_name == "PreparingRebalance"
-    settle(lab, old)
+    settle(harness, old)
     assert len(old.owned) == 4
     assert left.state_name == "Stable"
 
@@ -74,120 +74,120 @@ def test_up_mixed_and_down() -> None:
     ],
 )
 def test_policies(policy: str, up: bool, down: bool) -> None:
-    lab = lab_with(group_consumer_migration_policy=policy)
-    founded(lab)
-    new = Consumer(lab, "new")
+    harness = lab_with(group_consumer_migration_policy=policy)
+    founded(harness)
+    new = Consumer(harness, "new")
     if up:
         new.join()
     else:
         with pytest.raises(KafkaError) as caught:
             new.join()
         assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
-        assert isinstance(lab.shard.groups["g"], ClassicGroup)
-    lab = lab_with(group_consumer_migration_policy=policy)
-    new = Consumer(lab, "new")
+        assert isinstance(harness.shard.groups["g"], ClassicGroup)
+    harness = lab_with(group_consumer_migration_policy=policy)
+    new = Consumer(harness, "new")
     new.join()
-    old = ClassicConsumer(lab, ["t"])
-    settle(lab, old, new)
+    old = ClassicConsumer(harness, ["t"])
+    settle(harness, old, new)
     if policy == "disabled":
         assert set(old.codes) == {ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
         return
     new.leave()
-    assert isinstance(lab.shard.groups["g"], ClassicGroup) is down
+    assert isinstance(harness.shard.groups["g"], ClassicGroup) is down
 
 
 def test_a_group_that_would_be_too_large_stays_what_it_is() -> None:
-    lab = lab_with(group_consumer_max_size="1", group_max_size="1")
-    founded(lab)
+    harness = lab_with(group_consumer_max_size="1", group_max_size="1")
+    founded(harness)
     with pytest.raises(KafkaError) as caught:
-        Consumer(lab, "new").join()
+        Consumer(harness, "new").join()
     assert caught.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
-    lab = lab_with(group_max_size="1")
-    new = Consumer(lab, "new")
+    harness = lab_with(group_max_size="1")
+    new = Consumer(harness, "new")
     new.join()
-    classics = [ClassicConsumer(lab, ["t"]) for _ in range(2)]
-    settle(lab, new, *classics)
+    classics = [ClassicConsumer(harness, ["t"]) for _ in range(2)]
+    settle(harness, new, *classics)
     new.leave()
-    assert isinstance(lab.shard.groups["g"], ConsumerGroup)
-    settle(lab, *classics)
+    assert isinstance(harness.shard.groups["g"], ConsumerGroup)
+    settle(harness, *classics)
     assert sorted(len(old.owned) for old in classics) == [2, 2]
 
 
 def test_a_group_in_its_first_rebalance() -> None:
     """Kafka returns UNKNOWN_SERVER_ERROR. Here waiting members must rejoin, and get their partitions."""
-    lab = lab_with(group_initial_rebalance_delay_ms="3000")
-    old = ClassicConsumer(lab, ["t"])
+    harness = lab_with(group_initial_rebalance_delay_ms="3000")
+    old = ClassicConsumer(harness, ["t"])
     old.act()
     old.act()
-    new = Consumer(lab, "new")
+    new = Consumer(harness, "new")
     new.join()
     old.act()
     assert old.codes[-1] is ErrorCode.REBALANCE_IN_PROGRESS
-    settle(lab, old, new)
+    settle(harness, old, new)
     assert (len(old.owned), len(new.owned)) == (2, 2)
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\0", b"\0\1\0\0\0\5"])
 def test_members_whose_words_make_no_sense(metadata: bytes) -> None:
-    lab = lab_with()
+    harness = lab_with()
     protocols = [JoinGroupRequestProtocol("range", metadata)]
     request = JoinGroupRequest("g", SESSION_MS, REBALANCE_MS, "", "i1", "consumer", protocols)
-    assert isinstance(join(lab.shard, request, lab.client(9)), Promise)
+    assert isinstance(join(harness.shard, request, harness.client(9)), Promise)
     with pytest.raises(KafkaError) as caught:
-        Consumer(lab, "new").join()
+        Consumer(harness, "new").join()
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
-    lab = lab_with()
-    Consumer(lab, "new").join()
-    response = join(lab.shard, request, lab.client(9))
+    harness = lab_with()
+    Consumer(harness, "new").join()
+    response = join(harness.shard, request, harness.client(9))
     assert not isinstance(response, Promise)
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert set(group_of(lab.shard).members) == {"new"}
+    assert set(group_of(harness.shard).members) == {"new"}
 
 
 def test_a_classic_member_that_does_not_join_again_is_dropped() -> None:
-    lab = lab_with()
-    old, new = founded(lab), Consumer(lab, "new")
+    harness = lab_with()
+    old, new = founded(harness), Consumer(harness, "new")
     new.join()
     member_id = old.member_id
     old.act()
     assert old.codes[-1] is ErrorCode.REBALANCE_IN_PROGRESS
     old._joined = True  # it continues as if it had got no response
     for _ in range(REBALANCE_MS // 10_000 - 1):
-        lab.advance(10_000)
+        harness.advance(10_000)
         old.act()
         old._joined = True
         new.beat()
-    assert member_id in group_of(lab.shard).members
-    lab.advance(10_000)
-    assert member_id not in group_of(lab.shard).members
+    assert member_id in group_of(harness.shard).members
+    harness.advance(10_000)
+    assert member_id not in group_of(harness.shard).members
     new.beat()
     new.settle_down()
     assert len(new.owned) == 4
 
 
 def test_a_classic_member_that_does_not_ask_for_its_assignment_is_dropped() -> None:
-    lab = lab_with()
-    new = Consumer(lab, "new")
+    harness = lab_with()
+    new = Consumer(harness, "new")
     new.join()
     protocols = [JoinGroupRequestProtocol("range", subscription(["t"]))]
     long_session = REBALANCE_MS * 2
     request = JoinGroupRequest("g", long_session, REBALANCE_MS, "", "i1", "consumer", protocols)
-    response = join(lab.shard, request, lab.client(9))
+    response = join(harness.shard, request, harness.client(9))
     assert not isinstance(response, Promise)
     for _ in range(REBALANCE_MS // 10_000):
-        assert response.member_id in group_of(lab.shard).members
-        lab.advance(10_000)
+        assert response.member_id in group_of(harness.shard).members
+        harness.advance(10_000)
         new.acknowledge()
-    assert set(group_of(lab.shard).members) == {"new"}
+    assert set(group_of(harness.shard).members) == {"new"}
 
 
 def test_the_session_of_a_classic_member_is_its_own() -> None:
-    lab = lab_with()
-    old, new = founded(lab), Consumer(lab, "new")
+    harness = lab_with()
+    old, new = founded(harness), Consumer(harness, "new")
     new.join()
-    settle(lab, old, new)
+    settle(harness, old, new)
     for _ in range(SESSION_MS // 5_000 + 1):
-        lab.advance(5_000)
+        harness.advance(5_000)
         new.acknowledge()
-    assert set(group_of(lab.shard).members) == {"new"}
-    assert not [key for key in lab.deadlines._by_key if old.member_id in str(key)]
+    assert set(group_of(harness.shard).members) == {"new"}
+    assert not [key for key in harness.deadlines._by_key if old.member_id in str(key)]

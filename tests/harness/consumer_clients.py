@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from oncelog.coordinator.groups.shard import GroupShard
-    from tests.coordinator.groups.lab import Lab
+    from tests.harness.group_shard import GroupShardHarness
 
 REBALANCE_MS = 60_000
 VERSION = 1
 Rows = set[tuple[bytes, int]]
 
 
-def send(lab: Lab, request: ConsumerGroupHeartbeatRequest, version: int = VERSION) -> Any:
+def send(harness: GroupShardHarness, request: ConsumerGroupHeartbeatRequest, version: int = VERSION) -> Any:
     """The step's response. Raises KafkaError."""
-    client = lab.client(version)
-    check(lab.shard.context, request, version)
-    response = heartbeat(lab.shard, request, client)
+    client = harness.client(version)
+    check(harness.shard.context, request, version)
+    response = heartbeat(harness.shard, request, client)
     # Encoding checks that the response is valid.
     return ConsumerGroupHeartbeatResponse.decode(response.encode(version), version)
 
@@ -50,7 +50,7 @@ class Consumer:
 
     def __init__(
         self,
-        lab: Lab,
+        harness: GroupShardHarness,
         member_id: str,
         topics: Sequence[str] | None = ("t",),
         *,
@@ -59,7 +59,7 @@ class Consumer:
         assignor: str | None = None,
         group: str = "g",
     ) -> None:
-        self.lab = lab
+        self.harness = harness
         self.member_id = member_id
         self.topics = None if topics is None else list(topics)
         self.regex = regex
@@ -83,7 +83,7 @@ class Consumer:
         self.epoch, self.owned, self.wanted = 0, set(), None
         return self.take(
             send(
-                self.lab,
+                self.harness,
                 self.request(
                     rebalance_timeout_ms=REBALANCE_MS,
                     subscribed_topic_names=self.topics,
@@ -97,7 +97,7 @@ class Consumer:
 
     def beat(self, **changes: Any) -> Any:
         """A heartbeat without changed fields."""
-        return self.take(send(self.lab, self.request(**changes)))
+        return self.take(send(self.harness, self.request(**changes)))
 
     def acknowledge(self) -> Any:
         """Revoke partitions that are not assigned, and report the owned ones."""
@@ -110,7 +110,7 @@ class Consumer:
         return self.beat(subscribed_topic_names=self.topics)
 
     def leave(self, epoch: int = -1) -> Any:
-        response = send(self.lab, self.request(member_epoch=epoch))
+        response = send(self.harness, self.request(member_epoch=epoch))
         self.owned, self.wanted = set(), None
         return response
 
@@ -134,11 +134,11 @@ class Consumer:
             self.owned = set(self.wanted)
 
 
-def settle(lab: Lab, consumers: Iterable[Consumer], rounds: int = 12) -> None:
+def settle(harness: GroupShardHarness, consumers: Iterable[Consumer], rounds: int = 12) -> None:
     """All consumers acknowledge their assignments, for some rounds, one heartbeat interval apart."""
     members = list(consumers)
     for _ in range(rounds):
-        lab.advance(5_000)
+        harness.advance(5_000)
         for consumer in members:
             consumer.acknowledge()
             consumer.settle_down()

@@ -47,7 +47,7 @@ class MemoryLog:
         """Accept any size."""
 
 
-class Rig:
+class TransactionShardHarness:
     """One partition of ``__transaction_state``, whose log survives crashes of its coordinator."""
 
     def __init__(self, transaction_version: int = 2) -> None:

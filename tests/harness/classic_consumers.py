@@ -20,7 +20,7 @@ from oncelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.coordinator.groups.lab import Lab
+    from tests.harness.group_shard import GroupShardHarness
 
 SESSION_MS, REBALANCE_MS = 45_000, 60_000
 JOIN, SYNC, HEARTBEAT, LEAVE = 9, 5, 4, 5
@@ -46,8 +46,10 @@ def assignment(partitions: dict[str, list[int]]) -> bytes:
 class ClassicConsumer:
     """``owned``: (topic id, partition). `act` takes the client's next step."""
 
-    def __init__(self, lab: Lab, topics: Sequence[str], instance: str | None = None) -> None:
-        self.lab = lab
+    def __init__(
+        self, harness: GroupShardHarness, topics: Sequence[str], instance: str | None = None
+    ) -> None:
+        self.harness = harness
         self.topics = list(topics)
         self.instance = instance
         self.member_id = ""
@@ -71,7 +73,7 @@ class ClassicConsumer:
 
     def leave(self) -> None:
         row = MemberIdentity(self.member_id, self.instance)
-        leave(self.lab.shard, LeaveGroupRequest("g", members=[row]), self.lab.client(LEAVE))
+        leave(self.harness.shard, LeaveGroupRequest("g", members=[row]), self.harness.client(LEAVE))
 
     def forget(self) -> None:
         """The connection is lost, with the pending response."""
@@ -91,7 +93,7 @@ class ClassicConsumer:
         request = JoinGroupRequest(
             "g", SESSION_MS, REBALANCE_MS, self.member_id, self.instance, "consumer", protocols
         )
-        self._take(self._on_joined, join(self.lab.shard, request, self.lab.client(JOIN)))
+        self._take(self._on_joined, join(self.harness.shard, request, self.harness.client(JOIN)))
 
     def _on_joined(self, response: Any) -> None:
         if self._failed(response.error_code):
@@ -108,12 +110,12 @@ class ClassicConsumer:
         request = SyncGroupRequest(
             "g", self.generation, self.member_id, self.instance, "consumer", "range", rows
         )
-        self._take(self._on_synced, sync(self.lab.shard, request, self.lab.client(SYNC)))
+        self._take(self._on_synced, sync(self.harness.shard, request, self.harness.client(SYNC)))
 
     def _assigned(self, member_ids: list[str]) -> dict[str, bytes]:
         made: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in member_ids}
         for name in self.topics:
-            topic = self.lab.topics.by_name(name)
+            topic = self.harness.topics.by_name(name)
             for number in range(len(topic.partitions) if topic is not None else 0):
                 made[member_ids[number % len(member_ids)]].setdefault(name, []).append(number)
         return {member_id: assignment(rows) for member_id, rows in made.items()}
@@ -125,14 +127,14 @@ class ClassicConsumer:
         if response.assignment:
             made = ConsumerProtocolAssignment.decode(response.assignment, VERSION, 2)
             for row in made.assigned_partitions:
-                topic = self.lab.topics.by_name(row.topic)
+                topic = self.harness.topics.by_name(row.topic)
                 if topic is not None:
                     self.owned.update((topic.topic_id, number) for number in row.partitions)
 
     def _heartbeat(self) -> None:
         request = HeartbeatRequest("g", self.generation, self.member_id, self.instance)
         try:
-            code = heartbeat(self.lab.shard, request, self.lab.client(HEARTBEAT)).error_code
+            code = heartbeat(self.harness.shard, request, self.harness.client(HEARTBEAT)).error_code
         except KafkaError as error:
             code = error.code
         if self._failed(code):

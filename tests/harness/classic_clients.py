@@ -20,7 +20,7 @@ from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tests.coordinator.groups.lab import Lab
+    from tests.harness.group_shard import GroupShardHarness
 
 T = TypeVar("T")
 DELAY_MS, SESSION_MS, REBALANCE_MS = 3_000, 10_000, 30_000
@@ -47,12 +47,12 @@ def given(result: T | Promise[T] | None) -> T:
     return response
 
 
-class Player:
+class ClassicClient:
     """``protocols``: name -> metadata, the preferred one first."""
 
     def __init__(
         self,
-        lab: Lab,
+        harness: GroupShardHarness,
         *,
         instance: str | None = None,
         protocols: Mapping[str, bytes] | None = None,
@@ -63,7 +63,7 @@ class Player:
         rebalance_ms: int = REBALANCE_MS,
         client_id: str = "client",
     ) -> None:
-        self.lab = lab
+        self.harness = harness
         self.instance = instance
         self.protocols = {"range": subscription("t")} if protocols is None else protocols
         self.protocol_type = protocol_type
@@ -80,7 +80,7 @@ class Player:
 
     @property
     def group(self) -> ClassicGroup:
-        group = self.lab.shard.groups[self.group_id]
+        group = self.harness.shard.groups[self.group_id]
         assert isinstance(group, ClassicGroup)
         return group
 
@@ -96,7 +96,7 @@ class Player:
             [JoinGroupRequestProtocol(name, metadata) for name, metadata in self.protocols.items()],
             "a reason",
         )
-        self.joined = join(self.lab.shard, request, self.lab.client(self.version, self.client_id))
+        self.joined = join(self.harness.shard, request, self.harness.client(self.version, self.client_id))
         return self.join_response()
 
     def join_response(self) -> JoinGroupResponse | None:
@@ -136,7 +136,7 @@ class Player:
             [SyncGroupRequestAssignment(member, data) for member, data in (assignments or {}).items()],
         )
         self.synced_generation = request.generation_id
-        self.synced = sync(self.lab.shard, request, self.lab.client(SYNC_VERSION))
+        self.synced = sync(self.harness.shard, request, self.harness.client(SYNC_VERSION))
         return response_of(self.synced)
 
     def sync_response(self) -> SyncGroupResponse | None:
@@ -152,44 +152,46 @@ class Player:
         )
         try:
             return ErrorCode(
-                heartbeat(self.lab.shard, request, self.lab.client(HEARTBEAT_VERSION)).error_code
+                heartbeat(self.harness.shard, request, self.harness.client(HEARTBEAT_VERSION)).error_code
             )
         except KafkaError as error:
             return error.code
 
     def leave(self) -> ErrorCode:
-        return leave_all(self.lab, [(self.member_id, self.instance)], self.group_id)[0]
+        return leave_all(self.harness, [(self.member_id, self.instance)], self.group_id)[0]
 
 
-def leave_all(lab: Lab, members: Sequence[tuple[str, str | None]], group: str = "g") -> list[ErrorCode]:
+def leave_all(
+    harness: GroupShardHarness, members: Sequence[tuple[str, str | None]], group: str = "g"
+) -> list[ErrorCode]:
     """Remove members by member id and instance id. Returns their error codes, or that of the whole request."""
     request = LeaveGroupRequest(group, members=[MemberIdentity(*member) for member in members])
     try:
-        response = leave(lab.shard, request, lab.client(LEAVE_VERSION))
+        response = leave(harness.shard, request, harness.client(LEAVE_VERSION))
     except KafkaError as error:
         return [error.code]
     return [ErrorCode(row.error_code) for row in response.members] or [ErrorCode(response.error_code)]
 
 
-def settle(players: Sequence[Player]) -> Player:
+def settle(clients: Sequence[ClassicClient]) -> ClassicClient:
     """Complete a rebalance that all members have joined: the leader assigns each member its own id. Returns the
     leader.
     """
-    for player in players:
-        player.join_response()
-    leader = next(player for player in players if player.leads)
-    for player in players:
-        if player is not leader:
-            player.sync()
-    leader.sync({player.member_id: player.member_id.encode() for player in players})
-    assert all(given(player.synced).error_code == 0 for player in players if player.synced is not None)
+    for client in clients:
+        client.join_response()
+    leader = next(client for client in clients if client.leads)
+    for client in clients:
+        if client is not leader:
+            client.sync()
+    leader.sync({client.member_id: client.member_id.encode() for client in clients})
+    assert all(given(client.synced).error_code == 0 for client in clients if client.synced is not None)
     return leader
 
 
-def stable(lab: Lab, players: Sequence[Player]) -> Player:
-    """Let all players join a new group and settle it. Returns the leader."""
-    for player in players:
-        player.enter()
-    lab.advance(2 * DELAY_MS)
-    assert all(player.join_response() is not None for player in players)
-    return settle(players)
+def stable(harness: GroupShardHarness, clients: Sequence[ClassicClient]) -> ClassicClient:
+    """Let all clients join a new group and settle it. Returns the leader."""
+    for client in clients:
+        client.enter()
+    harness.advance(2 * DELAY_MS)
+    assert all(client.join_response() is not None for client in clients)
+    return settle(clients)

@@ -1,6 +1,6 @@
 """A group shard without a broker: a log in memory, a manual clock, and topics that the test creates.
 
-The log keeps encoded records, so that `Lab.reloaded` equals a restart.
+The log keeps encoded records, so that `GroupShardHarness.reloaded` equals a restart.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class MemoryLog:
         shard.on_loaded()
 
 
-class Lab:
+class GroupShardHarness:
     """``settings`` are Kafka's keys as text; ``overrides`` a group's own configuration, by group id."""
 
     def __init__(self, settings: dict[str, str] | None = None, seed: int = 0) -> None:
