@@ -12,7 +12,7 @@ class Said:
         self.limiter = LineLimiter(MovableClock(lambda: self.now_ms))
         self.written: list[tuple[str, dict[str, object]]] = []
 
-    def say(self, text: str = "shortage", partition: int = 0, **details: object) -> int:
+    def say(self, text: str = "disk full", partition: int = 0, **details: object) -> int:
         """How many lines were written so far."""
         self.limiter.write(self._take, text, {"partition": partition}, **details)
         return len(self.written)
@@ -32,9 +32,9 @@ def test_one_a_minute_with_a_count() -> None:
     said.now_ms += REPEATED_LINE_INTERVAL_MS
     assert said.say(error="third") == 3
     assert said.written == [
-        ("shortage", {"partition": 0, "error": "first"}),
-        ("shortage", {"partition": 0, "error": "second", "left_out": 6}),
-        ("shortage", {"partition": 0, "error": "third"}),
+        ("disk full", {"partition": 0, "error": "first"}),
+        ("disk full", {"partition": 0, "error": "second", "left_out": 6}),
+        ("disk full", {"partition": 0, "error": "third"}),
     ]
 
 

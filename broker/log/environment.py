@@ -30,13 +30,19 @@ class LogWaiter(Protocol):
         ...
 
 
-SHORTAGES = frozenset((ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM))
-"""Errors for want of disk space, descriptors or memory. They say nothing about the log's content."""
+SHORTAGES = {
+    ENOSPC: "disk full",
+    EDQUOT: "disk quota used up",
+    EMFILE: "out of file descriptors",
+    ENFILE: "out of file descriptors",
+    ENOMEM: "out of memory",
+}
+"""Errors for want of disk space, descriptors or memory, and their names. They say nothing about the log's content."""
 
 
-def is_shortage(error: BaseException) -> bool:
-    """Whether the error is a shortage, which may be over at the next try."""
-    return isinstance(error, OSError) and error.errno in SHORTAGES
+def shortage_of(error: BaseException) -> str | None:
+    """The name of the shortage that the error tells of, which may be over at the next try; None where it is another."""
+    return SHORTAGES.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
 class LogEnvironment:

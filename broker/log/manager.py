@@ -20,7 +20,7 @@ from oncelog.broker.log.data_directory import (
     set_aside_name,
 )
 from oncelog.broker.log.deletions import Deletions
-from oncelog.broker.log.environment import LogEnvironment, is_shortage
+from oncelog.broker.log.environment import LogEnvironment, shortage_of
 from oncelog.broker.log.flusher import Flusher
 from oncelog.broker.log.opening import create_partition, open_partition
 from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
@@ -232,9 +232,9 @@ class LogManager:
             try:
                 self._open_found(key)
             except UNREADABLE as error:
-                if is_shortage(error):
+                if shortage := shortage_of(error):
                     about = {"topic": key[0], "partition": key[1]}
-                    self.lines.write(_log.warning, "shortage, not opened", about, error=error)
+                    self.lines.write(_log.warning, f"{shortage}, partition not opened", about, error=error)
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from error
                 self._recovery_failed(key, error)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

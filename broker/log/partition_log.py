@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.log.durability import Durability
-from oncelog.broker.log.environment import WaiterSet, is_shortage
+from oncelog.broker.log.environment import WaiterSet, shortage_of
 from oncelog.broker.log.local_log import LocalLog
 from oncelog.broker.log.producers.replay import read_marker, restore_earlier_batches
 from oncelog.broker.log.producers.state import NO_SEQUENCE, Origin
@@ -420,9 +420,9 @@ class PartitionLog:
     def storage_error(self, error: OSError) -> KafkaError:
         """The error to respond with when a file operation failed. The log goes offline unless it was a
         shortage."""
-        if is_shortage(error):
+        if shortage := shortage_of(error):
             about = {"topic": self.topic, "partition": self.partition}
-            self.env.lines.write(_log.warning, "shortage", about, error=error)
+            self.env.lines.write(_log.warning, f"{shortage}, records not written", about, error=error)
         else:
             self.fail(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -20,7 +20,7 @@ from oncelog.broker.log.cleaner.log_to_clean import LogToClean, group, segments_
 from oncelog.broker.log.cleaner.offset_map import OffsetMap, key_hash
 from oncelog.broker.log.cleaner.segment_reader import SegmentReader
 from oncelog.broker.log.cleaner.transactions import CleanedTransactions
-from oncelog.broker.log.environment import is_shortage
+from oncelog.broker.log.environment import shortage_of
 from oncelog.broker.log.segment import CLEANED_SUFFIX, Segment
 from oncelog.broker.logs import get_logger
 from oncelog.broker.slices import Slices
@@ -101,9 +101,9 @@ class Cleaner:
         shortage it is tried again; any other error would hit appends, too, and takes the log offline."""
         if log.deleted or log.offline:
             return
-        if is_shortage(error):
+        if shortage := shortage_of(error):
             about = {"topic": log.topic, "partition": log.partition}
-            log.env.lines.write(_log.warning, "no room to compact", about, error=error)
+            log.env.lines.write(_log.warning, f"{shortage}, partition not compacted", about, error=error)
         else:
             log.fail(error)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.log.environment import is_shortage
+from oncelog.broker.log.environment import shortage_of
 from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 from oncelog.broker.logs import get_logger
 from oncelog.broker.seams.clock import real_time
@@ -109,9 +109,9 @@ class RecoveryQueue:
                 return False
             self._done(key, recovery)
         except Exception as error:
-            if is_shortage(error):
+            if shortage := shortage_of(error):
                 about = {"topic": key[0], "partition": key[1]}
-                self._lines.write(_log.warning, "shortage, not recovered", about, error=error)
+                self._lines.write(_log.warning, f"{shortage}, partition not recovered", about, error=error)
                 raise
             # A partition that cannot be recovered must not keep the others from it, whatever the reason.
             self._failed(key, error)
