@@ -120,20 +120,20 @@ class GroupCoordinator:
         self,
         group_id: str,
         step: Callable[[GroupShard], M | Promise[M]],
-        refused: Callable[[KafkaError], M],
+        error_response: Callable[[KafkaError], M],
         *,
         empty_allowed: bool = False,
     ) -> M | Pending[M]:
         """Run ``step`` in the group's shard and return what the handler returns: see `CoordinatorRuntime.respond`.
 
-        ``refused`` makes the response for a KafkaError of the step, as the client is to see it.
+        ``error_response`` makes the response for a KafkaError of the step, after `to_client_error`.
         """
         try:
             shard = self.shard(group_id, empty_allowed=empty_allowed)
             result = step(shard)
         except KafkaError as error:
-            return refused(to_client_error(error))
-        return self.runtime.respond([shard], result, refused)
+            return error_response(to_client_error(error))
+        return self.runtime.respond([shard], result, error_response)
 
     # -- ShardBuilder
 
@@ -181,19 +181,18 @@ class GroupCoordinator:
         """Call ``do`` for every group of the partitions (None: of all), as steps. Skips groups that an earlier step
         removed. If the log of a shard cannot be written, goes on with the next group.
         """
-        loaded = self.runtime.loaded
-        for partition in list(loaded) if partitions is None else partitions:
-            served = loaded.get(partition)
-            if served is None:
+        for partition in list(self.runtime.loaded) if partitions is None else partitions:
+            context = self.runtime.loaded.get(partition)
+            if context is None:
                 continue
-            shard = served.shard
+            shard = context.shard
             for group_id in list(shard.groups):
                 if group_id not in shard.groups:
                     continue
                 try:
                     for _ in do(shard, group_id) or ():
                         yield
-                        if served.is_lost():
+                        if context.is_lost():
                             break
                 except KafkaError as error:
                     about = {"topic": OFFSETS_TOPIC}
@@ -201,7 +200,7 @@ class GroupCoordinator:
                         _log.warning, "not done for a group", about, group=group_id, error=error
                     )
                 yield
-                if served.is_lost():
+                if context.is_lost():
                     break
 
     def _on_record(self, record: Message, topic: Topic | None) -> None:

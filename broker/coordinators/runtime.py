@@ -16,7 +16,7 @@ import trio
 from oncelog.broker.coordinators.loader import CoordinatorLoader
 from oncelog.broker.coordinators.log import CoordinatorLog
 from oncelog.broker.coordinators.partition_of_key import partition_of_key
-from oncelog.broker.coordinators.shard import LoadedShard, S
+from oncelog.broker.coordinators.shard import S, ShardContext
 from oncelog.broker.coordinators.sliced_work import SlicedWork
 from oncelog.broker.coordinators.timer import RETRY_BACKOFF_MS, CoordinatorTimer
 from oncelog.broker.logs import get_logger
@@ -67,8 +67,8 @@ class CoordinatorRuntime(Generic[S]):
             topic, self._clock, environment.lines, self._unload_lost, self._note_bug
         )
         self.background = SlicedWork(topic, self._note_bug)
-        self.loaded: dict[int, LoadedShard[S]] = {}
-        self._loading: dict[int, LoadedShard[S]] = {}
+        self.loaded: dict[int, ShardContext[S]] = {}
+        self._loading: dict[int, ShardContext[S]] = {}
         self._unloaded: dict[int, float] = {}
         """Partitions with records whose shards are still to be loaded, after a start or a shortage. The value says from
         when on they may be loaded, in seconds of broker time.
@@ -111,15 +111,15 @@ class CoordinatorRuntime(Generic[S]):
 
     def at(self, partition: int) -> S:
         """Return the loaded shard of a partition. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
-        served = self.loaded.get(partition)
-        if served is not None:
-            if not served.is_lost():
-                return served.shard
+        context = self.loaded.get(partition)
+        if context is not None:
+            if not context.is_lost():
+                return context.shard
             self._unload(partition)
         if partition not in self._loading:
-            served = self._start_loading(partition)
-            if served.partition_log.size <= LOAD_AT_ONCE_BYTES and self._load_at_once(partition, served):
-                return served.shard
+            context = self._start_loading(partition)
+            if context.partition_log.size <= LOAD_AT_ONCE_BYTES and self._load_at_once(partition, context):
+                return context.shard
             self._load_event.set()
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -133,18 +133,18 @@ class CoordinatorRuntime(Generic[S]):
         """
         if self.has_unloaded():
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return [served.shard for _, served in sorted(self.loaded.items()) if not served.is_lost()]
+        return [context.shard for _, context in sorted(self.loaded.items()) if not context.is_lost()]
 
     def log_of(self, shard: S) -> CoordinatorLog:
         """Return the log of a loaded shard. Raises KafkaError (NOT_COORDINATOR) if it has been unloaded."""
-        served = self.loaded.get(shard.partition)
-        if served is None or served.shard is not shard:
+        context = self.loaded.get(shard.partition)
+        if context is None or context.shard is not shard:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return served.log
+        return context.log
 
     # -- loading
 
-    def _start_loading(self, partition: int) -> LoadedShard[S]:
+    def _start_loading(self, partition: int) -> ShardContext[S]:
         """Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS while the log is being recovered, NOT_COORDINATOR."""
         topic = self._cluster.topic(self.topic)
         if partition in self._failed or topic is None or partition >= len(topic.partitions):
@@ -165,57 +165,57 @@ class CoordinatorRuntime(Generic[S]):
             partition_log, *builder.record_types(), shard, skips_versions=builder.SKIPS_VERSIONS
         )
         self._unloaded.pop(partition, None)
-        served = LoadedShard(shard, log, partition_log, loader.steps(), self._on_lost)
-        self._loading[partition] = served
-        return served
+        context = ShardContext(shard, log, partition_log, loader.steps(), self._on_lost)
+        self._loading[partition] = context
+        return context
 
     def _leads(self, topic: Topic, partition: int) -> bool:
         return topic.partitions[partition].leader == self._cluster.node_id
 
-    def _load_at_once(self, partition: int, served: LoadedShard[S]) -> bool:
+    def _load_at_once(self, partition: int, context: ShardContext[S]) -> bool:
         try:
-            for _ in served.steps:
+            for _ in context.steps:
                 pass
         except Exception as error:
-            self._load_failed(partition, served, error)
+            self._load_failed(partition, context, error)
             raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
         self._finish_loading(partition)
         return True
 
-    async def _load_in_slices(self, partition: int, served: LoadedShard[S]) -> None:
+    async def _load_in_slices(self, partition: int, context: ShardContext[S]) -> None:
         slices = Slices()
         began = real_time.monotonic()
         try:
-            for cold in served.steps:
+            for cold in context.steps:
                 if cold is not None:
                     await self._files.offload(cold.read)
                 if slices.is_over():
                     await slices.pause()
         except Exception as error:
-            self._load_failed(partition, served, error)
+            self._load_failed(partition, context, error)
             return
-        if self._loading.get(partition) is not served:
+        if self._loading.get(partition) is not context:
             return  # the topic was deleted, which closed the steps
         self._finish_loading(partition)
         seconds = round(real_time.monotonic() - began, 3)
-        size = served.partition_log.size
+        size = context.partition_log.size
         _log.info("loaded", topic=self.topic, partition=partition, bytes=size, seconds=seconds)
 
     def _finish_loading(self, partition: int) -> None:
-        served = self.loaded[partition] = self._loading.pop(partition)
-        served.shard.on_loaded()
-        self._builder.on_shard_loaded(served.shard)
+        context = self.loaded[partition] = self._loading.pop(partition)
+        context.shard.on_loaded()
+        self._builder.on_shard_loaded(context.shard)
 
-    def _load_failed(self, partition: int, served: LoadedShard[S], error: Exception) -> None:
-        served.close()
-        if self._loading.get(partition) is not served:
+    def _load_failed(self, partition: int, context: ShardContext[S], error: Exception) -> None:
+        context.close()
+        if self._loading.get(partition) is not context:
             return
         del self._loading[partition]
         _log.exception("shard not loaded", topic=self.topic, partition=partition, error=str(error))
         if isinstance(error, OSError):
-            error = served.partition_log.storage_error(error)
+            error = context.partition_log.storage_error(error)
         if isinstance(error, KafkaError):
-            if not served.is_lost():
+            if not context.is_lost():
                 self._retry_loading(partition)
             return
         self._failed.add(partition)
@@ -241,20 +241,20 @@ class CoordinatorRuntime(Generic[S]):
         if not self._has_lost:
             return
         self._has_lost = False
-        for partition in [key for key, served in self.loaded.items() if served.is_lost()]:
+        for partition in [key for key, context in self.loaded.items() if context.is_lost()]:
             self._unload(partition)
 
     def _unload(self, partition: int) -> None:
-        served = self.loaded.pop(partition)
-        served.close()
+        context = self.loaded.pop(partition)
+        context.close()
         _log.warning("shard unloaded", topic=self.topic, partition=partition)
-        served.shard.on_unloaded()
+        context.shard.on_unloaded()
 
     def _on_record(self, record: Message, topic: Topic | None) -> None:
         """A record was committed to the metadata."""
         if isinstance(record, RemoveTopicRecord) and topic is not None and topic.name == self.topic:
-            for served in self._loading.values():
-                served.close()
+            for context in self._loading.values():
+                context.close()
             self._loading.clear()
             self._unloaded.clear()
             self._failed.clear()
@@ -265,44 +265,44 @@ class CoordinatorRuntime(Generic[S]):
     # -- responses
 
     def respond(
-        self, shards: Sequence[S], result: M | Promise[M], refused: Callable[[KafkaError], M]
+        self, shards: Sequence[S], result: M | Promise[M], error_response: Callable[[KafkaError], M]
     ) -> M | Pending[M]:
         """Return the response to a request whose step in ``shards`` returned ``result``, or a `Pending` one that comes
         when the promise is resolved and all records it rests on are as durable as ``flush.messages`` demands.
 
-        ``refused`` makes the response for an error of a flush.
+        ``error_response`` makes the response for an error of a flush.
         """
         if isinstance(result, Promise):
             if not result.done:
-                return Pending(self._respond_to_promise(shards, result, refused))
+                return Pending(self._respond_to_promise(shards, result, error_response))
             result = result.value
         try:
             for shard in shards:
                 if not self.log_of(shard).is_durable():
-                    return Pending(self.respond_durable(shards, result, refused))
+                    return Pending(self.respond_durable(shards, result, error_response))
         except KafkaError as error:
-            return refused(to_client_error(error))
+            return error_response(to_client_error(error))
         return result
 
     async def _respond_to_promise(
-        self, shards: Sequence[S], promise: Promise[M], refused: Callable[[KafkaError], M]
+        self, shards: Sequence[S], promise: Promise[M], error_response: Callable[[KafkaError], M]
     ) -> M:
         resolved = trio.Event()
         promise.listen(resolved.set)
         await resolved.wait()
-        return await self.respond_durable(shards, promise.value, refused)
+        return await self.respond_durable(shards, promise.value, error_response)
 
     async def respond_durable(
-        self, shards: Sequence[S], response: M, refused: Callable[[KafkaError], M]
+        self, shards: Sequence[S], response: M, error_response: Callable[[KafkaError], M]
     ) -> M:
-        """Return ``response`` when all records of ``shards`` are durable, or that of ``refused``."""
+        """Return ``response`` when all records of ``shards`` are durable, or that of ``error_response``."""
         try:
             for shard in shards:
                 log = self.log_of(shard)
                 if not log.is_durable():
                     await log.wait_durable()
         except KafkaError as error:
-            return refused(to_client_error(error))
+            return error_response(to_client_error(error))
         return response
 
     # -- tasks

@@ -1,4 +1,4 @@
-"""What `CoordinatorRuntime` wants of a shard and of its builder, and `LoadedShard`, a shard beside its log."""
+"""What `CoordinatorRuntime` wants of a shard and of its builder, and `ShardContext`, a shard with its log."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ class ShardBuilder(Protocol[S]):
         ...
 
 
-class LoadedShard(Generic[S]):
-    """A shard that is loaded or being loaded. It waits on its log, to notice when the log goes offline."""
+class ShardContext(Generic[S]):
+    """A shard, loaded or being loaded, with its log (Kafka: ``CoordinatorContext``). As a waiter on the log it
+    notices when that goes offline.
+    """
 
     __slots__ = ("_on_lost", "log", "partition_log", "shard", "steps")
 

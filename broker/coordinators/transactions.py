@@ -108,11 +108,14 @@ class TransactionCoordinator:
         return self.runtime.shard_of(transactional_id)
 
     def serve(
-        self, transactional_id: str, step: Callable[[TransactionShard], M], refused: Callable[[KafkaError], M]
+        self,
+        transactional_id: str,
+        step: Callable[[TransactionShard], M],
+        error_response: Callable[[KafkaError], M],
     ) -> M | Pending[M]:
         """Run ``step`` in the id's shard and return what the handler returns: its response, or a coroutine of it.
 
-        ``refused`` makes the response for a KafkaError.
+        ``error_response`` makes the response for a KafkaError.
         """
         try:
             shard = self.shard(transactional_id)
@@ -121,11 +124,11 @@ class TransactionCoordinator:
             if error.code is ErrorCode.CONCURRENT_TRANSACTIONS and self.markers.is_ending(
                 shard, transactional_id
             ):
-                return Pending(self._serve_after_end(shard, transactional_id, step, refused))
-            return refused(error)
+                return Pending(self._serve_after_end(shard, transactional_id, step, error_response))
+            return error_response(error)
         if self.markers.is_ending(shard, transactional_id):
-            return Pending(self._respond_after_end(shard, transactional_id, response, refused))
-        return self.runtime.respond([shard], response, refused)
+            return Pending(self._respond_after_end(shard, transactional_id, response, error_response))
+        return self.runtime.respond([shard], response, error_response)
 
     def _try(
         self, shard: TransactionShard, transactional_id: str, step: Callable[[TransactionShard], M]
@@ -145,19 +148,23 @@ class TransactionCoordinator:
         shard: TransactionShard,
         transactional_id: str,
         step: Callable[[TransactionShard], M],
-        refused: Callable[[KafkaError], M],
+        error_response: Callable[[KafkaError], M],
     ) -> M:
         """Wait for the end of the id's last transaction and run ``step`` again."""
         await self.markers.wait_ended(shard, transactional_id, real_time.monotonic() + PATIENCE_S)
         try:
             response = self._try(self.shard(transactional_id), transactional_id, step)
         except KafkaError as error:
-            return refused(error)
-        return await self.runtime.respond_durable([shard], response, refused)
+            return error_response(error)
+        return await self.runtime.respond_durable([shard], response, error_response)
 
     async def _respond_after_end(
-        self, shard: TransactionShard, transactional_id: str, response: M, refused: Callable[[KafkaError], M]
+        self,
+        shard: TransactionShard,
+        transactional_id: str,
+        response: M,
+        error_response: Callable[[KafkaError], M],
     ) -> M:
         """A decision counts once it is on the disk. If the markers follow soon, respond after them."""
         await self.markers.wait_ended(shard, transactional_id, real_time.monotonic() + PATIENCE_S)
-        return await self.runtime.respond_durable([shard], response, refused)
+        return await self.runtime.respond_durable([shard], response, error_response)

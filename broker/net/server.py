@@ -30,7 +30,7 @@ ACCEPT_RETRY_SECONDS = 0.1
 log = get_logger(__name__)
 
 
-class Listener(Protocol):
+class TransportListener(Protocol):
     address: tuple[str, int]
 
     def accept(self) -> Transport | None: ...
@@ -44,7 +44,7 @@ class BoundListener(NamedTuple):
     """An open listener, and the address that its clients are told (``advertised.listeners``)."""
 
     name: str
-    listener: Listener
+    listener: TransportListener
     host: str
     port: int
 
