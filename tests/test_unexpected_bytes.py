@@ -52,8 +52,16 @@ def test_a_size_that_a_client_could_mean_is_taken_for_nothing_else(size: int) ->
     assert unexpected_bytes(struct.pack(">ihhi", size, 3, 12, 1)) is None
 
 
+SASL_HANDSHAKE = struct.pack(">ihhihh5s", 17, 17, 1, 1, -1, 5, b"PLAIN")
+OTHER = [
+    (struct.pack(">i", -9), "a frame of -9 bytes"),
+    (SASL_HANDSHAKE, "API key 17 is not served; the client wants SASL, which this listener does not speak"),
+    (struct.pack(">ihhih", 10, 999, 1, 1, -1), "API key 999 is not served'"),
+]
+
+
 @pytest.mark.parametrize("frame_bytes_max", ["104857600", "2147483647"])
-@pytest.mark.parametrize(("sent", "sentence"), [*SENT, (struct.pack(">i", -9), "a frame of -9 bytes")])
+@pytest.mark.parametrize(("sent", "sentence"), [*SENT, *OTHER])
 @pytest.mark.parametrize("after_a_request", [False, True])
 def test_the_log_says_why_the_connection_was_closed(
     lines: list[str], sent: bytes, sentence: str, frame_bytes_max: str, after_a_request: bool

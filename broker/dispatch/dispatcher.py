@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 PRODUCE = 0
 """The API key that has a fast path, and whose requests may overtake a pending response."""
 
+SASL = (17, 36)
+"""The API keys of SaslHandshake and SaslAuthenticate, which are not served yet."""
+
 _prefix_at = struct.Struct(">hhi").unpack_from
 
 log = get_logger(__name__)
@@ -186,7 +189,8 @@ class Dispatcher:
     def _load(self, api_key: int) -> Api:
         handler = HANDLERS.get(api_key)
         if handler is None:
-            raise CloseConnection(f"API key {api_key} is not served")
+            hint = "; the client wants SASL, which this listener does not speak" if api_key in SASL else ""
+            raise CloseConnection(f"API key {api_key} is not served{hint}")
         api = self._apis[api_key] = Api(handler)
         return api
 
