@@ -2,7 +2,7 @@
 //
 // Standard input has cases, big-endian: int32 size of the rest, int16 Produce version, four flags of a byte each
 // (compacted, log append time, from a client, target codec or -1 for the producer's), int64 timestamp before and
-// after limits, int64 now, int32 max.message.bytes, and the records of the request. Each is answered on standard
+// after limits, int64 now, int32 max.message.bytes, and the records of the request. Each gets a result on standard
 // output with: int16 error code, int32 number of record errors, their int32 indexes, int64 log append time and max
 // timestamp, and the int32 size and bytes of what would be written.
 
@@ -105,7 +105,7 @@ public class BatchOracle {
             BatchOracle.class.getClassLoader(), new Class<?>[] {Time.class}, (p, m, a) -> now);
     }
 
-    static void answer(DataOutputStream out, Errors error, List<RecordError> errors) throws IOException {
+    static void respond(DataOutputStream out, Errors error, List<RecordError> errors) throws IOException {
         out.writeShort(error.code());
         out.writeInt(errors.size());
         for (RecordError one : errors)
@@ -126,11 +126,11 @@ public class BatchOracle {
             LogValidator.ValidationResult result = null;
             try {
                 result = new Case(ByteBuffer.wrap(body)).validate();
-                answer(out, Errors.NONE, List.of());
+                respond(out, Errors.NONE, List.of());
             } catch (RecordValidationException e) {
-                answer(out, Errors.forException(e.invalidException()), e.recordErrors());
+                respond(out, Errors.forException(e.invalidException()), e.recordErrors());
             } catch (Throwable e) {
-                answer(out, Errors.forException(e), List.of());
+                respond(out, Errors.forException(e), List.of());
             }
             ByteBuffer written = result == null ? ByteBuffer.allocate(0) : result.validatedRecords().buffer();
             out.writeLong(result == null ? -1 : result.logAppendTimeMs());

@@ -96,12 +96,12 @@ def test_a_request_there_and_its_response_back(version: int) -> None:
     assert EndTxnRequest.decode(payload, version, header.header_size) == request
 
     tagged = has_tagged_response_header(26, EndTxnRequest.is_flexible(version))
-    answer = encode_response_header(33, tagged) + EndTxnResponse(0, 48).encode(version)
-    assert decode_response(EndTxnRequest, version, answer) == (33, EndTxnResponse(0, 48))
+    response = encode_response_header(33, tagged) + EndTxnResponse(0, 48).encode(version)
+    assert decode_response(EndTxnRequest, version, response) == (33, EndTxnResponse(0, 48))
     with pytest.raises(DecodeError):
-        decode_response(EndTxnRequest, version, answer[:-1])
+        decode_response(EndTxnRequest, version, response[:-1])
 
 
 def test_the_response_to_api_versions_has_no_tagged_header() -> None:
-    answer = b"\0\0\0\x05" + ApiVersionsResponse(35).encode(4)
-    assert decode_response(ApiVersionsRequest, 4, answer) == (5, ApiVersionsResponse(35))
+    response = b"\0\0\0\x05" + ApiVersionsResponse(35).encode(4)
+    assert decode_response(ApiVersionsRequest, 4, response) == (5, ApiVersionsResponse(35))

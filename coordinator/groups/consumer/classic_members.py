@@ -18,7 +18,7 @@ from oncelog.coordinator.groups.consumer import (
     member_update,
     migration,
     target,
-    timeouts,
+    timers,
 )
 from oncelog.coordinator.groups.consumer.group import PROTOCOL_TYPE
 from oncelog.coordinator.groups.consumer.states import MemberState
@@ -96,9 +96,9 @@ def _join(
         )
         shard.commit([*replacement, *change.records])
         member_update.after_commit(shard, group.group_id, change)
-        timeouts.cancel(shard, timeouts.JOIN, group.group_id, member_id)
-        timeouts.renew_session(shard, group.group_id, member_id, request.session_timeout_ms)
-        timeouts.await_sync(shard, group.group_id, member_id, _rebalance_timeout_ms(request, client))
+        timers.cancel(shard, timers.JOIN, group.group_id, member_id)
+        timers.renew_session(shard, group.group_id, member_id, request.session_timeout_ms)
+        timers.await_sync(shard, group.group_id, member_id, _rebalance_timeout_ms(request, client))
         member = change.member
     assert member.classic is not None
     return JoinGroupResponse(
@@ -195,10 +195,10 @@ def _sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) ->
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     # A member that must revoke partitions has just joined, and must rejoin only after it has revoked them.
     if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        timeouts.await_join(shard, group.group_id, member)
+        timers.await_join(shard, group.group_id, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    timeouts.cancel(shard, timeouts.SYNC, group.group_id, member.member_id)
-    timeouts.renew_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
+    timers.cancel(shard, timers.SYNC, group.group_id, member.member_id)
+    timers.renew_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
     assigned = {topic_id: list(partitions) for topic_id, partitions in member.assigned.items()}
     return SyncGroupResponse(
         protocol_type=request.protocol_type,
@@ -217,14 +217,14 @@ def heartbeat(
     member, classic = _classic_member(
         group, request.member_id, request.group_instance_id, request.generation_id
     )
-    timeouts.renew_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
+    timers.renew_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
     # Only a join or a ConsumerGroupHeartbeat computes a new target assignment: without consumers, a classic member must
     # join.
     unassigned = group.epoch > group.target_epoch and group.classic_count == len(group.members)
     behind = unassigned or member.epoch < group.target_epoch
     if behind or member.state is MemberState.UNREVOKED_PARTITIONS or released:
-        timeouts.await_join(shard, group.group_id, member)
+        timers.await_join(shard, group.group_id, member)
         return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     return HeartbeatResponse()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.consumer import records, timeouts
+from oncelog.coordinator.groups.consumer import records, timers
 from oncelog.coordinator.groups.consumer.metadata_hash import TopicHashes
 from oncelog.coordinator.groups.consumer.states import ConsumerGroupState, MemberState
 from oncelog.coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
@@ -238,13 +238,13 @@ class ConsumerGroup:
 
     def on_loaded(self, shard: GroupShard) -> None:
         self.volatile.regexes_outdated = True
-        timeouts.start_all(shard, self)
+        timers.start_all(shard, self)
 
     def on_unloaded(self, shard: GroupShard) -> None:
         self.on_removed(shard)
 
     def on_removed(self, shard: GroupShard) -> None:
-        timeouts.cancel_group(shard, self)
+        timers.cancel_group(shard, self)
 
     def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
         """Let the next heartbeat check whether the group must rebalance."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.consumer import joining, leave, member_update, settings, target, timeouts
+from oncelog.coordinator.groups.consumer import joining, leave, member_update, settings, target, timers
 from oncelog.coordinator.groups.consumer.member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import (
@@ -116,7 +116,7 @@ def _heartbeat(
     shard.commit([*found.records, *replacement, *change.records])
     found.after_commit(shard)
     member_update.after_commit(shard, group_id, change)
-    timeouts.renew_session(shard, group_id, member_id)
+    timers.renew_session(shard, group_id, member_id)
     return _response(context, request, old, change.member)
 
 

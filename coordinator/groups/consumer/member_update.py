@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.coordinator.groups.consumer import records, regex, target, timeouts
+from oncelog.coordinator.groups.consumer import records, regex, target, timers
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 from oncelog.coordinator.groups.consumer.reconcile import reconcile
 
@@ -178,7 +178,7 @@ def _subscribed(group: ConsumerGroup, member: ConsumerGroupMember, topics: Topic
 def after_commit(shard: GroupShard, group_id: str, change: MemberChange) -> None:
     """Update volatile state and timers once the records are committed."""
     if change.member != change.updated:
-        timeouts.update_rebalance_timeout(shard, group_id, change.member)
+        timers.update_rebalance_timeout(shard, group_id, change.member)
     group = shard.groups.get(group_id)
     if change.is_new:
         shard.context.log_info(

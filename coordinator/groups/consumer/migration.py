@@ -16,7 +16,7 @@ from oncelog.coordinator.groups.classic import timers as classic_timers
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.member import ClassicGroupMember, SupportedProtocol
 from oncelog.coordinator.groups.classic.states import ClassicGroupState
-from oncelog.coordinator.groups.consumer import embedded_protocol, records, timeouts
+from oncelog.coordinator.groups.consumer import embedded_protocol, records, timers
 from oncelog.coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
 from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
@@ -66,7 +66,7 @@ class FoundGroup:
             if not group.has_member(member.member_id):
                 continue
             assert member.classic is not None
-            timeouts.renew_session(
+            timers.renew_session(
                 shard, self.group.group_id, member.member_id, member.classic.session_timeout_ms
             )
 

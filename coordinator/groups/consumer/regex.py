@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.coordinator.groups.consumer import expressions, records, timeouts
+from oncelog.coordinator.groups.consumer import expressions, records, timers
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _is_due(
     shard: GroupShard, group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember, is_new: bool
 ) -> bool:
     subscriptions = group.subscriptions
-    if (not is_new and not subscriptions.regexes) or timeouts.resolves_soon(shard, group.group_id):
+    if (not is_new and not subscriptions.regexes) or timers.resolves_soon(shard, group.group_id):
         return False
     now_ms = shard.context.now_ms()
     last = next(iter(subscriptions.resolved.values()), None)
@@ -86,7 +86,7 @@ def _is_due(
 
 
 def resolve_soon(shard: GroupShard, group_id: str) -> None:
-    timeouts.resolve_soon(shard, group_id, _Resolution(shard, group_id).step)
+    timers.resolve_soon(shard, group_id, _Resolution(shard, group_id).step)
 
 
 class _Resolution:
@@ -116,7 +116,7 @@ class _Resolution:
         compared = 0
         while self._left:
             if compared >= NAMES_PER_STEP_MAX:
-                timeouts.resolve_soon(self._shard, self._group_id, self.step)
+                timers.resolve_soon(self._shard, self._group_id, self.step)
                 return
             names = self._names[self._at : self._at + NAMES_PER_STEP_MAX - compared]
             found = self._matched.setdefault(self._left[-1], set())

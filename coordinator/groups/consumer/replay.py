@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.consumer import timeouts
+from oncelog.coordinator.groups.consumer import timers
 from oncelog.coordinator.groups.consumer.group import NO_TARGET_EPOCH, ConsumerGroup, ResolvedRegex
 from oncelog.coordinator.groups.consumer.member import LEAVING_EPOCH, ConsumerGroupMember
 from oncelog.coordinator.groups.consumer.states import MemberState
@@ -103,7 +103,7 @@ def replay_member(
         assert left, f"{key.member_id} is deleted, but has a current assignment"
         assert key.member_id not in known.targets, f"{key.member_id} is deleted, but has a target assignment"
         known.remove_member(key.member_id)
-        timeouts.cancel_all(shard, key.group_id, key.member_id)
+        timers.cancel_all(shard, key.group_id, key.member_id)
 
 
 def replay_target(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.consumer import timeouts
+from oncelog.coordinator.groups.consumer import timers
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 from oncelog.coordinator.groups.consumer.states import (
     GROUP_TRANSITIONS,
@@ -244,10 +244,10 @@ class Machine:
     def look_at_deadlines(self, group: ConsumerGroup) -> None:
         keys = set(self.harness.deadlines._by_key)
         for member_id, member in group.members.items():
-            assert timeouts.key(self.harness.shard, timeouts.SESSION, "g", member_id) in keys
+            assert timers.key(self.harness.shard, timers.SESSION, "g", member_id) in keys
             if member.is_classic:
                 continue
-            revokes = timeouts.key(self.harness.shard, timeouts.REBALANCE, "g", member_id) in keys
+            revokes = timers.key(self.harness.shard, timers.REBALANCE, "g", member_id) in keys
             if member.epoch > 0:
                 assert revokes == (member.state.name == "UNREVOKED_PARTITIONS"), member
         for key in keys:
