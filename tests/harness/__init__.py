@@ -1,1 +1,1 @@
-"""What several folders of tests share."""
+"""What several tests share, a file for each topic: docs/architecture.md lists them."""

@@ -1,4 +1,4 @@
-"""Clocks for tests in simulated time."""
+"""Clocks for tests."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ class VirtualWall(SystemClock):
 
     def now_ms(self) -> int:
         return self._zero_ms + _trio_ms()
+
+
+class FixedClock(SystemClock):
+    """Wall time that stands still until a test moves it: ``ms`` since 1970."""
+
+    def __init__(self, ms: int = 1_700_000_000_000) -> None:
+        self.ms = ms
+
+    def now_ms(self) -> int:
+        return self.ms
 
 
 def _trio_ms() -> int:

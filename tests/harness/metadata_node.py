@@ -13,24 +13,14 @@ from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.metadata.configs import dynamic_broker_texts
 from oncelog.broker.metadata.image import BROKER
 from oncelog.broker.metadata.store import MetadataStore
-from oncelog.broker.seams.clock import SystemClock
 from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import BrokerEndpoint, ConfigRecord
+from tests.harness.clocks import FixedClock
 from tests.sim.files import SimFileSystem
 
 DATA_DIR = "/data"
 DIRECTORY_ID = bytes(range(16))
 LISTENER = "PLAINTEXT"
-
-
-class FixedClock(SystemClock):
-    """Wall time that stands still until it is moved (milliseconds)."""
-
-    def __init__(self, now: int = 1_700_000_000_000) -> None:
-        self.now = now
-
-    def now_ms(self) -> int:
-        return self.now
 
 
 def open_store(

@@ -15,23 +15,15 @@ from oncelog.broker.log.opening import create_partition, open_partition
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 from oncelog.broker.log.results import FileRange, LogRead
-from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
+from tests.harness.clocks import FixedClock
 from tests.sim.files import SimFileSystem
 
 TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data/topic-0"
 START_MS = 1_700_000_000_000
-
-
-class ManualClock(SystemClock):
-    def __init__(self) -> None:
-        self.ms = START_MS
-
-    def now_ms(self) -> int:
-        return self.ms
 
 
 class NoFlusher:
@@ -59,7 +51,7 @@ class PartitionLogHarness:
     """One partition on one disk, over starts and crashes."""
 
     def __init__(self, files: FileSystem | None = None, seed: int = 0, **config: object) -> None:
-        self.clock = ManualClock()
+        self.clock = FixedClock(START_MS)
         self.chance = random.Random(seed)
         self.disk = SimFileSystem(self.chance, self.clock.now_ms)
         self.files: FileSystem = files if files is not None else self.disk

@@ -38,9 +38,8 @@ def test_a_roll_that_fails_leaves_nothing_behind() -> None:
         log = harness.create()
         for _ in range(9):
             log.append(batch((bytes(30),)), leader_epoch=0)
-        harness.disk.faults.append(
-            Fault(operation, errno.ENOSPC, lambda path, what=what: path.endswith(what))
-        )  # type: ignore[misc, arg-type]
+        fault = Fault(operation, errno.ENOSPC, lambda path, what=what: path.endswith(what))  # type: ignore[misc, arg-type]
+        harness.disk.faults.append(fault)
         refused(ErrorCode.KAFKA_STORAGE_ERROR, log, batch((bytes(500),)))
         assert len(log.segments) == 1
         assert not log.offline

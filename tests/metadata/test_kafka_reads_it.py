@@ -24,7 +24,8 @@ from oncelog.wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from tests.harness.metadata_node import DIRECTORY_ID, LISTENER, FixedClock
+from tests.harness.clocks import FixedClock
+from tests.harness.metadata_node import DIRECTORY_ID, LISTENER
 
 pytestmark = pytest.mark.slow
 

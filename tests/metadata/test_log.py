@@ -19,7 +19,7 @@ from oncelog.wire.stored.metadata import (
     NoOpRecord,
     TopicRecord,
 )
-from tests.harness.metadata_node import FixedClock
+from tests.harness.clocks import FixedClock
 from tests.metadata.kafka_bytes import LOG_START
 from tests.sim.disk import Fault
 from tests.sim.files import SimFileSystem

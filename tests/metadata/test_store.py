@@ -29,7 +29,8 @@ from oncelog.wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from tests.harness.metadata_node import DIRECTORY_ID, FixedClock, open_store
+from tests.harness.clocks import FixedClock
+from tests.harness.metadata_node import DIRECTORY_ID, open_store
 from tests.metadata.kafka_bytes import BOOTSTRAP, LOG_START
 from tests.sim.disk import Fault
 from tests.sim.files import SimFileSystem
@@ -347,15 +348,15 @@ def test_a_snapshot_after_so_many_bytes() -> None:
 def test_a_snapshot_after_so_long() -> None:
     files, clock = disk(), FixedClock()
     store = store_on(files, clock)
-    clock.now += 3_599_999
+    clock.ms += 3_599_999
     store.commit([NoOpRecord()])
     assert snapshot_offsets(files) == []
-    clock.now += 1
+    clock.ms += 1
     store.commit([NoOpRecord()])
     assert snapshot_offsets(files) == [store.image.offset + 1]
     files, clock = disk(), FixedClock()
     store = store_on(files, clock, metadata_log_max_snapshot_interval_ms="0")
-    clock.now += 10**12
+    clock.ms += 10**12
     store.commit([NoOpRecord()])
     assert snapshot_offsets(files) == []
 
