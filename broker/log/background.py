@@ -69,7 +69,7 @@ async def _restart_after_bugs(manager: LogManager, task: Callable[[], Awaitable[
             await task()
             return
         except Exception:
-            _report(manager)
+            _report_bug(manager)
             await real_time.sleep(RESTART_DELAY_S)
 
 
@@ -89,7 +89,7 @@ async def _every(
             about = {"path": error.filename or manager.data_dir}
             manager.lines.write(_log.error, "checkpoint not written", about, error=error)
         except Exception:
-            _report(manager)
+            _report_bug(manager)
 
 
 async def _compact(manager: LogManager) -> None:
@@ -102,7 +102,7 @@ async def _compact(manager: LogManager) -> None:
     await Cleaner(manager).run()
 
 
-def _report(manager: LogManager) -> None:
+def _report_bug(manager: LogManager) -> None:
     _log.exception("background work on logs failed")
     manager.on_bug()
 

@@ -69,7 +69,7 @@ def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, 
 
 
 def batch_size(file: File, position: int) -> int:
-    """Bytes of the batch that begins at ``position``."""
+    """Size in bytes of the batch that begins at ``position``."""
     length: int = _offset_and_length.unpack(file.pread(LOG_OVERHEAD, position))[1]
     return length + LOG_OVERHEAD
 

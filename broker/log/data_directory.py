@@ -29,10 +29,10 @@ FUTURE_SUFFIX = "-future"
 HARMLESS_NAMES = frozenset(
     (LOCK_FILE, META_PROPERTIES + ".tmp", SCRATCH_MARK, "lost+found", ".DS_Store", ".gitignore", ".gitkeep")
 )
-"""What a directory may hold that becomes a data directory: what a start that was cut short leaves, what a new file
-system has, and what stands in for an empty folder."""
+"""Names that a directory may hold when it becomes a data directory: left by an interrupted start, put there by
+a new file system, or kept so that a repository has the empty folder."""
 NAMES_SHOWN = 3
-"""Of the files that keep a directory from becoming one, those that the message names."""
+"""How many foreign files the error message names."""
 
 DIRECTORY_NAME_MAX_CHARS = 255
 """The longest name that file systems allow; longer ones lose the end of the topic."""
@@ -46,7 +46,7 @@ class DataDirectoryError(Exception):
 
     @classmethod
     def of(cls, path: str, error: Exception) -> DataDirectoryError:
-        """For an error that was met in the data directory ``path``."""
+        """The error for the user that stands for ``error``, raised in the data directory ``path``."""
         reason = str(error)
         if isinstance(error, FileExistsError | NotADirectoryError):
             reason = "there is a file in its place"
@@ -111,7 +111,8 @@ class DataDirectory:
             self._lock = None
 
     def _refuse_foreign(self) -> None:
-        """Whatever a data directory holds, its first file is meta.properties, which is on the disk before the next."""
+        """Raise DataDirectoryError if there are files but no meta.properties, which a data directory gets first
+        and durably."""
         names = self._files.listdir(self.path)
         foreign = [name for name in names if name not in HARMLESS_NAMES]
         if foreign and META_PROPERTIES not in names:
@@ -202,7 +203,7 @@ def partition_of(name: str) -> tuple[str, int] | None:
 
 
 def set_aside_name(topic: str, partition: int, suffix: str, random: Random) -> str:
-    """``topic-partition.<32 hex digits>-delete`` (or ``-stray``), the topic cut where it would get too
+    """``topic-partition.<32 hex digits>-delete`` (or ``-stray``). The topic is cut if the name would be too
     long."""
     end = f"-{partition}.{random_uuid(random).hex()}{suffix}"
     return topic[: DIRECTORY_NAME_MAX_CHARS - len(end)] + end

@@ -51,7 +51,8 @@ class FlushWork:
             file.acquire()
 
     def run(self) -> None:
-        """Do it. It blocks: call it in a worker thread. Raises OSError, and then must not be tried again."""
+        """Bring it to the disk. It blocks: call it in a worker thread. Raises OSError, and then must not be
+        tried again."""
         for file in self._targets:
             file.fsync()
         for path, data in self._replace:
@@ -60,7 +61,7 @@ class FlushWork:
             self._files.sync_dir(directory)
 
     def release(self) -> None:
-        """In the loop, once ``run`` has returned or raised."""
+        """Let the files go, in the loop, once ``run`` has returned or raised."""
         targets, self._targets = self._targets, ()
         for file in targets:
             file.release()
@@ -109,7 +110,7 @@ class Durability:
         self.unflushed_bytes = 0
         """Appended since, or found by a recovery above the recovery point."""
         self.due_bytes = 1
-        """How many unflushed bytes the flusher wants to be told of; set by it."""
+        """The log tells the flusher when it has this many unflushed bytes. The flusher sets the number."""
         self.changed = not metadata_synced
         """Whether anything changed since the log was opened: otherwise a close has nothing to write."""
         self._metadata_synced = metadata_synced
@@ -124,7 +125,8 @@ class Durability:
         self._since_snapshot = -self.unflushed_bytes
 
     def prepare_close(self, end: int) -> FlushWork | None:
-        """As `prepare`, with all that a start after a clean stop trusts: the last index entries, a snapshot, names."""
+        """As `prepare`, with what a start after a clean stop relies on: the last index entries, a snapshot,
+        removed names."""
         self.abandon()
         if not self.changed:
             return None
@@ -140,7 +142,7 @@ class Durability:
         return work
 
     def prepare(self, end: int, more: Sequence[File] = (), *, closes: bool = False) -> FlushWork | None:
-        """The flush of all below the log end offset ``end``; None where nothing is left to flush.
+        """The flush of all below the log end offset ``end``; None if nothing is left to flush.
 
         Indexes belong to it: a recovery does not rebuild what is below the recovery point. ``more``: files to be
         synced, too. ``closes``: removed names are to be synced, too.
@@ -206,8 +208,8 @@ class Durability:
             for segment in self._local.segments:
                 segment.forget_synced_indexes()
 
-    def done(self, work: FlushWork, log_end_offset: int) -> None:
-        """``work.run()`` has returned."""
+    def flushed(self, work: FlushWork, log_end_offset: int) -> None:
+        """``work.run()`` has succeeded: note what is on the disk now."""
         work.release()
         self._work = None
         for segment, size in work.segments:

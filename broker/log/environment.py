@@ -1,4 +1,4 @@
-"""What the partition logs of a broker share; those who wait on a log."""
+"""`LogEnvironment`: what the partition logs of a broker share. `WaiterSet`: who waits on a log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shortage_of(error: BaseException) -> str | None:
 
 
 class LogEnvironment:
-    """The outside world of a partition log."""
+    """What a partition log uses of its broker."""
 
     __slots__ = (
         "clock",

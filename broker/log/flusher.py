@@ -108,22 +108,22 @@ class Flusher:
         plan its flush."""
         if log not in self._deadlines and log.durability.due_bytes < FLUSH_BYTES:
             log.durability.due_bytes = FLUSH_BYTES
-            self._enqueue(log, self._clock.monotonic() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000)
+            self._plan(log, self._clock.monotonic() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000)
         else:
             log.durability.due_bytes = NEVER_DUE
-            self._enqueue(log, self._clock.monotonic())
+            self._plan(log, self._clock.monotonic())
 
     def reschedule(self, log: PartitionLog) -> None:
         """`flush.ms` of a log may have changed: plan its flush anew."""
         if log in self._deadlines:
             sooner = self._clock.monotonic() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000
-            self._enqueue(log, min(self._deadlines[log], sooner))
+            self._plan(log, min(self._deadlines[log], sooner))
 
     def forget(self, log: PartitionLog) -> None:
         """Drop the plan for a log that was deleted."""
         self._deadlines.pop(log, None)
 
-    def _enqueue(self, log: PartitionLog, deadline: float) -> None:
+    def _plan(self, log: PartitionLog, deadline: float) -> None:
         self._deadlines[log] = deadline
         if deadline < self._next_wakeup.get(log, inf):
             self._next_wakeup[log] = deadline
@@ -159,7 +159,7 @@ class Flusher:
         if deadline is None or log.offline or log.deleted:
             return
         if deadline > self._clock.monotonic():
-            self._enqueue(log, deadline)
+            self._plan(log, deadline)
             return
         del self._deadlines[log]
         await self._flush_quietly(log)

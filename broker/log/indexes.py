@@ -168,14 +168,15 @@ class _Index:
         return low - 1
 
     def all(self) -> Iterator[tuple[int, ...]]:
-        """Every entry as it is stored: relative offsets."""
+        """Yields every entry as it is stored, with relative offsets."""
         if self._written:
             yield from self.ENTRY.iter_unpack(self._open().pread(self._written * self.ENTRY.size, 0))
         yield from self.ENTRY.iter_unpack(bytes(self._tail))
 
 
 class OffsetIndex(_Index):
-    """``.index``: of some batches the last offset (int32, relative) and the position in the file (int32)."""
+    """``.index``: for some batches, their last offset (int32, relative) and their position in the file
+    (int32)."""
 
     __slots__ = ("last_offset",)
 
@@ -231,7 +232,7 @@ class OffsetIndex(_Index):
     def is_full(self, index_bytes_max: int) -> bool:
         return self.entries >= index_bytes_max // _offset_entry.size
 
-    def check(self, segment_bytes: int) -> int:
+    def sound_entries(self, segment_bytes: int) -> int:
         """How many entries, from the first on, are sound: they rise in offset and position and lie in a segment
         of that size."""
         good, last_relative, last_position = 0, -1, -1
@@ -298,7 +299,7 @@ class TimeIndex(_Index):
         """Whether only one slot is left, which is for the entry that a roll adds."""
         return self.entries >= index_bytes_max // _time_entry.size - 1
 
-    def check(self, end_offset: int) -> int:
+    def sound_entries(self, end_offset: int) -> int:
         """How many entries, from the first on, are sound: they rise in time, do not fall in offset, and lie
         below ``end_offset``."""
         good, last_timestamp, last_relative = 0, NO_TIMESTAMP, -1
@@ -357,8 +358,8 @@ class TransactionIndex(_Index):
                 yield AbortedTransaction(*fields)
 
     def collect(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
-        """The transactions with records from ``start`` to before ``end``, and whether no later segment has any
-        of these."""
+        """The transactions with records from ``start`` to before ``end``, and whether no later segment can have
+        more of them."""
         found = []
         for aborted in self.transactions():
             if aborted.last_offset >= start and aborted.first_offset < end:

@@ -26,11 +26,12 @@ class CorruptCheckpoint(DecodeError):  # noqa: N818  # what it is, not that it i
 
 
 class LeaderEpochs:
-    """The epochs of one partition that still have records, or had none yet: both columns rise.
+    """The leader epochs of one partition, each with its first offset; both rise. Epochs without records go, but
+    the latest stays.
 
-    A change is in memory first (``changed``); ``encode`` gives what the file must hold. It has to be durable
-    before the recovery point passes a record of the new epoch, since records above the recovery point bring
-    their epoch back themselves.
+    A change is made in memory (``changed``); ``encode`` returns the new content of the file. That must be
+    durable before the recovery point passes a record of the new epoch: a recovery derives the epochs of all
+    records above the recovery point.
     """
 
     __slots__ = ("_epochs", "_starts", "changed", "latest")
@@ -39,12 +40,12 @@ class LeaderEpochs:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest = UNDEFINED_EPOCH
-        """The highest epoch known, -1 where there is none."""
+        """The highest epoch known, -1 if there is none."""
         self.changed = False
 
     @classmethod
     def load(cls, files: FileSystem, path: str) -> LeaderEpochs:
-        """From the checkpoint file; empty where there is none. Raises CorruptCheckpoint."""
+        """Load the checkpoint file; without one there are no epochs. Raises CorruptCheckpoint."""
         epochs = cls()
         if files.exists(path):
             for epoch, start in parse_checkpoint(files.read_bytes(path), path):

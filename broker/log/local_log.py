@@ -1,8 +1,8 @@
 """`LocalLog`: the segments of one partition, with their producer snapshots, and reading them.
 
-It deals with files and offsets; `PartitionLog` adds producers, epochs, high watermark and waiters. Source:
-Kafka's ``LocalLog``,
-``LogSegments``.
+It deals with files and offsets; `PartitionLog` adds producers, epochs, high watermark and waiters.
+
+Source: Kafka's ``LocalLog``, ``LogSegments``.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class LocalLog:
         self._positions.clear()
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Those with records from offset ``start`` to before ``end``."""
+        """The aborted transactions with records from offset ``start`` to before ``end``."""
         found: list[AbortedTransaction] = []
         for segment in self.segments[self._segment_at(start) :]:
             if segment.txn_index.entries:
@@ -135,9 +135,11 @@ class LocalLog:
     # Segments come and go.
 
     def roll(self, log_end_offset: int, config: TopicConfig, producers: ProducerState) -> bool:
-        """Make a new active segment that begins at the log end offset; whether that was needed: an empty one stays.
+        """Begin a new active segment at the log end offset. Returns False if the active segment is empty, and
+        stays.
 
-        Where it fails, the active segment is what it was. The error has a note if that could not be restored.
+        After an OSError the active segment is unchanged. The error has a note if new files could not be
+        removed.
         """
         if not self.active.size and self.active.base_offset == log_end_offset:
             return False

@@ -1,7 +1,7 @@
 """`LogManager`: the data directory and the logs of all its partitions.
 
 Source: Kafka's ``LogManager``. Kafka loads every log before it serves. Here a log is opened when it is first
-used, and after an unclean stop logs are recovered beside requests (see ``recovery_queue.py``).
+used, and after an unclean stop logs are recovered beside requests (see ``recovery/queue.py``).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _log = get_logger(__name__)
 
 
 class Hosting(NamedTuple):
-    """What the metadata says of a topic that this node hosts."""
+    """A topic that has partitions on this node, as the metadata describes it."""
 
     topic_id: Uuid
     config: TopicConfig
@@ -88,14 +88,14 @@ class LogManager:
             random,
             flusher=self.flusher,
             save_log_start=lambda log: self.offsets.save_log_starts(),
-            schedule_delete=self._delete_later,
+            schedule_delete=self._schedule_delete,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
         self.lines = self._env.lines
         self._unopened: dict[Key, str] = {}
         self._unusable: dict[Key, str] = {}
         self._queue = RecoveryQueue(
-            files, self.lines, self._begin_recovery, self._recovered, self._recovery_failed
+            files, self.lines, self._begin_recovery, self._recovery_done, self._recovery_failed
         )
         self._lookup: Callable[[str], Hosting | None] = lambda topic: None
         self._on_truncated: Callable[[PartitionLog], None] = lambda log: None
@@ -142,10 +142,10 @@ class LogManager:
             elif name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
                 _log.warning("directory of no partition", path=path)
             elif not self._is_hosted(*key):
-                self._set_stray(key, path)
+                self._set_aside(key, path)
             elif self.was_clean:
                 self._unopened[key] = path
-            elif not self._moved_if_stray(key, path):
+            elif not self._set_aside_if_stray(key, path):
                 self._queue.add(key, path)
         self._loaded = True
         _log.info(
@@ -153,7 +153,7 @@ class LogManager:
         )
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Recovery, flushes, checkpoints, deletions, retention and compaction, until cancelled."""
+        """Run recovery, flushes, checkpoints, deletions, retention and compaction until cancelled."""
         from oncelog.broker.log.background import run_background
 
         try:
@@ -243,7 +243,7 @@ class LogManager:
     def _open_found(self, key: Key) -> None:
         hosting = self._hosting(key[0])
         directory = self._unopened.get(key)
-        if directory is not None and self._moved_if_stray(key, directory):
+        if directory is not None and self._set_aside_if_stray(key, directory):
             del self._unopened[key]
             directory = None
         if directory is None:
@@ -337,7 +337,7 @@ class LogManager:
 
     # --- stray directories
 
-    def _moved_if_stray(self, key: Key, directory: str) -> bool:
+    def _set_aside_if_stray(self, key: Key, directory: str) -> bool:
         """Whether the directory belonged to an earlier topic of that name, and was set aside. Raises
         OSError."""
         try:
@@ -347,10 +347,10 @@ class LogManager:
             return False
         if topic_id in (None, self._hosting(key[0]).topic_id):
             return False
-        self._set_stray(key, directory)
+        self._set_aside(key, directory)
         return True
 
-    def _set_stray(self, key: Key, directory: str) -> None:
+    def _set_aside(self, key: Key, directory: str) -> None:
         target = f"{self.data_dir}/{set_aside_name(*key, STRAY_SUFFIX, self.random)}"
         self.files.rename(directory, target)
         _log.warning("moved aside: the metadata has no such topic", path=directory, to=target)
@@ -379,7 +379,7 @@ class LogManager:
             self._env, directory, *key, hosting.config, start, recovery_point, hosting.topic_id
         )
 
-    def _recovered(self, key: Key, recovery: PartitionRecovery) -> None:
+    def _recovery_done(self, key: Key, recovery: PartitionRecovery) -> None:
         log = recovery.log
         self._report_loss(key, log, truncated=recovery.truncated)
         self.logs[key] = log
@@ -387,8 +387,8 @@ class LogManager:
             self.flusher.due(log)
 
     def _report_loss(self, key: Key, log: PartitionLog, *, truncated: bool) -> None:
-        """If readers may have seen records that the log lost, report it, which raises its leader epoch; after a
-        clean stop too."""
+        """Report a log that has lost records which readers may have seen: its leader epoch is raised. Also
+        after a clean stop."""
         was_seen = self.offsets.high_watermarks.known.get(key, 0)
         if truncated or was_seen > log.log_end_offset:
             _log.warning("records were lost", topic=key[0], partition=key[1], from_offset=log.log_end_offset)
@@ -401,7 +401,7 @@ class LogManager:
         if not isinstance(error, UNREADABLE):
             self.on_bug()
 
-    def _delete_later(self, paths: Sequence[str]) -> None:
+    def _schedule_delete(self, paths: Sequence[str]) -> None:
         for path in paths:
             log = self.logs.get(partition_of(path.split("/")[-2]) or ("", -1))
             delay_ms = (

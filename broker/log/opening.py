@@ -74,7 +74,7 @@ def open_partition(
     OSError, CorruptCheckpoint, CorruptPartitionMetadata.
     """
     found = PartitionDirectory(env.files, directory)
-    found.tidy()
+    found.clean_up()
     segments = [open_segment(env, directory, base, config) for base in found.base_offsets]
     try:
         return _open(env, found, segments, topic, partition, config, log_start_offset, topic_id)

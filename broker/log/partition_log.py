@@ -489,7 +489,7 @@ class PartitionLog:
     def prepare_flush(self) -> FlushWork | None:
         """The flush of what is not on the disk yet; None if all is. Only one may be under way.
 
-        Raises KafkaError (KAFKA_STORAGE_ERROR) where index entries cannot be written.
+        Raises KafkaError (KAFKA_STORAGE_ERROR) if index entries cannot be written.
         """
         try:
             if self.is_closing:
@@ -514,7 +514,7 @@ class PartitionLog:
     def flushed(self, work: FlushWork) -> None:
         """``work.run()`` has succeeded: raise the recovery point, and the high watermark if it waited for the
         flush."""
-        self.durability.done(work, self.log_end_offset)
+        self.durability.flushed(work, self.log_end_offset)
         if not self.offline and self.high_watermark < self.log_end_offset:
             waits = self.log_end_offset - self.recovery_point >= self.config.flush_messages
             reached = self.recovery_point if waits else self.log_end_offset

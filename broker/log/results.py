@@ -52,7 +52,8 @@ class AppendResult:
 
     @classmethod
     def of_duplicate(cls, batch: BatchMetadata, log_start_offset: int, high_watermark: int) -> AppendResult:
-        """As in Kafka, its log append time is the timestamp of the batch in the log, even if the producer set that."""
+        """The result for a duplicate of ``batch``. As in Kafka, the log append time is that batch's timestamp,
+        even if the producer set it."""
         waits = batch.last_offset >= high_watermark
         return cls(batch.first_offset, batch.last_offset, batch.timestamp, log_start_offset, waits, True)
 
@@ -82,7 +83,8 @@ class FileRange:
 
 
 class LogRead:
-    """``records`` is ``b""`` if there is nothing to read yet; ``next_offset`` is above every offset in it."""
+    """What a read returns. ``records`` is ``b""`` if there is nothing to read yet; ``next_offset`` is above
+    every offset in it."""
 
     __slots__ = ("next_offset", "records")
 
@@ -96,7 +98,7 @@ class TimestampOffset(NamedTuple):
     """In ms."""
     offset: int
     leader_epoch: int
-    """-1 where it is not known."""
+    """-1 if it is not known."""
 
 
 def records_of(segment: Segment, position: int, header: BatchHeader) -> Iterator[Record]:

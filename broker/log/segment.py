@@ -126,7 +126,7 @@ class Segment:
         return self._path_of(LOG_SUFFIX)
 
     def paths(self) -> list[str]:
-        """All files it may have."""
+        """The paths of all files that it may have."""
         return [self._path_of(kind) for kind in SEGMENT_SUFFIXES]
 
     @property
@@ -172,10 +172,10 @@ class Segment:
             self.write_indexes()
         file = self._file
         (self.file if file is None else file).append(batch)
-        self._count(position, last_offset, max_timestamp, due)
+        self._note_batch(position, last_offset, max_timestamp, due)
         self.size = position + size
 
-    def _count(self, position: int, last_offset: int, max_timestamp: int, due: bool) -> None:
+    def _note_batch(self, position: int, last_offset: int, max_timestamp: int, due: bool) -> None:
         if max_timestamp > self._max_timestamp and max_timestamp > self.max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
@@ -192,7 +192,7 @@ class Segment:
         due = position > self._index_due_above
         if due and self.offset_index.tail_bytes >= INDEX_TAIL_BYTES:
             self.write_indexes()
-        self._count(position, header.last_offset, header.max_timestamp, due)
+        self._note_batch(position, header.last_offset, header.max_timestamp, due)
 
     def should_roll(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig
@@ -302,7 +302,7 @@ class Segment:
         return self.size if found is None else found[0]
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Raises DecodeError."""
+        """Yields (position, header) of its batches. Raises DecodeError."""
         return iterate_headers(self.file, position, self.size if end is None else end)
 
     def next_offset(self) -> int:
@@ -341,13 +341,13 @@ class Segment:
             self._rolling_timestamp = NO_TIMESTAMP
 
     def forget_derived(self, position: int) -> None:
-        """The indexes were cut: read again what was derived from them. The caller will `index_batch` batches from
-        ``position`` on."""
+        """The indexes were cut: forget what was derived from them. The caller indexes the batches from
+        ``position`` on again."""
         self._max_timestamp = self._rolling_timestamp = UNKNOWN
         self._index_due_above = position + self._index_interval
 
     def clear_indexes(self) -> None:
-        """Empty the indexes, before all batches are recounted."""
+        """Empty the indexes, before all batches are indexed again."""
         self.offset_index.clear()
         self.time_index.clear()
         self.txn_index.clear()

@@ -1,12 +1,12 @@
 """Time, of which the broker knows three kinds.
 
-- **Broker time** is what records, sessions, transactions and retention are about. It is one `Clock` for each node,
-  passed in, and a test may move it (`MovableClock`).
-- **Real time** bounds how long a peer is waited for: a socket's idle time, a Fetch's max wait, a request's patience, a
-  pause after a failure. It is `real_time`, which no test moves.
+- **Broker time** rules timestamps, retention, sessions, transactions and expiry. It is one `Clock` for each
+node, which is passed in, and which a test may move (`MovableClock`).
+- **Real time** bounds waits for a peer (a socket's idle time, a Fetch's max wait, a request's patience) and
+pauses after a failure. It is `real_time`, which no test moves.
 - **A slice of work** (`oncelog.broker.slices`) is measured in real time too.
 
-Both clocks wait by Trio's clock, so that the virtual clock of a simulation rules them all.
+All waits follow Trio's clock, so the virtual clock of a simulation rules them.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back; only differences mean anything. Deadlines are given in these."""
+        """Seconds that never go back; only their differences have a meaning. Deadlines are in this time."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so long. A checkpoint in any case. Raises ValueError for a negative number."""
+        """Wait ``seconds`` seconds. Always a checkpoint. Raises ValueError for a negative number."""
         ...
 
     async def sleep_until(self, deadline: float) -> None:
-        """Wait until `monotonic` has reached ``deadline``. A checkpoint in any case."""
+        """Wait until `monotonic` has reached ``deadline``. Always a checkpoint."""
         ...
 
     def move_on_at(self, deadline: float) -> AbstractContextManager[trio.CancelScope]:
-        """A scope that is cancelled when `monotonic` reaches ``deadline`` (`math.inf`: never). The caller leaves the
-        scope's own deadline, which is in Trio's time, alone."""
+        """A scope that is cancelled when `monotonic` reaches ``deadline`` (`math.inf`: never). The caller must
+        not set the scope's own deadline, which is in Trio's time."""
         ...
 
     def move_on_after(self, seconds: float) -> AbstractContextManager[trio.CancelScope]:
-        """`move_on_at` in so many seconds from now."""
+        """`move_on_at`, ``seconds`` from now."""
         ...
 
 
@@ -68,23 +68,24 @@ class SystemClock:
 
 
 real_time: Final = SystemClock()
-"""For what no test may move. Every use says by this name that broker time is not meant."""
+"""The clock for everything that no test may move. Its name shows at every use that broker time is not meant."""
 
 
 class MovableClock:
     """Broker time that runs as real time does, and jumps ahead when a test says so (`advance`).
 
-    A wait whose deadline a jump passes ends at once; the others end as much sooner. To be called from Trio's thread.
+    A jump ends the waits whose deadlines it passes; the others end that much sooner. Only Trio's thread may use
+    it.
     """
 
     def __init__(self, wall_now_ms: Callable[[], int] = real_time.now_ms) -> None:
         self._wall_now_ms = wall_now_ms
         self._ahead_s = 0.0
         self._deadlines: dict[trio.CancelScope, float] = {}
-        """Of the waits that are under way, in this clock's seconds."""
+        """The deadlines of all current waits, in this clock's time."""
 
     def advance(self, seconds: float) -> None:
-        """Jump ahead. Those whose deadlines come due by it run when the caller waits next.
+        """Jump ahead by ``seconds``. Tasks whose deadlines have passed run as soon as the caller waits.
 
         Raises ValueError for a negative number: time does not go back.
         """

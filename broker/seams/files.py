@@ -5,8 +5,7 @@ What is promised:
 
 - ``append`` and ``pwrite`` reach the operating system before they return: they survive the death of this
   process.
-- Only what ``File.fsync`` covered, under a name that ``sync_dir`` covered, survives a loss of power. A new file
-needs both.
+- Only what ``File.fsync`` covered, under a name that ``sync_dir`` covered, survives a loss of power.
 - ``rename`` is atomic: everybody sees the old file or the new one. It is not durable before ``sync_dir``.
 """
 

@@ -1,7 +1,7 @@
 """A disk in memory: see ``broker/seams/files.py`` for what is promised.
 
-It keeps the promises and no more. `MemoryFileSystem.lose_power` takes all bytes that no `fsync` and all names that no
-`sync_dir` covered; `kill` leaves everything that was written, and nothing of the process.
+It keeps these promises and no more: `MemoryFileSystem.lose_power` takes all bytes that no `fsync` covered and
+all names that no `sync_dir` covered. `kill` takes only what belongs to the process: open files and locks.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Operation: TypeAlias = Literal[
 ]
 
 UNSYNCED_NAMES_MAX = 10_000
-"""Changes of names that a loss of power may undo. Beyond that the oldest count as synced, and the memory of what they
-removed is given back."""
+"""A loss of power undoes at most this many changes of names. Older ones count as synced, so that removed files
+give their memory back."""
 
 CAPACITY_BYTES = 1 << 40
-"""What `disk_space` tells; half of it is free."""
+"""The size of the volume for `disk_space`; half of it is free."""
 
 
 class ProcessDied(BaseException):  # it must pass every `except Exception`
-    """A process that was killed wanted something of its disk; its clean-up, most likely."""
+    """A killed process, most likely its clean-up, tried to use the disk."""
 
 
 class _Node:
@@ -53,7 +53,7 @@ class _Node:
 
 
 class Inode(_Node):
-    """What a file holds. Below ``clean_bytes`` the same is on the disk."""
+    """The content of a file. Its first ``clean_bytes`` bytes are the same on the disk."""
 
     __slots__ = ("_durable", "clean_bytes", "content", "modified_ms")
 
@@ -62,7 +62,7 @@ class Inode(_Node):
         self.content = bytearray()
         self.clean_bytes = 0
         self._durable: bytes | None = None
-        """What is on the disk, where that is not just the clean bytes."""
+        """What is on the disk, if that is not just the clean bytes."""
         self.modified_ms = 0
 
     @property
@@ -98,7 +98,7 @@ class Inode(_Node):
         self.clean_bytes = len(self.content)
 
     def restore(self, content: Buffer) -> None:
-        """After a loss of power: this is what the disk has."""
+        """Take what a loss of power has left on the disk."""
         self.content = bytearray(content)
         self.sync()
 
@@ -115,7 +115,8 @@ class Directory(_Node):
 
 
 class NameChange:
-    """A node got, lost or changed its name, which is not on the disk yet. Either side may be missing."""
+    """A name that was added (``source`` is None), removed (``target`` is None) or changed, and is not on the
+    disk yet."""
 
     __slots__ = ("node", "source", "target")
 
@@ -262,14 +263,15 @@ class MemoryFileSystem:
     # --- the ends of a process
 
     def kill(self) -> None:
-        """The process dies: its open files and locks are gone, and what its clean-up still asks raises ProcessDied."""
+        """The process dies: its open files and locks are gone. Until `restart`, reads and changes raise
+        ProcessDied."""
         self.is_dead = True
         self.generation += 1
         self.open_files = self.held = 0
         self._locked.clear()
 
     def lose_power(self) -> None:
-        """The process dies, and all bytes and names that were not synced are gone."""
+        """The process dies as by `kill`, and all bytes and names that were not synced are gone."""
         self.kill()
         self._unsynced_names.clear()
         self._lose_names(self._root)
@@ -294,7 +296,7 @@ class MemoryFileSystem:
     # --- what a test that breaks disks overrides
 
     def _enter(self, operation: Operation, at: str | Inode) -> None:
-        """Before an operation (for ``write`` see `_write`) at a path or on a file."""
+        """Called before every operation but ``write``, with its path or file."""
         if self.is_dead:
             raise ProcessDied(f"{operation} {at if isinstance(at, str) else at.path}")
 

@@ -18,10 +18,10 @@ from oncelog.broker.seams.platforms import HERE, Platform, lock_file, open_files
 T = TypeVar("T")
 
 OPEN_FILES_DEFAULT = 16384
-"""Descriptors that the log store keeps open, if `SHARE_OF_LIMIT` of the process's own limit is not less."""
+"""Descriptors that the log store keeps open at most; `SHARE_OF_LIMIT` of the process's limit may be less."""
 
 SHARE_OF_LIMIT = 0.75
-"""Largest share of the descriptors that the process may have which the log store takes."""
+"""The log store's share of the descriptors that the process may open."""
 
 OFFLOAD_THREADS = 8
 """Blocking calls (fsync, cold reads) that may run at the same time."""
@@ -36,7 +36,7 @@ def raise_open_files_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = open_files_limit(soft, hard, resource.RLIM_INFINITY)
     if wanted != soft:
-        # Where the system refuses, what there is must do.
+        # If the system refuses, the present limit stays.
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -162,7 +162,7 @@ class OsFileSystem:
     def __init__(
         self, open_files_max: int = OPEN_FILES_DEFAULT, *, durable: bool = True, platform: Platform = HERE
     ) -> None:
-        """``durable``: False for a directory that is removed at the end anyway: nothing is brought to the disk."""
+        """``durable``: False if the directory is removed at the end; then nothing is synced."""
         self.durable = durable
         self.platform = platform
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

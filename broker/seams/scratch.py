@@ -1,7 +1,8 @@
-"""Directories for data that ends with its process, and what processes that were killed have left of them.
+"""`ScratchDirectory`: a directory for data that ends with its process. `sweep`: removes those of killed
+processes.
 
-Such a directory holds `SCRATCH_MARK`, a file that its process keeps locked, and gets its name only once that is so. A
-directory with that name and a mark that can be locked is therefore nobody's any more, however soon one looks.
+Such a directory holds `SCRATCH_MARK`, a file that its process keeps locked, and gets its final name only after
+that. So a directory with such a name whose mark can be locked has lost its process.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from oncelog.broker.seams.platforms import lock_file
 
 SCRATCH_MARK = ".oncelog-ephemeral"
 NAME = re.compile("oncelog-[0-9a-f]{16}")
-"""The names of such directories: what `sweep` does not look at, it does not touch."""
+"""The names of such directories. `sweep` touches nothing else."""
 _UNFINISHED = ".new"
 
 

@@ -1,10 +1,9 @@
 """`StderrSink`: log lines go to standard error and never wait for its reader.
 
-The broker has one thread, so a stopped terminal or a full pipe must not stop a log call. Making the
-descriptor non-blocking would make it so for everyone who shares it, the shell included. So it is asked first:
-a pipe, terminal or socket that says it is writable takes `CHUNK_BYTES` without blocking (POSIX: PIPE_BUF).
-What it does not take waits in memory, up to a limit, for the next call; what is beyond that is lost and
-counted."""
+The broker has one thread, so a stopped terminal or a full pipe must not block a log call. A non-blocking
+descriptor would be non-blocking for all who share it, the shell included. So it is polled first:
+a writable pipe, terminal or socket takes `CHUNK_BYTES` without blocking (POSIX: PIPE_BUF). Other lines wait in
+memory for the next call, up to a limit; lines beyond that are lost and counted."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from oncelog.broker.seams.platforms import HERE
 Buffer = bytes | bytearray | memoryview
 
 WOULD_BLOCK = -1
-"""What a call returns that would block. (A receive returns 0 when the peer has closed.)"""
+"""A call that would block returns this instead. (A receive returns 0 when the peer has closed.)"""
 
 
 _MORE = HERE.send_more_flag
@@ -60,7 +60,7 @@ class Transport(Protocol):
 
 
 Connect = Callable[[str, int], Awaitable[Transport]]
-"""Opens a connection to a host and a port. Raises OSError where nobody accepts it."""
+"""Opens a connection to a host and a port. Raises OSError if nobody accepts it."""
 
 
 class SocketTransport:
@@ -98,7 +98,8 @@ class SocketTransport:
         except BlockingIOError:
             return WOULD_BLOCK
 
-    # No coroutines of their own: with thousands of connections each is more memory to touch at every wake-up.
+    # These are no coroutines: with thousands of connections, each coroutine is more memory to touch at every
+    # wake-up.
 
     def wait_readable(self) -> Awaitable[None]:
         return trio.lowlevel.wait_readable(self._sock)

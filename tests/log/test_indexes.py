@@ -149,8 +149,8 @@ def test_check_stops_at_what_cannot_be() -> None:
     files.replace("/data/x.index", struct.pack(">iiiiiiii", 5, 100, 9, 200, 0, 0, 12, 300) + b"\0\0\0")
     index = OffsetIndex(files, "/data/x.index", BASE, new=False)
     assert index.entries == 4
-    assert index.check(1_000) == 2
-    assert index.check(150) == 1
+    assert index.sound_entries(1_000) == 2
+    assert index.sound_entries(150) == 1
     index.keep(2)
     index.append(BASE + 10, 250)
     index.write()
@@ -158,8 +158,8 @@ def test_check_stops_at_what_cannot_be() -> None:
 
     files.replace("/data/x.timeindex", struct.pack(">qiqiqi", 50, 3, 60, 7, 60, 9))
     times = TimeIndex(files, "/data/x.timeindex", BASE, new=False)
-    assert times.check(BASE + 100) == 2
-    assert times.check(BASE + 7) == 1
+    assert times.sound_entries(BASE + 100) == 2
+    assert times.sound_entries(BASE + 7) == 1
 
 
 def test_transaction_index() -> None:

@@ -95,7 +95,7 @@ class BatchFilter:
             kept: list[tuple[int, RecordLayout]] = []
             data, tombstones, whole = b"", False, False
         elif header.is_control:
-            # Stays whole. Once its transaction has no records left, it gets a delete horizon.
+            # It stays whole. If its transaction has no records left, it gets a delete horizon.
             data = records_of(batch, header)
             kept, tombstones, whole = [(0, scan(data, 0, len(data)))], removable, True
         else:

@@ -43,7 +43,7 @@ class CleaningAborted(Exception):  # noqa: N818  # not an error: there is nothin
 
 
 class Cleaner:
-    """The background task."""
+    """The background task that cleans logs."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager

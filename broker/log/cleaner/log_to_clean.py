@@ -39,7 +39,7 @@ class LogToClean:
     )
 
     def __init__(self, log: PartitionLog, checkpoint: int | None, now_ms: int) -> None:
-        """``checkpoint``: up to where the log was cleaned, None where it never was."""
+        """``checkpoint``: the offset up to which the log was cleaned, None if it never was."""
         self.log = log
         start = log.log_start_offset
         if checkpoint is not None and start <= checkpoint <= log.log_end_offset:
@@ -63,7 +63,7 @@ class LogToClean:
 
     @property
     def cleanable_ratio(self) -> float:
-        """Cleanable bytes as a share of these and the clean ones."""
+        """The cleanable bytes' share of clean and cleanable bytes together."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 

@@ -59,7 +59,7 @@ class CleanedTransactions:
         """Show it a control batch of this type (None: an earlier cleaning has emptied it). Returns whether it
         can be removed.
 
-        A marker stays as long as a batch of its transaction does, which would be undecided without it.
+        A marker stays as long as its transaction has a batch, which would be undecided without it.
         """
         self._advance_to(header.last_offset)
         if control_type is None:

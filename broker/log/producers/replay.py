@@ -33,6 +33,7 @@ RECOVERY_STEP_BYTES = 1024 * 1024
 EARLIER_CHUNK_BYTES = 64 * 1024
 EARLIER_BYTES_MAX = 8 * 1024 * 1024
 EARLIER_BATCHES_MAX = 2000
+"""Bytes read at once, and limits in bytes and batches, of `restore_earlier_batches`."""
 
 
 def restore_earlier_batches(state: ProducerState, segments: Sequence[Segment]) -> None:

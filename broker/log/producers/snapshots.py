@@ -50,7 +50,7 @@ def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
-    """Raises CorruptSnapshot."""
+    """The producers in a snapshot file. Raises CorruptSnapshot."""
     if len(data) < _head.size + _count.size:
         raise CorruptSnapshot(f"{len(data)} bytes")
     version, crc = _head.unpack_from(data)

@@ -15,14 +15,14 @@ def keep_indexes_below(segment: Segment, offset: int) -> int:
 
     Entries below it are sound, since indexes are flushed with the log. After them there may be nothing, zeros,
     or torn entries that look like earlier ones; those that do not match a batch are dropped, too. Returns the
-    position from which the batches must be recounted. Raises OSError.
+    position from which the batches must be indexed again. Raises OSError.
     """
     index, time_index = segment.offset_index, segment.time_index
-    index.keep(index.check(segment.size))
+    index.keep(index.sound_entries(segment.size))
     index.truncate_to(offset)
     while index.entries and not _is_indexed(segment, *index.last):
         index.keep(index.entries - 1)
-    time_index.keep(time_index.check(offset))
+    time_index.keep(time_index.sound_entries(offset))
     while time_index.entries and not _is_timed(segment, time_index.last_timestamp, time_index.last_offset):
         time_index.keep(time_index.entries - 1)
     segment.txn_index.truncate_to(offset)

@@ -68,7 +68,7 @@ class PartitionDirectory:
         found = (offset_of_name(name) for name in self._names if name.endswith(suffix))
         return sorted(offset for offset in found if offset is not None)
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         """Complete or undo interrupted replacements, and remove leftover files. Raises OSError.
 
         ``.deleted`` and ``.tmp`` files are removed. A ``.cleaned`` file means that a replacement was still

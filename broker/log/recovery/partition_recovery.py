@@ -126,7 +126,7 @@ class PartitionRecovery:
     def _run(self) -> Iterator[Progress]:
         env, directory = self._env, self.directory
         found = PartitionDirectory(env.files, directory)
-        found.tidy()
+        found.clean_up()
         self._epochs = LeaderEpochs.load(env.files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
         self._snapshots = ProducerSnapshots(env.files, directory, found.snapshot_offsets)
         self._segments = segments = [
@@ -220,7 +220,7 @@ class PartitionRecovery:
 
         Returns the position and base offset of the first batch at or above it. Raises DecodeError.
         """
-        for index in (segment.offset_index, segment.time_index):  # which are read whole
+        for index in (segment.offset_index, segment.time_index):  # these are read whole
             file = index.write()
             yield from ReadAhead(file, 0, file.size()).before(0)
         end = keep_indexes_below(segment, self._recovery_point)
@@ -280,7 +280,7 @@ class PartitionRecovery:
         return reader.problem, reader.position, offset
 
     def _derive(self, segment: Segment, reader: BatchReader, header: BatchHeader) -> None:
-        """Take a good batch into the leader epochs, the producer state and the transaction index."""
+        """Add a good batch to the leader epochs, the producer state and the transaction index."""
         if header.partition_leader_epoch > self._epochs.latest:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         ended = replay(self._producers, header, reader.batch)
@@ -301,7 +301,7 @@ class PartitionRecovery:
         del self._segments[at:]
 
     def _drop(self, segments: Sequence[Segment]) -> None:
-        """Have the files of some segments deleted."""
+        """Rename the files of some segments, and schedule their deletion."""
         paths = []
         for segment in segments:
             segment.change_suffix(DELETED_SUFFIX)

@@ -160,7 +160,7 @@ class RecoveryQueue:
                 self._step(key, self._step_bytes)
             except OSError:
                 self._asked.pop(key, None)
-                self._pending[key] = self._pending.pop(key)  # the others first
+                self._pending[key] = self._pending.pop(key)  # after all others
                 await real_time.sleep(SHORTAGE_RETRY_S)
                 return
             took = real_time.monotonic() - began
