@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import stat
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from oncelog.broker.seams.platforms import lock_file
 
@@ -27,16 +27,15 @@ class ScratchDirectory:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        os.mkdir(path + _UNFINISHED, 0o700)
-        try:
-            self._mark = os.open(
-                f"{path}{_UNFINISHED}/{SCRATCH_MARK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
+        unfinished = path + _UNFINISHED
+        with ExitStack() as undo:
+            os.mkdir(unfinished, 0o700)
+            undo.callback(shutil.rmtree, unfinished, ignore_errors=True)
+            self._mark = os.open(f"{unfinished}/{SCRATCH_MARK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            undo.callback(os.close, self._mark)
             lock_file(self._mark)
-            os.rename(path + _UNFINISHED, path)
-        except OSError:
-            shutil.rmtree(path + _UNFINISHED, ignore_errors=True)
-            raise
+            os.rename(unfinished, path)
+            undo.pop_all()
 
     def remove(self) -> None:
         """Remove it with all that is in it, as far as the system lets us."""

@@ -30,6 +30,16 @@ def test_it_is_its_user_s_alone_and_goes_with_all_that_is_in_it(tmp_path: pathli
     assert not list(tmp_path.iterdir())
 
 
+def test_one_that_cannot_be_made_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    filled(tmp_path / NAME)
+    open_before = os.listdir("/dev/fd")
+    with pytest.raises(OSError, match="not empty"):
+        ScratchDirectory(f"{tmp_path}/{NAME}")
+    assert len(os.listdir("/dev/fd")) == len(open_before)
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert (tmp_path / NAME / "t-0" / "0.log").exists()
+
+
 def test_one_that_is_in_use_stays(tmp_path: pathlib.Path) -> None:
     scratch = ScratchDirectory(f"{tmp_path}/{NAME}")
     filled(tmp_path / NAME)
