@@ -60,8 +60,8 @@ KEY_OF_OPTION = {
 }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command; the exit code."""
+def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
+    """Run the command; the exit code. ``system``: the operating system's family."""
     try:
         options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     except UsageError as error:
@@ -72,6 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.version:
         print(f"oncelog {__version__}")
         return EXIT_STOPPED
+    if system != "posix":
+        return _complain(
+            "there is no oncelog for this operating system; on Windows, run it in WSL", EXIT_FAILED
+        )
     return _serve(options, os.environ)
 
 

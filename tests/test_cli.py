@@ -533,6 +533,15 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert max(map(len, shown.splitlines())) <= 120
 
 
+def test_windows_is_told_so_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--port", "0"], system="nt") == cli.EXIT_FAILED
+    assert capsys.readouterr() == (
+        "",
+        "oncelog: there is no oncelog for this operating system; on Windows, run it in WSL\n",
+    )
+    assert cli.main(["--help"], system="nt") == 0
+
+
 @pytest.mark.parametrize("argument", ["--help", "--version", "--prot"])
 def test_help_imports_little(argument: str) -> None:
     """Help, and a mistake in the command line, should not cost the broker's start."""
