@@ -1,0 +1,124 @@
+"""A node that keeps its data in memory, behind real sockets: it serves, dies, loses power, and leaves no file."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from compat_tests.batches import batch, read_batches, record
+from oncelog.broker.client.cluster_client import ClusterClient
+from oncelog.broker.client.routes import Leader, Retry
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.net.server import BoundListener
+from oncelog.broker.node import Node
+from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
+from oncelog.broker.seams.transport import SocketListener, connect
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+VALUE = bytes(range(256)) * 4_000
+"""A megabyte: a response is sent in many pieces, none of them by sendfile."""
+VALUES = 3
+
+
+class MemoryNode:
+    """Nodes on one disk in memory, one after the other."""
+
+    def __init__(self, **texts: str) -> None:
+        texts = {key.replace("_", "."): value for key, value in texts.items()}
+        self.clock = MovableClock()
+        self.files = MemoryFileSystem(self.clock.now_ms)
+        self.files.makedirs("/data")
+        self.files.sync_dir("/")
+        self.config = BrokerConfig({"log.dirs": "/data", "message.max.bytes": "5000000", **texts})
+        self.process: trio.CancelScope
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[ClusterClient]:
+        """A client of a node that runs meanwhile and, unless it is killed, is stopped cleanly."""
+        listener = SocketListener.bind("127.0.0.1", 0, 50)
+        node = Node(self.config, files=self.files, clock=self.clock, rng=random.Random(1))
+        node.fail_on_bugs = True
+        try:
+            async with trio.open_nursery() as nursery:
+                self.process = nursery.cancel_scope
+                await nursery.start(node.run, [BoundListener("PLAINTEXT", listener, *listener.address)])
+                with ClusterClient([listener.address], connect) as client:
+                    yield client
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            if not self.files.is_dead or errors.split(ProcessDied)[1] is not None:
+                raise
+        if self.files.is_dead:
+            self.files.restart()
+
+
+async def produce(client: ClusterClient) -> None:
+    await client.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 1000), retry=Retry(10))
+    for _ in range(VALUES):
+        data = batch([record(None, VALUE)])
+        rows = [TopicProduceData("t", partition_data=[PartitionProduceData(0, data)])]
+        response = await client.call(ProduceRequest(None, -1, 30_000, rows), Leader("t", 0), version=9)
+        assert response.responses[0].partition_responses[0].error_code == 0
+
+
+async def fetch(client: ClusterClient) -> int:
+    """How many of the values are there."""
+    topics = [FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 24)])]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, topics=topics)
+    response = await client.call(request, Leader("t", 0), version=12, retry=Retry(10))
+    data = bytes(response.responses[0].partitions[0].records or b"")
+    batches = list(read_batches(data))
+    assert data.count(VALUE) == len(batches)
+    return len(batches)
+
+
+def test_it_serves_and_stops() -> None:
+    async def main() -> None:
+        node = MemoryNode()
+        for life in range(3):
+            async with node.running() as client:
+                if not life:
+                    await produce(client)
+                assert await fetch(client) == VALUES
+            assert node.files.exists("/data/.kafka_cleanshutdown")
+            assert (node.files.open_files, node.files.held) == (0, 0)
+
+    trio.run(main)
+
+
+def test_what_was_acknowledged_survives_the_process() -> None:
+    async def main() -> None:
+        node = MemoryNode()
+        async with node.running() as client:
+            await produce(client)
+            node.files.kill()
+        assert not node.files.exists("/data/.kafka_cleanshutdown")
+        async with node.running() as client:
+            assert await fetch(client) == VALUES
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("flush_messages", ["1", "1000"])
+def test_a_loss_of_power_leaves_what_was_flushed(flush_messages: str) -> None:
+    async def main() -> None:
+        node = MemoryNode(log_flush_interval_messages=flush_messages)
+        async with node.running() as client:
+            await produce(client)
+            node.files.lose_power()
+        async with node.running() as client:
+            if flush_messages == "1":
+                assert await fetch(client) == VALUES
+            else:
+                # Not even the topic was flushed: make it anew, or find it empty.
+                await client.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 1000))
+                assert await fetch(client) == 0
+
+    trio.run(main)
