@@ -36,7 +36,7 @@ class Timeline:
         self.now = max(self.now, to_ms / 1000)
 
 
-def test_in_order_and_once() -> None:
+def test_actions_run_in_order_and_once() -> None:
     line = Timeline()
     for key, delay_ms in (("b", 20), ("a", 10), ("c", 20)):
         line.set(key, delay_ms)
@@ -46,7 +46,7 @@ def test_in_order_and_once() -> None:
     assert (len(line.deadlines), line.deadlines.next_at()) == (0, NEVER)
 
 
-def test_moved_on_sooner_and_taken_back() -> None:
+def test_postponed_advanced_and_cancelled() -> None:
     line = Timeline()
     line.set("on", 10)
     line.set("on", 30)
@@ -61,7 +61,7 @@ def test_moved_on_sooner_and_taken_back() -> None:
     assert line.done == [(5, "sooner"), (30, "on")]
 
 
-def test_who_sleeps_is_woken_only_for_what_comes_sooner() -> None:
+def test_the_sleeper_is_woken_only_for_earlier_deadlines() -> None:
     line = Timeline()
     line.set("a", 50)
     assert line.earlier == 1
@@ -81,7 +81,7 @@ def test_an_action_may_set_and_cancel() -> None:
     assert line.done == [(20, "again")]
 
 
-def test_what_was_taken_back_takes_no_room() -> None:
+def test_cancelled_deadlines_take_no_memory() -> None:
     """Thousands of members with sessions of half an hour join and leave."""
     line = Timeline()
     line.set("stays", 1_800_000)

@@ -34,13 +34,13 @@ def test_a_block_is_taken_when_it_is_needed() -> None:
     assert (disk.taken, disk.next_producer_id) == (2, 2000)
 
 
-def test_a_restart_goes_on_behind_the_block() -> None:
+def test_a_restart_continues_after_the_block() -> None:
     disk = Disk()
     assert ProducerIds(disk.take_block).next() == 0
     assert ProducerIds(disk.take_block).next() == 1000
 
 
-def test_what_taking_a_block_raises_costs_no_id() -> None:
+def test_a_failed_allocation_loses_no_id() -> None:
     disk = Disk()
     ids = ProducerIds(disk.take_block)
     disk.full = True

@@ -7,7 +7,7 @@ import pytest
 from oncelog.coordinator.promise import Promise
 
 
-def test_told_at_once_or_when_it_comes() -> None:
+def test_listeners_before_and_after_the_resolution() -> None:
     promise: Promise[int] = Promise()
     heard: list[str] = []
     promise.listen(lambda: heard.append("waited"))

@@ -267,7 +267,7 @@ def test_a_leader_change_is_not_transactional_and_has_no_producer() -> None:
 
 
 @pytest.mark.parametrize("key", [b"", b"\0\0\0", b"\xff\xff\0\0"])
-def test_control_keys_that_are_none(key: bytes) -> None:
+def test_malformed_control_keys(key: bytes) -> None:
     with pytest.raises(DecodeError):
         read_control_type(key)
     with pytest.raises(DecodeError):

@@ -173,7 +173,7 @@ LENGTHS = [-(2**31), -3, -2, -1, 20, 1000, 2**31 - 1]
 
 @pytest.mark.parametrize("cls", SIZED)
 @pytest.mark.parametrize("length", LENGTHS)
-def test_a_length_that_cannot_be_is_refused(cls: type[Message], length: int) -> None:
+def test_an_impossible_length_is_refused(cls: type[Message], length: int) -> None:
     if cls is not Texts:
         with pytest.raises(DecodeError):
             cls.decode(struct_module.pack(">i", length) + bytes(15), 0)
@@ -379,7 +379,7 @@ def test_unknown_tags_are_dropped() -> None:
         b"\0\xff\xff\xff\xff\x0f",  # more tags than bytes
     ],
 )
-def test_a_tag_section_that_cannot_be_is_refused(damaged: bytes) -> None:
+def test_a_malformed_tag_section_is_refused(damaged: bytes) -> None:
     with pytest.raises(DecodeError):
         Tagged.decode(damaged, 2)
 
@@ -411,7 +411,7 @@ def test_an_ignorable_field_is_left_out() -> None:
     assert Versioned(hint=9).encode(0) == Versioned().encode(0)
 
 
-def test_null_where_it_may_not_be() -> None:
+def test_null_in_a_field_that_is_not_nullable() -> None:
     with pytest.raises(ValueError, match="new may not be null"):
         Versioned(new=None).encode(2)
     assert Versioned(new=None).encode(3).startswith(b"\xff\xff")
@@ -482,7 +482,7 @@ def test_a_file_range_needs_encode_into() -> None:
 # Errors that help
 
 
-def test_a_refusal_says_where() -> None:
+def test_an_error_names_the_field() -> None:
     with pytest.raises(
         DecodeError, match=r"ResponseWithRecords v0: parts\.records: 9 bytes where 1 are left"
     ):

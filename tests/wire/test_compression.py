@@ -253,7 +253,7 @@ def test_levels(codec: int, low: int, high: int, default: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [-1, 5, 6, 7])
-def test_a_codec_that_is_none(codec: int) -> None:
+def test_an_unknown_codec(codec: int) -> None:
     with pytest.raises(DecodeError):
         decompress(codec, b"data", 10)
     with pytest.raises(ValueError, match="unknown"):

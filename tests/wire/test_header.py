@@ -87,7 +87,7 @@ def test_response_headers_as_kafka_python_writes_them(tagged: bool) -> None:
     assert encode_response_header(-7, tagged) == header.encode(flexible=tagged)
 
 
-def test_an_api_versions_answer_never_has_a_tagged_header() -> None:
+def test_an_api_versions_response_never_has_a_tagged_header() -> None:
     assert not has_tagged_response_header(18, flexible=True)
     assert has_tagged_response_header(0, flexible=True)
     assert not has_tagged_response_header(0, flexible=False)

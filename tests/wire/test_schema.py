@@ -87,7 +87,7 @@ def test_fields_by_position_and_by_keyword() -> None:
     assert Inner(3) == Inner(number=3)
 
 
-def test_what_is_not_a_field_is_refused() -> None:
+def test_unknown_fields_are_refused() -> None:
     with pytest.raises(TypeError):
         Inner(nonsense=1)  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
@@ -146,7 +146,7 @@ def test_uuid_text_as_kafka_writes_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "AAAA", "A" * 24, "A" * 21 + "+", "é" * 22, "A B" + "A" * 19])
-def test_what_is_no_uuid(text: str) -> None:
+def test_invalid_uuids(text: str) -> None:
     with pytest.raises(ValueError, match="not a UUID"):
         uuid_from_text(text)
 

@@ -80,7 +80,7 @@ def test_cases(case: Case) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
-def test_what_is_right_is_written_as_it_came(codec: int) -> None:
+def test_a_valid_batch_is_unchanged(codec: int) -> None:
     records = encode_kafka_python(ROWS, codec, producer_id=5, producer_epoch=1, base_sequence=9)
     before = bytes(records)
     for rules in (ValidationRules(), ValidationRules(codec=codec)):
@@ -105,13 +105,13 @@ def test_log_append_time_changes_the_header_in_place(codec: int) -> None:
         assert [row[1] for row in decode(records)] == [NOW] * 3
 
 
-def test_a_wrong_max_timestamp_is_put_right() -> None:
+def test_a_wrong_max_timestamp_is_corrected() -> None:
     records = changed(encode_kafka_python(ROWS), MAX_TIME, ">q", NOW + 99)
     done = run(memoryview(records), ValidationRules())
     assert bytes(done.batch) == bytes(records) == bytes(encode_kafka_python(ROWS))
 
 
-def test_bytes_that_may_not_be_changed_are_copied_for_it() -> None:
+def test_read_only_bytes_are_copied_before_a_change() -> None:
     records = bytes(encode_kafka_python(ROWS))
     done = run(records, ValidationRules(log_append_time=True))
     assert done.log_append_time == NOW
@@ -119,7 +119,7 @@ def test_bytes_that_may_not_be_changed_are_copied_for_it() -> None:
     assert decode_kafka_python(records)[0][1] == NOW - 5
 
 
-def test_nothing_is_changed_in_what_is_refused() -> None:
+def test_a_refused_batch_is_unchanged() -> None:
     for case in all_cases():
         records = bytearray(case.records)
         if case.error != OK:
@@ -202,7 +202,7 @@ def test_a_bomb_is_too_large() -> None:
     assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_how_far_a_batch_may_inflate_goes_with_how_large_it_may_be() -> None:
+def test_the_limit_of_decompressed_bytes_grows_with_max_message_bytes() -> None:
     mib = 1024 * 1024
     for max_message_bytes, expected in ((mib, 64 * mib), (10 * mib, 160 * mib)):
         assert ValidationRules(max_message_bytes=max_message_bytes).decompressed_bytes_max == expected
@@ -217,7 +217,7 @@ def test_more_records_than_a_batch_may_have() -> None:
         assert caught.value.code == code
 
 
-def test_a_batch_that_no_segment_holds() -> None:
+def test_a_batch_larger_than_a_segment() -> None:
     records = encode_kafka_python(ROWS)
     assert run(records, ValidationRules(segment_bytes=len(records)))
     with pytest.raises(KafkaError) as caught:
@@ -250,7 +250,7 @@ def test_every_truncation_is_refused(codec: int) -> None:
 @pytest.mark.parametrize("codec", [None, NONE, GZIP])
 @pytest.mark.parametrize("log_append_time", [False, True])
 @pytest.mark.parametrize("limit", ["max_message_bytes", "segment_bytes", None])
-def test_what_is_built_here_becomes_what_any_other_batch_becomes(
+def test_batches_built_here_are_changed_as_any_other(
     control: bool, built_with: int, codec: int | None, log_append_time: bool, limit: str | None
 ) -> None:
     builder = BatchBuilder(

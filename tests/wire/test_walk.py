@@ -172,7 +172,7 @@ def test_a_third_byte_of_an_offset_delta_before_a_key() -> None:
             assert fast_walk(data, 8300) == plain_walk(data, 8300)
 
 
-def test_more_records_than_the_gears_know_by_offset_delta() -> None:
+def test_more_records_than_the_fast_readers_support() -> None:
     count = (1 << 20) + 100
     one = [b"\x00\x00", b"\x01\x01\x00"]  # attributes and timestamp; null key, null value, no headers
     data = b"".join(
@@ -267,7 +267,7 @@ def test_damaged_records(
     assert 0 < refused < 120
 
 
-def test_every_changed_byte_of_a_run_and_of_a_stretch() -> None:
+def test_every_changed_byte_for_both_fast_readers() -> None:
     for spread in (0, 5):
         good = alike(70, 66, b"kk", spread=spread)
         for at in [*range(90), *range(len(good) - 80, len(good))]:

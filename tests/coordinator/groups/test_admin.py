@@ -54,7 +54,7 @@ def test_list(states: list[str], types: list[str], listed: str) -> None:
     assert {row.group_id for row in rows} == set(listed.split())
 
 
-def test_what_a_list_says() -> None:
+def test_listed_fields() -> None:
     rows = list_groups(groups_of_all_kinds().shard, ListGroupsRequest())
     assert {(row.group_id, row.protocol_type, row.group_state, row.group_type) for row in rows} == {
         ("s", "consumer", "Stable", "classic"),
@@ -91,7 +91,7 @@ def test_describe() -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_describe_what_is_not_there(version: int) -> None:
+def test_describe_missing_groups(version: int) -> None:
     harness = GroupShardHarness()
     [row] = describe_groups(harness.shard, ["x"], harness.client(version))
     code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
@@ -124,7 +124,7 @@ def test_a_deletion_that_cannot_be_written_deletes_nothing() -> None:
     assert harness.shard.groups.keys() == {"s", "e", "p", "simple"}
 
 
-def test_a_deleted_group_waits_for_nobody() -> None:
+def test_a_deleted_group_completes_waiting_requests() -> None:
     """A member that joins with its given id after the deletion is unknown."""
     harness = GroupShardHarness()
     client = ClassicClient(harness)

@@ -67,7 +67,7 @@ def test_a_group_of_many_offsets_expires_in_batches_of_a_bounded_size() -> None:
     assert harness.shard.groups == {}
 
 
-def test_others_come_between_the_steps_of_an_expiry() -> None:
+def test_commits_between_the_steps_of_an_expiry() -> None:
     """An offset that is committed meanwhile stays, and so does its group; a group deleted meanwhile is skipped."""
     harness = GroupShardHarness()
     count = 2 * TOMBSTONES_PER_BATCH_MAX

@@ -128,7 +128,7 @@ def end(harness: GroupShardHarness, producer_id: int, *, committed: bool) -> Non
 UNSTABLE = -1 - ErrorCode.UNSTABLE_OFFSET_COMMIT - 100
 
 
-def test_what_is_pending_counts_when_its_transaction_commits() -> None:
+def test_pending_offsets_become_committed_with_their_transaction() -> None:
     harness = GroupShardHarness()
     place, other = ("g", "a", 0), ("g", "a", 1)
     commit(harness, place, 1)
@@ -166,7 +166,7 @@ def test_a_generation_of_no_group() -> None:
     assert harness.shard.groups == {}
 
 
-def test_nothing_changes_where_the_log_cannot_be_written() -> None:
+def test_a_failed_append_changes_nothing() -> None:
     harness = GroupShardHarness()
     commit(harness, ("g", "a", 0), 1)
     before = everything(harness.shard)
@@ -208,7 +208,7 @@ def test_an_offset_of_an_earlier_topic_of_the_name() -> None:
     assert fetched(harness.shard, ("g", "a", 0), topic_id=b"\7" * 16) == -1
 
 
-def test_the_collector_of_garbage_need_not_walk_through_offsets() -> None:
+def test_the_garbage_collector_does_not_traverse_offsets() -> None:
     harness = GroupShardHarness()
     for partition in range(10):
         commit(harness, ("g", "a", partition), partition)

@@ -135,7 +135,7 @@ def test_v2_ends_of_what_is_not_open(
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_while_markers_are_due_everybody_waits(version: int) -> None:
+def test_requests_are_refused_while_markers_are_due(version: int) -> None:
     harness = begun()
     add(harness, 0, P, version=version)
     end(harness, 0, commit=True, version=version)
@@ -190,7 +190,7 @@ def test_v2_used_up_epochs_bring_a_new_producer_id() -> None:
     assert end_refused(harness, last, commit=True, version=2) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_who_is_told_what() -> None:
+def test_errors_by_producer_and_state() -> None:
     harness = begun()
     add(harness, 0, P, version=0)
     for version in (0, 2):

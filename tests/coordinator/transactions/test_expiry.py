@@ -72,7 +72,7 @@ def test_the_timeout_goes_on_over_a_crash() -> None:
     assert len(harness.prepared) == 1
 
 
-def test_a_log_that_takes_nothing_is_asked_again() -> None:
+def test_a_failed_append_is_retried() -> None:
     harness = TransactionShardHarness()
     open_transaction(harness)
     harness.log.fails_with = ErrorCode.KAFKA_STORAGE_ERROR

@@ -46,7 +46,7 @@ def test_every_initialisation_raises_the_epoch() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-def test_a_timeout_that_is_none(timeout_ms: int) -> None:
+def test_invalid_timeouts(timeout_ms: int) -> None:
     with pytest.raises(KafkaError) as caught:
         init(TransactionShardHarness(), timeout_ms=timeout_ms)
     assert caught.value.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
@@ -62,7 +62,7 @@ def test_a_producer_that_goes_on_after_an_error_raises_its_own_epoch() -> None:
     refused(harness, ErrorCode.PRODUCER_FENCED, (1001, 0))
 
 
-def test_who_was_replaced_is_fenced() -> None:
+def test_a_replaced_producer_is_fenced() -> None:
     harness = TransactionShardHarness()
     init(harness)
     init(harness)
@@ -123,7 +123,7 @@ def test_the_owner_of_the_last_epoch_may_repeat_its_request() -> None:
     refused(harness, ErrorCode.PRODUCER_FENCED, (1001, PRODUCER_EPOCH_MAX - 2))
 
 
-def test_fencing_uses_the_epoch_that_is_nobodys() -> None:
+def test_fencing_uses_the_reserved_highest_epoch() -> None:
     """A producer with the last epoch but one can still be fenced; the next one gets a new producer id."""
     harness = TransactionShardHarness(1)
     init(harness)
@@ -146,7 +146,7 @@ def test_fencing_uses_the_epoch_that_is_nobodys() -> None:
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_log_that_takes_nothing(code: ErrorCode, told: ErrorCode) -> None:
+def test_errors_of_the_log(code: ErrorCode, told: ErrorCode) -> None:
     harness = TransactionShardHarness()
     harness.log.fails_with = code
     refused(harness, told)
@@ -159,7 +159,7 @@ def test_a_log_that_takes_nothing(code: ErrorCode, told: ErrorCode) -> None:
     assert init(harness).producer_epoch == 1
 
 
-def test_two_answers_after_a_restart_are_not_remembered() -> None:
+def test_the_last_epoch_is_forgotten_at_a_restart() -> None:
     """Kafka does not store the last epoch either: a repeated request is fenced then."""
     harness = TransactionShardHarness()
     init(harness)

@@ -26,7 +26,7 @@ def histories(assignor: str, same_topics: bool) -> st.SearchStrategy[list[GroupS
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize("same_topics", [True, False])
-def test_everything_is_assigned_once_to_a_reader(assignor: str, same_topics: bool) -> None:
+def test_every_partition_is_assigned_once_to_a_subscriber(assignor: str, same_topics: bool) -> None:
     @settings(max_examples=50, deadline=None)
     @given(histories(assignor, same_topics))
     def through(history: list[GroupSpec]) -> None:
@@ -56,7 +56,7 @@ def test_uniform_is_even_and_moves_nothing_needlessly(history: list[GroupSpec]) 
 
 @settings(max_examples=60, deadline=None)
 @given(histories("uniform", False))
-def test_uniform_balances_every_topic_among_its_readers(history: list[GroupSpec]) -> None:
+def test_uniform_balances_every_topic_among_its_subscribers(history: list[GroupSpec]) -> None:
     """No subscriber of a topic may have two partitions less than another member that owns a partition of it."""
     for group in history:
         made = ASSIGNORS["uniform"](group)
@@ -82,7 +82,7 @@ def test_nothing_moves_where_nothing_changed(assignor: str, same_topics: bool, s
     assert {k: v for k, v in ASSIGNORS[assignor](again).items() if v} == {k: v for k, v in made.items() if v}
 
 
-def test_range_gives_runs_of_the_same_numbers() -> None:
+def test_range_assigns_equal_partition_numbers_to_one_member() -> None:
     made = ASSIGNORS["range"](spec({A: 5, B: 4}, {"y": [A, B], "x": [A, B]}))
     assert made == {
         "x": {A: frozenset({0, 1, 2}), B: frozenset({0, 1})},
@@ -101,17 +101,17 @@ def test_range_with_different_topics() -> None:
     assert made == {"a": {A: frozenset({0, 1})}, "b": {A: frozenset({2}), C: frozenset({0, 1})}, "c": {}}
 
 
-def test_uniform_takes_from_who_has_too_much() -> None:
+def test_uniform_revokes_from_members_with_too_many_partitions() -> None:
     made = ASSIGNORS["uniform"](spec({A: 4}, {"a": [A], "b": [A]}, {"a": {A: frozenset({0, 1, 2, 3})}}))
     assert made == {"a": {A: frozenset({0, 1})}, "b": {A: frozenset({2, 3})}}
 
 
-def test_uniform_gives_what_only_one_reads_to_that_one() -> None:
+def test_uniform_assigns_a_topic_of_one_subscriber_to_it() -> None:
     made = ASSIGNORS["uniform"](spec({A: 2, B: 4}, {"a": [A], "b": [A, B]}))
     assert made == {"a": {A: frozenset({0, 1})}, "b": {B: frozenset({0, 1, 2, 3})}}
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-def test_nobody_and_nothing(assignor: str) -> None:
+def test_no_members_or_no_topics(assignor: str) -> None:
     assert ASSIGNORS[assignor](spec({}, {})) == {}
     assert not ASSIGNORS[assignor](spec({}, {"a": [], "b": []})).get("a")

@@ -68,7 +68,7 @@ def in_state(state: ClassicGroupState) -> tuple[ClassicClient, ClassicGroup]:
         (ClassicGroupState.DEAD, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3),
     ],
 )  # fmt: skip
-def test_who_may_commit(
+def test_which_members_may_commit(
     state: ClassicGroupState, as_member: ErrorCode, as_nobody: ErrorCode, nobody_transactional: ErrorCode
 ) -> None:
     client, group = in_state(state)
@@ -78,7 +78,7 @@ def test_who_may_commit(
     assert commit_code(group, transactional=True) == nobody_transactional
 
 
-def test_commits_of_others() -> None:
+def test_commits_with_member_and_generation() -> None:
     client, group = in_state(ClassicGroupState.STABLE)
     member = client.member_id
     assert commit_code(group, member, "i", 1) == ErrorCode.NONE
@@ -95,7 +95,7 @@ def test_commits_of_others() -> None:
 
 
 @pytest.mark.parametrize("state", ClassicGroupState)
-def test_what_may_be_deleted(state: ClassicGroupState) -> None:
+def test_deletion_by_state(state: ClassicGroupState) -> None:
     _, group = in_state(state)
     expected = {ClassicGroupState.EMPTY: None, ClassicGroupState.DEAD: ErrorCode.GROUP_ID_NOT_FOUND}.get(
         state, ErrorCode.NON_EMPTY_GROUP
@@ -155,7 +155,7 @@ def test_subscribed_topics() -> None:
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00", b"\x00\x00\x00\x00\x00\x05\x00\x01a"])
-def test_subscriptions_that_cannot_be_read(metadata: bytes) -> None:
+def test_malformed_subscriptions(metadata: bytes) -> None:
     """A group of consumers then counts as subscribed to every topic, and none of its offsets expires."""
     harness = GroupShardHarness()
     leader = stable(harness, [ClassicClient(harness), ClassicClient(harness, protocols={"range": metadata})])
@@ -185,7 +185,7 @@ def test_a_restart_of_a_stable_group() -> None:
     assert clients[1].heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_restart_in_a_rebalance_goes_back_to_the_generation_before() -> None:
+def test_a_restart_in_a_rebalance_restores_the_previous_generation() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness), ClassicClient(harness)]
     leader = stable(harness, clients)
@@ -234,7 +234,7 @@ def test_records_of_other_brokers() -> None:
     assert groups["new"].state_name == groups["anew"].state_name == "Empty"
 
 
-def test_the_table_of_moves_is_kafkas() -> None:
+def test_valid_transitions_are_kafkas() -> None:
     """Kafka's ``ClassicGroupState`` defines the valid previous states of each state."""
     sources = {
         "Empty": {"PreparingRebalance"},

@@ -21,7 +21,7 @@ from tests.harness.classic_clients import (
 from tests.harness.group_shard import GroupShardHarness
 
 
-def test_a_new_member_comes_twice() -> None:
+def test_a_new_member_joins_twice() -> None:
     harness = GroupShardHarness()
     client = ClassicClient(harness, client_id="reader")
     response = client.join()
@@ -67,7 +67,7 @@ def test_every_version(version: int) -> None:
     assert member.rebalance_timeout_ms == (client.session_ms if version == 0 else client.rebalance_ms)
 
 
-def test_static_members_come_once() -> None:
+def test_a_static_member_joins_once() -> None:
     harness = GroupShardHarness()
     client = ClassicClient(harness, instance="one")
     assert client.join() is None
@@ -84,7 +84,7 @@ def test_static_members_come_once() -> None:
         ("g", 1_800_001, ErrorCode.INVALID_SESSION_TIMEOUT),
     ],
 )
-def test_what_no_group_takes(group: str, session_ms: int, code: ErrorCode) -> None:
+def test_invalid_requests(group: str, session_ms: int, code: ErrorCode) -> None:
     harness = GroupShardHarness()
     client = ClassicClient(harness, group=group, session_ms=session_ms)
     response = client.join("said")
@@ -158,7 +158,7 @@ def test_any_protocol_type() -> None:
     assert not clients[0].group.is_subscribed_to("t")
 
 
-def test_the_first_rebalance_waits_while_members_come() -> None:
+def test_the_first_rebalance_waits_while_members_join() -> None:
     """Each delay in which a member joined is followed by another one, until the rebalance timeout."""
     harness = GroupShardHarness()
     clients = [ClassicClient(harness, rebalance_ms=8_000)]
@@ -189,7 +189,7 @@ def test_the_first_rebalance_does_not_wait_longer_than_needed() -> None:
     assert all(client.join_response() is not None for client in clients)
 
 
-def test_without_a_delay_the_first_member_goes_ahead() -> None:
+def test_without_a_delay_the_generation_begins_at_once() -> None:
     harness = GroupShardHarness({"group.initial.rebalance.delay.ms": "0"})
     client = ClassicClient(harness)
     client.enter()
@@ -210,7 +210,7 @@ def test_only_the_leader_learns_of_the_others() -> None:
         assert known == ({other.member_id for other in clients} if client is leader else set())
 
 
-def test_a_member_that_comes_makes_the_others_join_again() -> None:
+def test_a_new_member_makes_the_others_rejoin() -> None:
     harness = GroupShardHarness()
     old = [ClassicClient(harness), ClassicClient(harness)]
     stable(harness, old)
@@ -226,7 +226,7 @@ def test_a_member_that_comes_makes_the_others_join_again() -> None:
     assert {client.heartbeat() for client in clients} == {ErrorCode.NONE}
 
 
-def test_who_does_not_join_in_time_is_dropped() -> None:
+def test_a_member_that_does_not_join_in_time_is_removed() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness, session_ms=600_000) for _ in range(3)]
     stable(harness, clients)
@@ -241,7 +241,7 @@ def test_who_does_not_join_in_time_is_dropped() -> None:
     assert clients[1].group.leader_id == clients[1].member_id, "the leader is gone: another one leads"
 
 
-def test_a_member_without_news_causes_no_rebalance() -> None:
+def test_a_rejoin_without_changes_causes_no_rebalance() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness), ClassicClient(harness)]
     stable(harness, clients)
@@ -254,7 +254,7 @@ def test_a_member_without_news_causes_no_rebalance() -> None:
     assert clients[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_the_leader_may_always_ask_for_a_rebalance() -> None:
+def test_the_leader_may_always_trigger_a_rebalance() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness), ClassicClient(harness)]
     stable(harness, clients)
@@ -262,7 +262,7 @@ def test_the_leader_may_always_ask_for_a_rebalance() -> None:
     assert clients[1].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_lost_answer_is_given_again() -> None:
+def test_a_lost_response_is_repeated() -> None:
     """Before the leader has assigned, a member that rejoins with the same metadata gets the same generation."""
     harness = GroupShardHarness()
     clients = [ClassicClient(harness), ClassicClient(harness)]
@@ -296,7 +296,7 @@ def test_a_second_request_of_the_same_member_ends_the_first() -> None:
     assert client.join_response() is not None
 
 
-def test_a_group_takes_no_more_than_it_may() -> None:
+def test_group_max_size() -> None:
     harness = GroupShardHarness({"group.max.size": "2"})
     clients = [ClassicClient(harness), ClassicClient(harness)]
     for client in clients:
@@ -315,7 +315,7 @@ def test_a_group_takes_no_more_than_it_may() -> None:
     assert late.enter() is None, "now there is room"
 
 
-def test_a_group_that_is_too_large_drops_who_comes_last() -> None:
+def test_a_group_that_is_too_large_refuses_the_last_to_join() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness) for _ in range(3)]
     stable(harness, clients)
@@ -348,7 +348,7 @@ def test_a_pending_member_is_waited_for() -> None:
     assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_member_ids_are_not_given_out_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_pending_member_ids_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "PENDING_MEMBERS_MAX", 2)
     harness = GroupShardHarness()
     codes = [response.error_code for _ in range(3) if (response := ClassicClient(harness).join())]
@@ -360,7 +360,7 @@ def test_member_ids_are_not_given_out_without_end(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_a_client_whose_name_leaves_no_room_for_a_member_id(version: int) -> None:
+def test_a_client_id_too_long_for_a_member_id(version: int) -> None:
     """A leader's response contains all member ids."""
     harness = GroupShardHarness()
     longest = join.MEMBER_ID_BYTES_MAX - 37
@@ -380,7 +380,7 @@ class Twice(dict[str, bytes]):
         return [*super().items(), *super().items()]
 
 
-def test_a_protocol_that_is_named_twice_is_one() -> None:
+def test_a_protocol_named_twice_counts_once() -> None:
     """The other members must not wait for ever for a common protocol."""
     harness = GroupShardHarness()
     good, odd = ClassicClient(harness), ClassicClient(harness, protocols=Twice(range=b"odd"))
@@ -392,7 +392,7 @@ def test_a_protocol_that_is_named_twice_is_one() -> None:
     assert good.group.supporters == {"range": 1}
 
 
-def test_the_owner_is_told_why() -> None:
+def test_reasons_are_logged() -> None:
     harness = GroupShardHarness()
     told: list[tuple[str, object]] = []
     harness.shard.context.log_info = lambda text, **fields: told.append((text, fields.get("reason")))
@@ -408,7 +408,7 @@ def test_the_owner_is_told_why() -> None:
     ]
 
 
-def test_a_failed_write_makes_no_group() -> None:
+def test_a_failed_append_creates_no_group() -> None:
     harness = GroupShardHarness()
     harness.log.failure = ErrorCode.KAFKA_STORAGE_ERROR
     response = ClassicClient(harness).join()

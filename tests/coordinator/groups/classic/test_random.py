@@ -320,7 +320,7 @@ class Crowd:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_crowd(seed: int) -> None:
+def test_many_members(seed: int) -> None:
     crowd = Crowd(seed)
     for _ in range(STEPS):
         crowd.step()

@@ -38,7 +38,7 @@ def test_heartbeat(change: dict[str, object], code: ErrorCode) -> None:
     assert client.heartbeat() == code
 
 
-def test_silence_ends_a_session() -> None:
+def test_a_session_expires_without_heartbeats() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness), ClassicClient(harness, session_ms=2 * SESSION_MS)]
     stable(harness, clients)
@@ -51,7 +51,7 @@ def test_silence_ends_a_session() -> None:
     assert clients[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_when_all_are_silent_the_group_is_empty() -> None:
+def test_a_group_whose_sessions_all_expire_is_empty() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness), ClassicClient(harness)]
     leader = stable(harness, clients)
@@ -66,7 +66,7 @@ def test_when_all_are_silent_the_group_is_empty() -> None:
     assert not len(harness.deadlines)
 
 
-def test_a_group_begins_again_where_it_ended() -> None:
+def test_an_empty_group_goes_on_with_the_next_generation() -> None:
     harness = GroupShardHarness()
     client = ClassicClient(harness)
     stable(harness, [client])
@@ -77,7 +77,7 @@ def test_a_group_begins_again_where_it_ended() -> None:
     assert given(again.joined).generation_id == 3
 
 
-def test_a_member_that_waits_for_others_is_not_silent() -> None:
+def test_a_waiting_member_does_not_expire() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness, session_ms=600_000), ClassicClient(harness)]
     stable(harness, clients)
@@ -111,7 +111,7 @@ def test_a_new_member_is_waited_for_five_minutes() -> None:
     assert old.join() is not None, "it is alone again"
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_a_commit_renews_the_session() -> None:
     harness = GroupShardHarness()
     client = ClassicClient(harness)
     stable(harness, [client])
@@ -171,7 +171,7 @@ def test_leave_several() -> None:
     assert not clients[3].group.pending_joins
 
 
-def test_leaving_nobody_changes_nothing() -> None:
+def test_leaving_without_members_changes_nothing() -> None:
     harness = GroupShardHarness()
     client = ClassicClient(harness)
     stable(harness, [client])
@@ -181,7 +181,7 @@ def test_leaving_nobody_changes_nothing() -> None:
     assert leave_all(harness, [("m", None)], "other") == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_who_leaves_while_it_waits_is_answered() -> None:
+def test_a_waiting_member_that_leaves_gets_a_response() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness), ClassicClient(harness)]
     stable(harness, clients)
@@ -200,7 +200,7 @@ def test_who_leaves_while_it_waits_is_answered() -> None:
     assert given(new.synced).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_leaves_ends_the_wait_for_it() -> None:
+def test_a_rebalance_does_not_wait_for_members_that_left() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness) for _ in range(3)]
     stable(harness, clients)
@@ -250,7 +250,7 @@ def test_a_timeout_that_cannot_be_stored() -> None:
     assert client.group.generation_id == 2
 
 
-def test_a_shard_that_is_given_up_answers_everybody() -> None:
+def test_a_shard_that_is_given_up_completes_all_requests() -> None:
     harness = GroupShardHarness()
     waiting = [ClassicClient(harness), ClassicClient(harness)]
     for client in waiting:

@@ -77,7 +77,7 @@ def test_a_leader_that_restarts(version: int) -> None:
     assert clients[1].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_new_words_are_taken_over() -> None:
+def test_a_replacement_brings_its_own_metadata() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness, instance=name) for name in ("a", "b")]
     stable(harness, clients)
@@ -92,7 +92,7 @@ def test_new_words_are_taken_over() -> None:
     assert member.session_timeout_ms == 60_000
 
 
-def test_another_choice_of_protocol_is_a_rebalance() -> None:
+def test_a_replacement_that_changes_the_protocol_causes_a_rebalance() -> None:
     harness = GroupShardHarness()
     both = {"range": b"r", "sticky": b"s"}
     clients = [ClassicClient(harness, instance=name, protocols=both) for name in ("a", "b")]
@@ -106,7 +106,7 @@ def test_another_choice_of_protocol_is_a_rebalance() -> None:
     assert clients[0].group.protocol_name == "sticky"
 
 
-def test_a_first_session_is_the_old_ones() -> None:
+def test_a_replacement_has_the_old_session_timeout_first() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness, instance="a"), ClassicClient(harness, instance="b")]
     stable(harness, clients)
@@ -120,7 +120,7 @@ def test_a_first_session_is_the_old_ones() -> None:
     assert new.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_restart_that_takes_too_long_is_a_rebalance() -> None:
+def test_a_restart_beyond_the_session_causes_a_rebalance() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness, instance="a", session_ms=60_000), ClassicClient(harness, instance="b")]
     stable(harness, clients)
@@ -132,7 +132,7 @@ def test_a_restart_that_takes_too_long_is_a_rebalance() -> None:
     settle([clients[0], new])
 
 
-def test_the_old_one_is_fenced_while_it_waits() -> None:
+def test_a_waiting_old_member_is_fenced() -> None:
     harness = GroupShardHarness()
     first, old = ClassicClient(harness, instance="a"), ClassicClient(harness, instance="b")
     first.enter()

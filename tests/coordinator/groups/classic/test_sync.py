@@ -32,7 +32,7 @@ def joined(harness: GroupShardHarness, count: int) -> list[ClassicClient]:
     return clients
 
 
-def test_everybody_waits_for_the_leader() -> None:
+def test_syncs_wait_for_the_leader() -> None:
     harness = GroupShardHarness()
     leader, *others = joined(harness, 3)
     assert [client.sync() for client in others] == [None, None]
@@ -52,7 +52,7 @@ def test_everybody_waits_for_the_leader() -> None:
     assert (late.error_code, late.assignment) == (0, b"")
 
 
-def test_what_is_stored() -> None:
+def test_the_stored_record() -> None:
     harness = GroupShardHarness()
     clients = [
         ClassicClient(harness, client_id="c1"),
@@ -111,7 +111,7 @@ def test_what_is_stored() -> None:
         ({"generation": 2}, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_who_is_refused(change: dict[str, object], code: ErrorCode) -> None:
+def test_refused_requests(change: dict[str, object], code: ErrorCode) -> None:
     harness = GroupShardHarness()
     clients = joined(harness, 2)
     for name, value in change.items():
@@ -133,7 +133,7 @@ def test_the_protocol_must_be_the_groups() -> None:
     assert leader.sync({}) is not None
 
 
-def test_a_rebalance_meanwhile_sends_everybody_back() -> None:
+def test_a_rebalance_meanwhile_fails_waiting_syncs() -> None:
     harness = GroupShardHarness()
     leader, other = joined(harness, 2)
     assert other.sync() is None
@@ -188,7 +188,7 @@ def test_an_assignment_that_cannot_be_stored(failure: ErrorCode, code: ErrorCode
     assert leader.group.stored.generation == 2
 
 
-def test_who_never_asks_for_its_assignment_is_dropped() -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed() -> None:
     harness = GroupShardHarness()
     leader, other, silent = joined(harness, 3)
     other.sync()
@@ -202,7 +202,7 @@ def test_who_never_asks_for_its_assignment_is_dropped() -> None:
     assert leader.group.members.keys() == {leader.member_id, other.member_id}
 
 
-def test_when_all_have_asked_nothing_is_awaited() -> None:
+def test_no_timer_remains_when_all_have_synced() -> None:
     harness = GroupShardHarness()
     clients = [ClassicClient(harness) for _ in range(2)]
     stable(harness, clients)
@@ -212,7 +212,7 @@ def test_when_all_have_asked_nothing_is_awaited() -> None:
         assert {client.heartbeat() for client in clients} == {ErrorCode.NONE}
 
 
-def test_who_waits_for_its_assignment_does_not_expire() -> None:
+def test_a_member_that_waits_for_its_assignment_does_not_expire() -> None:
     harness = GroupShardHarness()
     leader, other = joined(harness, 2)
     other.sync()

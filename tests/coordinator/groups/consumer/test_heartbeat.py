@@ -52,7 +52,7 @@ def test_a_first_member_gets_everything_in_epoch_2() -> None:
     assert group_of(harness.shard).state is ConsumerGroupState.STABLE
 
 
-def test_a_second_member_gets_its_share_when_the_first_has_given_it_up() -> None:
+def test_a_second_member_gets_its_share_after_the_first_has_revoked_it() -> None:
     harness = lab_with()
     one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
@@ -71,7 +71,7 @@ def test_a_second_member_gets_its_share_when_the_first_has_given_it_up() -> None
     assert group_of(harness.shard).state is ConsumerGroupState.STABLE
 
 
-def test_what_happens_within_the_assignment_interval_waits_for_its_end() -> None:
+def test_changes_within_the_assignment_interval_wait_for_its_end() -> None:
     harness = GroupShardHarness()
     harness.topics.create("t", 4)
     one, two = Consumer(harness, "one"), Consumer(harness, "two")
@@ -123,7 +123,7 @@ def test_a_silent_member_is_fenced_and_its_partitions_go_to_others() -> None:
     refused(ErrorCode.UNKNOWN_MEMBER_ID, one.beat)
 
 
-def test_a_member_that_does_not_give_up_in_time_is_fenced() -> None:
+def test_a_member_that_does_not_revoke_in_time_is_fenced() -> None:
     harness = lab_with()
     one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
@@ -140,7 +140,7 @@ def test_a_member_that_does_not_give_up_in_time_is_fenced() -> None:
     assert len(two.owned) == 4
 
 
-def test_a_member_that_gives_up_has_time_again() -> None:
+def test_a_revocation_ends_the_rebalance_timeout() -> None:
     harness = lab_with()
     one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
@@ -154,7 +154,7 @@ def test_a_member_that_gives_up_has_time_again() -> None:
     assert set(group_of(harness.shard).members) == {"one", "two"}
 
 
-def test_after_a_restart_sessions_and_revocations_have_their_whole_time() -> None:
+def test_timeouts_start_anew_after_a_restart() -> None:
     harness = lab_with()
     one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
@@ -218,7 +218,7 @@ def test_a_full_group() -> None:
     three.join()
 
 
-def test_another_metadata_is_seen_at_the_next_heartbeat() -> None:
+def test_changed_topics_are_noticed_at_the_next_heartbeat() -> None:
     harness = lab_with(partitions=2)
     one = Consumer(harness, "one", ["t", "later"])
     one.join()
@@ -235,7 +235,7 @@ def test_another_metadata_is_seen_at_the_next_heartbeat() -> None:
     assert one.epoch == epoch, "nothing has changed for it"
 
 
-def test_after_a_restart_topics_are_looked_at_again() -> None:
+def test_topics_are_checked_again_after_a_restart() -> None:
     harness = lab_with(partitions=2)
     one = Consumer(harness, "one")
     one.join()
@@ -245,7 +245,7 @@ def test_after_a_restart_topics_are_looked_at_again() -> None:
     assert len(one.owned) == 3
 
 
-def test_a_static_member_returns_with_all_that_it_had() -> None:
+def test_a_static_member_returns_to_its_assignment() -> None:
     harness = lab_with()
     one = Consumer(harness, "one", instance="i1")
     two = Consumer(harness, "two", instance="i2")
@@ -273,7 +273,7 @@ def test_a_static_member_that_does_not_return_is_fenced() -> None:
     assert not group_of(harness.shard).static_members
 
 
-def test_a_member_in_a_state_that_is_not_known_begins_anew() -> None:
+def test_a_member_in_an_unknown_state_must_rejoin() -> None:
     harness = lab_with()
     one = Consumer(harness, "one")
     one.join()
@@ -308,7 +308,7 @@ def test_assignments_of_brokers_before_4_3_have_the_members_epoch() -> None:
         assert group_of(harness.shard).members["one"].assigned == {topic_id: {0: 2, 1: 2}}
 
 
-def test_subscription_metadata_of_brokers_before_4_1_goes() -> None:
+def test_subscription_metadata_of_brokers_before_4_1_is_deleted() -> None:
     harness = lab_with()
     one = Consumer(harness, "one")
     one.join()
@@ -363,7 +363,7 @@ def test_a_topic_that_is_deleted_leaves_the_description() -> None:
     assert member.assignment.topic_partitions == member.target_assignment.topic_partitions == []
 
 
-def test_what_a_member_gives_up_is_described_as_its_own() -> None:
+def test_partitions_to_revoke_are_described_as_the_members_own() -> None:
     harness = lab_with()
     one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()
@@ -375,7 +375,7 @@ def test_what_a_member_gives_up_is_described_as_its_own() -> None:
     assert rows["two"].assignment.topic_partitions == []
 
 
-def test_partitions_that_a_member_cannot_own_are_not_believed() -> None:
+def test_reported_partitions_that_a_member_cannot_own_are_ignored() -> None:
     harness = lab_with()
     one, two = Consumer(harness, "one"), Consumer(harness, "two")
     one.join()

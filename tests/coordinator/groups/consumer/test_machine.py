@@ -336,7 +336,7 @@ class MixedMachine(Machine):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_anything(seed: int) -> None:
+def test_random_events(seed: int) -> None:
     machine = Machine(seed)
     for _ in range(STEPS):
         machine.step()
@@ -367,7 +367,7 @@ def test_a_compacted_log_is_the_same_group(kind: type[Machine]) -> None:
         harness.log.entries = whole
 
 
-def test_anything_with_both_protocols() -> None:
+def test_random_events_with_both_protocols() -> None:
     kinds: Counter[str] = Counter()
     for seed in range(12):
         machine = MixedMachine(seed)

@@ -19,7 +19,7 @@ def test_a_group_is_the_hash_of_its_topics() -> None:
     assert metadata_hash._hash((77).to_bytes(8, "little")) == 4256389688529277900
 
 
-def test_what_counts() -> None:
+def test_what_changes_the_hash() -> None:
     topics = FakeTopics()
     topics.create("a", 1)
     topics.create("b", 1)
@@ -41,7 +41,7 @@ def test_what_counts() -> None:
     assert len(seen) == 5
 
 
-def test_what_is_remembered_is_what_would_be_computed() -> None:
+def test_cached_hashes_are_correct() -> None:
     topics = FakeTopics()
     topics.create("a", 1)
     topics.create("b", 1)

@@ -45,7 +45,7 @@ def settle(harness: GroupShardHarness, *members: Consumer | ClassicConsumer, rou
         harness.advance(1_000)
 
 
-def test_up_mixed_and_down() -> None:
+def test_upgrade_mixed_group_and_downgrade() -> None:
     harness = lab_with()
     old, new = founded(harness), Consumer(harness, "new")
     new.join()
@@ -96,7 +96,7 @@ def test_policies(policy: str, up: bool, down: bool) -> None:
     assert isinstance(harness.shard.groups["g"], ClassicGroup) is down
 
 
-def test_a_group_that_would_be_too_large_stays_what_it_is() -> None:
+def test_a_group_that_would_be_too_large_is_not_converted() -> None:
     harness = lab_with(group_consumer_max_size="1", group_max_size="1")
     founded(harness)
     with pytest.raises(KafkaError) as caught:
@@ -128,7 +128,7 @@ def test_a_group_in_its_first_rebalance() -> None:
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\0", b"\0\1\0\0\0\5"])
-def test_members_whose_words_make_no_sense(metadata: bytes) -> None:
+def test_members_with_malformed_metadata(metadata: bytes) -> None:
     harness = lab_with()
     protocols = [JoinGroupRequestProtocol("range", metadata)]
     request = JoinGroupRequest("g", SESSION_MS, REBALANCE_MS, "", "i1", "consumer", protocols)
@@ -144,7 +144,7 @@ def test_members_whose_words_make_no_sense(metadata: bytes) -> None:
     assert set(group_of(harness.shard).members) == {"new"}
 
 
-def test_a_classic_member_that_does_not_join_again_is_dropped() -> None:
+def test_a_classic_member_that_does_not_rejoin_is_removed() -> None:
     harness = lab_with()
     old, new = founded(harness), Consumer(harness, "new")
     new.join()
@@ -165,7 +165,7 @@ def test_a_classic_member_that_does_not_join_again_is_dropped() -> None:
     assert len(new.owned) == 4
 
 
-def test_a_classic_member_that_does_not_ask_for_its_assignment_is_dropped() -> None:
+def test_a_classic_member_that_does_not_sync_is_removed() -> None:
     harness = lab_with()
     new = Consumer(harness, "new")
     new.join()

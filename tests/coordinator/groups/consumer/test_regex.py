@@ -36,7 +36,7 @@ def names(harness: GroupShardHarness, member_id: str = "one") -> set[str]:
     return found
 
 
-def test_the_first_answer_has_nothing_and_the_next_has_what_matches(harness: GroupShardHarness) -> None:
+def test_an_expression_is_resolved_after_the_first_response(harness: GroupShardHarness) -> None:
     one = Consumer(harness, "one", None, regex="t-.*")
     assert (one.join().member_epoch, one.owned) == (1, set())
     harness.advance(0)
@@ -65,7 +65,7 @@ def test_new_topics_are_found_after_ten_seconds(harness: GroupShardHarness) -> N
     assert names(harness) == {"t-a", "t-b", "t-c"}
 
 
-def test_topics_that_match_nothing_cost_no_rebalance(harness: GroupShardHarness) -> None:
+def test_topics_without_a_match_cause_no_rebalance(harness: GroupShardHarness) -> None:
     one = Consumer(harness, "one", None, regex="t-.*")
     one.join()
     settle(harness, [one], rounds=3)
@@ -75,7 +75,7 @@ def test_topics_that_match_nothing_cost_no_rebalance(harness: GroupShardHarness)
     assert group_of(harness.shard).epoch == epoch
 
 
-def test_all_expressions_are_looked_at_again_after_the_refresh_interval(harness: GroupShardHarness) -> None:
+def test_all_expressions_are_resolved_again_after_the_refresh_interval(harness: GroupShardHarness) -> None:
     one = Consumer(harness, "one", None, regex="t-.*")
     one.join()
     settle(harness, [one], rounds=3)
@@ -96,7 +96,7 @@ def test_after_a_restart_expressions_are_resolved_again(harness: GroupShardHarne
     assert names(harness) == {"t-a", "t-b", "t-c"}
 
 
-def test_a_resolution_that_was_lost_is_made_up_for(harness: GroupShardHarness) -> None:
+def test_a_lost_resolution_is_repeated(harness: GroupShardHarness) -> None:
     one = Consumer(harness, "one", None, regex="t-.*")
     one.join()
     harness.restart()
@@ -136,7 +136,7 @@ def test_a_group_that_is_gone_resolves_nothing(harness: GroupShardHarness) -> No
     assert not len(harness.deadlines)
 
 
-def test_many_expressions_are_resolved_bit_by_bit(
+def test_many_expressions_are_resolved_in_several_steps(
     harness: GroupShardHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A topic created in between is matched the next time; the expression of a member that leaves in between is
@@ -179,7 +179,7 @@ def test_whole_names_match() -> None:
         ("a{1001}", "invalid repeat count"),
     ],
 )
-def test_what_is_no_expression(expression: str, reason: str) -> None:
+def test_invalid_expressions(expression: str, reason: str) -> None:
     with pytest.raises(KafkaError) as caught:
         check(expression)
     assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
