@@ -141,7 +141,7 @@ class ClusterClient:
             return await self._find_coordinator(route) if found is None else found
         if isinstance(route, Leader):
             topic = self.metadata.topic(route.topic, real_time.monotonic())
-            if topic is None:
+            if topic is None or not self.metadata.brokers:
                 await self.refresh_metadata([route.topic])
                 topic = self.metadata.topic(route.topic, real_time.monotonic())
             if topic is None:
@@ -205,7 +205,7 @@ class ClusterClient:
     async def _any_connection(self) -> ClientConnection:
         """One that is open, else one to any known broker, else to one of ``bootstrap``."""
         for (_, is_coordinators), connection in self._connections.items():
-            if connection.is_open and not is_coordinators:
+            if not is_coordinators and connection.is_open:
                 return connection
         error = None
         for address in dict.fromkeys((*self.metadata.brokers.values(), *self._bootstrap)):

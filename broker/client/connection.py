@@ -30,6 +30,7 @@ REQUEST_TIMEOUT_S = 30.0
 RESPONSE_BYTES_MAX = 1024 * 1024 * 1024
 """Bytes of a response; memory is taken only as they come."""
 RECEIVE_BYTES = 64 * 1024
+CLOSED_BY_BROKER = "the broker closed the connection"
 CORRELATION_ID_MAX = 2**31 - 1
 
 
@@ -93,7 +94,17 @@ class ClientConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests may be sent. A peer that has closed is noticed only when something is sent or read."""
+        """Whether requests may be sent. Where none is in flight, it looks whether the broker has closed meanwhile."""
+        if self._failure is None and not self._in_flight:
+            try:
+                count = self._transport.receive_into(memoryview(bytearray(1)))
+            except (OSError, trio.ClosedResourceError) as error:
+                self._lost(error)
+            else:
+                if count == 0:
+                    self.fail(ErrorCode.NETWORK_EXCEPTION, CLOSED_BY_BROKER)
+                elif count != WOULD_BLOCK:
+                    self.fail(ErrorCode.UNKNOWN_SERVER_ERROR, "a response to no request")
         return self._failure is None
 
     @property
@@ -246,7 +257,7 @@ class ClientConnection:
                 if count == WOULD_BLOCK:
                     await self._transport.wait_readable()
                 elif count == 0:
-                    raise self.fail(ErrorCode.NETWORK_EXCEPTION, "the broker closed the connection")
+                    raise self.fail(ErrorCode.NETWORK_EXCEPTION, CLOSED_BY_BROKER)
                 else:
                     self._frames.feed(buffer[:count])
             correlation_id, _ = read_response_header(payload, tagged=False)

@@ -56,12 +56,12 @@ class Cluster:
         for node, broker in self.brokers.items():
             broker.on(MetadataRequest, self._metadata)
             broker.on(FindCoordinatorRequest, self._find_coordinator)
-            broker.on(HeartbeatRequest, self._heartbeat(node))
+            broker.on(HeartbeatRequest, self.responder(node))
 
     def count(self, kind: type) -> int:
         return sum(isinstance(seen, kind) for broker in self.brokers.values() for _, seen in broker.seen)
 
-    def _heartbeat(self, node: int) -> Callable[[HeartbeatRequest, int], HeartbeatResponse]:
+    def responder(self, node: int) -> Callable[[HeartbeatRequest, int], HeartbeatResponse]:
         def respond(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
             self.beats.append((node, self.brokers[node].seen[-1][0]))
             return HeartbeatResponse(0, self.answers[node].pop(0) if self.answers[node] else 0)
@@ -242,18 +242,38 @@ async def test_a_leader_that_is_elected_meanwhile(cluster: Cluster, client: Clus
 
 @on_a_cluster
 async def test_a_lost_connection(cluster: Cluster, client: ClusterClient) -> None:
+    def lose(request: HeartbeatRequest, version: int) -> None:
+        cluster.brokers[2].on(HeartbeatRequest, respond)
+        cluster.brokers[2].peers[-1].transport.break_off()
+
+    respond = cluster.responder(2)
+    cluster.brokers[2].on(HeartbeatRequest, lose)
+    assert (await raised(client.call(BEAT, Node(2)))).code == ErrorCode.NETWORK_EXCEPTION
     await client.call(BEAT, Node(2))
-    for retry in (None, RETRY):
-        await client.call(BEAT, Node(2))
-        for peer in cluster.brokers[2].peers:
-            peer.transport.break_off()
-        if retry is None:
-            assert (await raised(client.call(BEAT, Node(2)))).code == ErrorCode.NETWORK_EXCEPTION
-        else:
-            await client.call(BEAT, Node(2), retry=retry)
-    await client.call(BEAT, Node(2))
+    cluster.brokers[2].on(HeartbeatRequest, lose)
+    await client.call(BEAT, Node(2), retry=RETRY)
     assert len(cluster.brokers[2].peers) == 3
-    assert len(cluster.beats) == 5
+    assert cluster.beats == [(2, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("how", ["close", "break_off"])
+def test_a_connection_that_was_lost_while_nothing_happened(how: str) -> None:
+    @on_a_cluster
+    async def test(cluster: Cluster, client: ClusterClient) -> None:
+        for _ in range(3):
+            await client.call(BEAT, Node(2))
+            getattr(cluster.brokers[2].peers[-1].transport, how)()
+        assert cluster.beats == [(2, 0), (2, 1), (2, 2)]
+
+    test()
+
+
+@on_a_cluster
+async def test_brokers_that_are_to_be_asked_for_anew(cluster: Cluster, client: ClusterClient) -> None:
+    await client.call(BEAT, Leader("t", 1))
+    client.forget(Node(2))
+    await client.call(BEAT, Leader("t", 1))
+    assert cluster.beats == [(2, 0)] * 2
 
 
 @on_a_cluster
@@ -261,7 +281,6 @@ async def test_a_coordinators_connection_is_for_nothing_else(cluster: Cluster, c
     await client.call(BEAT, Coordinator("group"))
     assert cluster.network.connected[-2:] == [NODES[1], NODES[2]]
     cluster.brokers[1].peers[0].transport.break_off()
-    assert (await raised(client.call(BEAT))).code == ErrorCode.NETWORK_EXCEPTION
     await client.call(BEAT)
     assert cluster.beats == [(2, 0), (1, 1)]
 
@@ -270,9 +289,10 @@ async def test_a_coordinators_connection_is_for_nothing_else(cluster: Cluster, c
 async def test_a_broker_that_moved_is_found_by_its_id(cluster: Cluster, client: ClusterClient) -> None:
     await client.call(BEAT, Node(2))
     cluster.listed[2] = NODES[3]
-    for peer in cluster.brokers[2].peers:
-        peer.transport.break_off()
-    await client.call(BEAT, Node(2), retry=RETRY)
+    cluster.brokers[2].listener.close()
+    cluster.brokers[2].peers[0].transport.close()
+    assert (await raised(client.call(BEAT, Node(2)))).code == ErrorCode.NETWORK_EXCEPTION
+    await client.call(BEAT, Node(2))
     assert cluster.beats == [(2, 0), (3, 0)]
 
 

@@ -1,5 +1,7 @@
 """One connection of the client, against a broker's end that the test plays."""
 
+from collections.abc import Callable
+
 import pytest
 import trio
 import trio.testing
@@ -19,7 +21,7 @@ from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import ProduceRequest
 from tests.harness.scripted_broker import PeerEndedError, Received, ScriptedPeer
-from tests.harness.sim_network import MemoryNetwork, memory_pair
+from tests.harness.sim_network import MemoryNetwork, MemoryTransport, memory_pair
 from tests.harness.simulation import simulated
 
 VERSIONS = [ApiVersion(12, 0, 4), ApiVersion(18, 0, 4), ApiVersion(22, 0, 6), ApiVersion(26, 1, 3)]
@@ -203,6 +205,29 @@ async def test_the_broker_closes() -> None:
         await kept.wait_response()
     assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
     assert (await error_of(connection)).code == ErrorCode.NETWORK_EXCEPTION
+
+
+@simulated
+async def test_a_broker_that_closed_is_noticed_without_a_request() -> None:
+    ends: list[tuple[Callable[[MemoryTransport], object], str]] = [
+        (MemoryTransport.close, "the broker closed the connection"),
+        (MemoryTransport.break_off, "was lost"),
+        (
+            lambda transport: transport.send(b"\0"),
+            "UNKNOWN_SERVER_ERROR: simulated:9092: a response to no request",
+        ),
+    ]
+    for end, text in ends:
+        connection, peer = connected()
+        in_flight = await connection.send(BEAT)
+        assert connection.is_open
+        await answered(peer)
+        assert connection.is_open  # the response is there: it is not read by looking
+        await in_flight.wait_response()
+        assert connection.is_open
+        end(peer.transport)
+        assert not connection.is_open
+        assert text in str(await error_of(connection))
 
 
 @simulated
