@@ -142,7 +142,9 @@ def own_objects() -> Counter[str]:
     gc.collect()
     kinds = (type(thing) for thing in gc.get_objects())
     return Counter(
-        f"{kind.__module__}.{kind.__qualname__}" for kind in kinds if kind.__module__.startswith("oncelog.")
+        f"{kind.__module__}.{kind.__qualname__}"
+        for kind in kinds
+        if str(kind.__module__).startswith("oncelog.")
     )
 
 
