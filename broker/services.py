@@ -1,4 +1,4 @@
-"""`Services`: what a request handler may use of its node. A record, which `Node` makes and does not change."""
+"""`Services`: the parts of a node that request handlers use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Services(NamedTuple):
-    """One for each node."""
+    """Made once by each node."""
 
     config: DynamicBrokerConfig
     metadata: MetadataStore
@@ -35,13 +35,11 @@ class Services(NamedTuple):
     fetch_sessions: FetchSessions
     delayed_fetches: DelayedFetches
     next_producer_id: Callable[[], int]
-    """A producer id that nobody has. Raises KafkaError: UNKNOWN_SERVER_ERROR where all are used up,
-    KAFKA_STORAGE_ERROR.
-    """
+    """Returns a new producer id. Raises KafkaError: UNKNOWN_SERVER_ERROR if no ids are left, KAFKA_STORAGE_ERROR."""
     files: FileSystem
     clock: Clock
     lines: LineLimiter
-    """For log lines that would come with every request."""
+    """For log lines that may repeat with every request."""
     random: random.Random
     note_bug: Callable[[], None]
-    """Call it after a request has failed because of a defect of ours: tests end the node then."""
+    """Called after a request failed because of a defect of ours: tests end the node then."""

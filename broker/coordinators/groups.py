@@ -69,7 +69,7 @@ class _Topics:
 
 
 class GroupCoordinator:
-    """Builds the shards of ``__consumer_offsets`` for its ``runtime``, expires offsets, and tells groups of topics."""
+    """Builds the shards of ``__consumer_offsets`` for its ``runtime``, expires offsets, notifies groups of topics."""
 
     BASE_SEQUENCE = 0
     SKIPS_VERSIONS = False
@@ -81,8 +81,8 @@ class GroupCoordinator:
         self._lines = environment.lines
         self._random = rng
         self._context: GroupContext | None = None
-        self._changed: dict[str, None] = {}
-        self._deleted: list[tuple[str, Uuid]] = []
+        self._changed_topics: dict[str, None] = {}
+        self._deleted_topics: list[tuple[str, Uuid]] = []
         self._deleted_before_load: list[tuple[str, Uuid]] = []
         """Topics deleted before all shards were loaded: the others may have offsets for them."""
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(OFFSETS_TOPIC, self, environment)
@@ -156,7 +156,7 @@ class GroupCoordinator:
             self._set_expiry()
         deleted = self._deleted_before_load
         if deleted:
-            self.runtime.background.add(self._forget(list(deleted), [shard.partition]))
+            self.runtime.background.add(self._remove_offsets(list(deleted), [shard.partition]))
             if not self.runtime.has_unloaded():
                 deleted.clear()
 
@@ -214,22 +214,22 @@ class GroupCoordinator:
         if not self.runtime.loaded:
             return
         if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
-            if not self._changed:
-                self.runtime.background.add(self._tell_of_topics())
-            self._changed[topic.name] = None
+            if not self._changed_topics:
+                self.runtime.background.add(self._notify_groups_of_topics())
+            self._changed_topics[topic.name] = None
             if isinstance(record, RemoveTopicRecord):
-                self._deleted.append((topic.name, topic.topic_id))
+                self._deleted_topics.append((topic.name, topic.topic_id))
 
-    def _tell_of_topics(self) -> Iterator[None]:
-        changed, self._changed = list(self._changed), {}
-        deleted, self._deleted = self._deleted, []
+    def _notify_groups_of_topics(self) -> Iterator[None]:
+        changed, self._changed_topics = list(self._changed_topics), {}
+        deleted, self._deleted_topics = self._deleted_topics, []
         if deleted:
-            yield from self._forget(deleted)
+            yield from self._remove_offsets(deleted)
         yield from self._each_group(
             lambda shard, group_id: shard.groups[group_id].on_topics_changed(shard, changed)
         )
 
-    def _forget(
+    def _remove_offsets(
         self, deleted: Sequence[tuple[str, Uuid]], partitions: Sequence[int] | None = None
     ) -> Iterator[None]:
         """Remove the offsets for deleted topics, in the shards of ``partitions`` (None: in all)."""

@@ -33,7 +33,7 @@ def handle(
         if topic.name in repeated:
             continue
         try:
-            new_records = topics.grow(services.metadata.image, topic)
+            new_records = topics.create_partitions(services.metadata.image, topic)
             topics.check_record_count(len(records) + len(new_records))
             records.extend(new_records)
             results.append(_result(topic.name, None))

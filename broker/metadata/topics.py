@@ -224,7 +224,7 @@ def bump_leader_epoch(topic: Topic, partitions: Iterable[int]) -> list[Message]:
     ]
 
 
-def grow(image: MetadataImage, topic: CreatePartitionsTopic) -> list[Message]:
+def create_partitions(image: MetadataImage, topic: CreatePartitionsTopic) -> list[Message]:
     """Return the records that give a topic more partitions. Raises KafkaError if it is refused."""
     known = image.topics.get(topic.name)
     if known is None:
