@@ -1,4 +1,4 @@
-"""What docs/invariants.md names is there: files, classes with their members, functions, constants."""
+"""What the docs name between backticks is there: paths, modules, settings, classes, members, functions, constants."""
 
 from __future__ import annotations
 
@@ -9,13 +9,36 @@ from functools import cache
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "invariants.md"
-TOP = ("wire", "coordinator", "broker", "tests", "compat_tests")
-WORD = re.compile(r"[A-Za-z_]\w*")
+PAGES = (
+    *(
+        path for path in (ROOT / "docs").glob("*.md") if path.name != "architecture.md"
+    ),  # it is being rewritten
+    *(ROOT / "docs" / "decisions").glob("*.md"),
+    ROOT / "README.md",
+    ROOT / "compat_tests" / "README.md",
+    ROOT / "spark_it" / "README.md",
+)
+TOP = ("oncelog", "wire", "coordinator", "broker", "spark_it", "bench", "tests", "compat_tests")
+
+THEIRS = {
+    # Python, Trio, uv
+    *("__path__", "sys.settrace", "f_trace_opcodes", "send_all", "receive_some", "recv_into", "uv.lock"),
+    # Kafka Streams, Spark
+    *("exactly_once_v2", "current_timestamp", "maxRecordsPerPartition"),
+}
+"""Names that others define."""
+
+PATH = re.compile(r"(?!/)[\w.*<>/-]*(/[\w.*<>-]*|\.(py|md|toml|java|xml|lock))")
+MODULE = re.compile(rf"({'|'.join(TOP)})(\.\w+)+")
+SETTING = re.compile(r"[a-z]+(\.[a-z]+)+")
+IDENTIFIER = re.compile(r"(\w+\.)?\w*([a-z][A-Z]|\w_\w|[A-Z][a-z])\w*")
 
 
-def named() -> list[str]:
-    return sorted(set(re.findall(r"`([^`]+)`", PAGE.read_text())))
+def named(text: str) -> set[str]:
+    """The names between backticks, of which a setting stands without its value; examples of code are left out."""
+    prose = re.sub(r"(?m)^    .*$", "", text)
+    found = {name.partition("=")[0] for name in re.findall(r"`([^`\n]+)`", prose)}
+    return {name for name in found if not re.search(r"[ …:$~]", name)} - THEIRS
 
 
 @cache
@@ -24,29 +47,85 @@ def sources() -> dict[str, str]:
     for top in TOP:
         for path in (ROOT / top).rglob("*.py"):
             found[str(path.relative_to(ROOT))] = path.read_text()
+    del found["tests/test_docs.py"]
     return found
 
 
-def is_there(name: str) -> bool:
-    """Whether it is a path, or a name that is defined somewhere; of ``Class.member`` both, in one file."""
-    if "/" in name or name.endswith(".py"):
-        return (ROOT / name).exists() or any(path.endswith("/" + name) for path in sources())
-    owner, _, member = name.rpartition(".")
-    pattern = rf"\b(class|def) {member}\b|^ *(self\.)?{member}\b[^=\n]*="
-    return any(
-        re.search(pattern, text, re.MULTILINE) and (not owner or re.search(rf"\bclass {owner}\b", text))
-        for text in sources().values()
+@cache
+def definitions() -> dict[str, set[str]]:
+    """Name -> the files that define it: a class, a function, a variable or an attribute."""
+    found: dict[str, set[str]] = {}
+    type_ = r"(?:[\w.\"\[\]()]|, | \| )+"
+    defined = re.compile(
+        r"^ *(?:async )?(?:class|def) (\w+)"
+        rf"|^ *(?:self\.)?(\w+(?:, \w+)*)(?:: {type_})? = "
+        rf"|^ *(?:self\.)?(\w+): {type_}$",
+        re.MULTILINE,
+    )
+    for path, text in sources().items():
+        for names in defined.findall(text):
+            for name in "".join(names).split(", "):
+                found.setdefault(name, set()).add(path)
+    return found
+
+
+@cache
+def all_sources() -> str:
+    return "\n".join(sources().values())
+
+
+def path_exists(name: str, page: pathlib.Path) -> bool:
+    """Whether a path from the root, or from the page's folder, or the end of one of a source file, exists."""
+    pattern = re.sub(r"<\w+>", "*", name).rstrip("/")
+    if any(list(folder.glob(pattern)) for folder in (ROOT, page.parent)):
+        return True
+    return any(("/" + path).endswith("/" + name) for path in sources()) or any(
+        list((page.parent / folder).glob(pattern))
+        for folder in ("sink", "pipeline", "groups", "transactions")
     )
 
 
-@pytest.mark.parametrize("name", [name for name in named() if name not in TOP and name != "make lint"])
-def test_what_the_invariants_name_is_there(name: str) -> None:
-    if re.fullmatch(r"[a-z]+(\.[a-z]+)+(=\d)?", name):
-        assert any(f'"{name.partition("=")[0]}"' in text for text in sources().values()), "no such setting"
-    else:
-        assert is_there(name)
+def module_exists(name: str) -> bool:
+    """Whether ``package.module`` exists, or ``package.module.name`` where the module defines or imports the name."""
+    place = ROOT / name.replace(".", "/")
+    if place.is_dir() or place.with_suffix(".py").exists():
+        return True
+    files = (place.parent.with_suffix(".py"), place.parent / "__init__.py")
+    return any(file.exists() and re.search(rf"\b{place.name}\b", file.read_text()) for file in files)
+
+
+def identifier_exists(name: str) -> bool:
+    """Whether it is defined, or a text, somewhere; of ``Class.member`` both are defined, in one file."""
+    if re.search(rf"""(["'`]){re.escape(name)}\b""", all_sources()):
+        return True
+    owner, _, member = name.rpartition(".")
+    files = definitions().get(member, set())
+    return bool(files & definitions().get(owner, set()) if owner else files)
+
+
+def is_there(name: str, page: pathlib.Path) -> bool:
+    if PATH.fullmatch(name):
+        return path_exists(name, page)
+    if MODULE.fullmatch(name) and module_exists(name):
+        return True
+    if SETTING.fullmatch(name) and name.replace(".", "_") in definitions():
+        return True
+    if SETTING.fullmatch(name) or MODULE.fullmatch(name) or IDENTIFIER.fullmatch(name):
+        return identifier_exists(name)
+    return True  # a word, an option, a value
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_what_a_page_names_is_there(page: pathlib.Path) -> None:
+    names = named(page.read_text())
+    assert sorted(name for name in names if not is_there(name, page)) == []
 
 
 def test_a_name_that_is_not_there_is_noticed() -> None:
-    for name in ("broker/log/nowhere.py", "PartitionLog.nothing", "NoSuchClass", "nowhere.py"):
-        assert not is_there(name)
+    names = {
+        *("broker/log/nowhere.py", "nowhere.py", "broker/nowhere/", "tests/log/test_no*.py"),
+        *("broker.log.nowhere", "oncelog.broker.log.nowhere", "oncelog.spark.write_twice", "no.such.setting"),
+        *("PartitionLog.no_such_member", "NoSuchClass", "NO_SUCH_MAX", "no_such_function"),
+    }
+    text = "".join(f"See `{name}`.\n" for name in names) + "\n    an example of `code/nowhere.py`\n"
+    assert {name for name in named(text) if not is_there(name, ROOT / "README.md")} == names
