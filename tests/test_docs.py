@@ -24,7 +24,7 @@ THEIRS = {
     # Python, Trio, uv
     *("__path__", "sys.settrace", "f_trace_opcodes", "send_all", "receive_some", "recv_into", "uv.lock"),
     # Kafka Streams, Spark
-    *("exactly_once_v2", "current_timestamp", "maxRecordsPerPartition"),
+    *("exactly_once_v2", "current_timestamp", "foreachBatch", "maxRecordsPerPartition"),
 }
 """Names that others define."""
 
