@@ -1,7 +1,7 @@
-"""Record batches made by hand, every field of them as a test wants it, and read back strictly.
+"""Record batches with any field a test asks for, right or wrong; and a strict reader of fetched batches.
 
-Written for the tests alone, from the description of message format v2, so that a mistake in the broker's own
-code is not repeated here.
+This code follows the description of message format v2 and shares nothing with the broker, so it does not repeat the
+broker's mistakes.
 """
 
 import gzip
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")  # 61 bytes
-CRC_STARTS_AT = 21
+CRC_START = 21
 CREATE_TIME, LOG_APPEND_TIME = 0, 8
 TRANSACTIONAL, CONTROL = 16, 32
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -44,7 +44,7 @@ def record(
     timestamp_delta: int = 0,
     extra: bytes = b"",
 ) -> bytes:
-    """One encoded record; `extra` bytes at its end make it wrong."""
+    """One encoded record; `extra` bytes at its end make it invalid."""
     body = bytearray(b"\0" + varint(timestamp_delta) + varint(offset_delta))
     for part in (key, value):
         body += varint(-1) if part is None else varint(len(part)) + part
@@ -57,7 +57,7 @@ def record(
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """`data` as codec GZIP, SNAPPY (Java's framing), LZ4 or ZSTD; NONE leaves it."""
+    """`data` compressed with GZIP, SNAPPY (in Java's framing), LZ4 or ZSTD; unchanged with NONE."""
     if codec == GZIP:
         return gzip.compress(data, mtime=0)
     if codec == SNAPPY:
@@ -77,7 +77,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: bytes) -> bytes:
-    """The reverse of `compress`."""
+    """`data` decompressed; of Snappy both framings."""
     if codec == GZIP:
         return gzip.decompress(data)
     if codec == SNAPPY:
@@ -119,9 +119,9 @@ def batch(
     length: int | None = None,
     trailing: bytes = b"",
 ) -> bytes:
-    """One batch. `records`: encoded ones, or how many plain ones; `producer`: id, epoch, base sequence.
+    """One batch of encoded `records`, or of so many plain ones; `producer` is the id, epoch and base sequence.
 
-    What is None is computed rightly; anything else goes in as it is given.
+    Arguments that are None get their correct value; other values are written as they are, right or wrong.
     """
     if isinstance(records, int):
         records = [record(b"k%d" % i, b"v%d" % i, offset_delta=i) for i in range(records)]
@@ -133,12 +133,12 @@ def batch(
     fields += [attributes | codec, len(encoded) - 1 if last_offset_delta is None else last_offset_delta]
     fields += [base_timestamp, base_timestamp if max_timestamp is None else max_timestamp, *producer, count]
     whole = bytearray(HEADER.pack(*fields) + payload)
-    struct.pack_into(">I", whole, 17, crc32c.crc32c(bytes(whole[CRC_STARTS_AT:])) if crc is None else crc)
+    struct.pack_into(">I", whole, 17, crc32c.crc32c(bytes(whole[CRC_START:])) if crc is None else crc)
     return bytes(whole)
 
 
 class Batch(NamedTuple):
-    """A batch as it was fetched: its header's fields and its encoded records, decompressed."""
+    """A fetched batch: the fields of its header, and its encoded records, decompressed."""
 
     base_offset: int
     length: int
@@ -161,14 +161,14 @@ class Batch(NamedTuple):
 
 
 def read_batches(data: bytes) -> Iterator[Batch]:
-    """The whole batches in the records of a Fetch answer; checks every CRC. A cut one is left out."""
+    """The complete batches in the records of a Fetch response. Asserts every CRC; ignores a truncated last batch."""
     at = 0
     while at + HEADER.size <= len(data):
         fields = HEADER.unpack_from(data, at)
         end = at + 12 + fields[1]
         if end > len(data):
             break
-        assert crc32c.crc32c(data[at + CRC_STARTS_AT : end]) == fields[4], (
+        assert crc32c.crc32c(data[at + CRC_START : end]) == fields[4], (
             f"CRC of the batch at offset {fields[0]}"
         )
         yield Batch._make((*fields, decompress(fields[5] & 7, data[at + HEADER.size : end])))

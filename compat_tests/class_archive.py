@@ -1,7 +1,7 @@
-"""Archives of loaded classes, from which a JVM starts with half the work (Java's class data sharing, JEP 350).
+"""Archives of loaded classes (Java's class data sharing, JEP 350), with which a JVM starts in half the time.
 
-Hundreds of JVMs start in a run of these tests, each for a second or two of work, and most of that is to read, check
-and link the same few thousand classes.
+A run of these tests starts hundreds of JVMs, each for a second or two, and most of that time goes into reading,
+verifying and linking the same few thousand classes.
 """
 
 import fcntl
@@ -10,16 +10,16 @@ import os
 import pathlib
 from collections.abc import Callable, Sequence
 
-# What a JVM says of an archive that does not fit goes to standard output unless it is told otherwise.
-_TOLD_ELSEWHERE = ("-Xlog:disable", "-Xlog:all=warning:stderr")
+# By default a JVM writes its warnings about an unusable archive to standard output.
+_LOG_TO_STDERR = ("-Xlog:disable", "-Xlog:all=warning:stderr")
 _found: dict[tuple[pathlib.Path, str], tuple[str, ...]] = {}
 
 
 def archive_options(libs: pathlib.Path, java: str, train: Callable[[Sequence[str]], None]) -> tuple[str, ...]:
-    """The options of a JVM whose class path begins with the jars in `libs`; none where this `java` makes no archive.
+    """The options for a JVM whose class path begins with the jars in `libs`; empty if this `java` writes no archive.
 
-    The archive is kept beside `libs`. Where it is missing `train` makes it, once per machine: it runs a JVM with the
-    options it is given to a clean end; at most what that JVM had loaded is in the archive.
+    The archive stands beside `libs`. If it is missing, `train` is called once per machine with other options: it must
+    run a JVM with them until that exits cleanly, and the archive then holds the classes which that JVM had loaded.
     """
     if (libs, java) not in _found:
         _found[libs, java] = _find(libs, java, train)
@@ -27,25 +27,25 @@ def archive_options(libs: pathlib.Path, java: str, train: Callable[[Sequence[str
 
 
 def _find(libs: pathlib.Path, java: str, train: Callable[[Sequence[str]], None]) -> tuple[str, ...]:
-    # An archive is for one build of Java, and for jars that are as they were: the JVM takes no other.
-    parts = [pathlib.Path(java).resolve(), *sorted(libs.iterdir())]
-    states = "".join(f"{part} {part.stat().st_size} {part.stat().st_mtime_ns}\n" for part in parts)
+    # A JVM accepts an archive only from the same build of Java and with unchanged jars.
+    files = [pathlib.Path(java).resolve(), *sorted(libs.iterdir())]
+    states = "".join(f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}\n" for file in files)
     archive = libs.with_name(f"{libs.name}-{hashlib.sha256(states.encode()).hexdigest()[:12]}.jsa")
     if not archive.exists():
         with open(libs.with_name("archive.lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not archive.exists():
                 _make(archive, train)
-    # Empty: it was tried, and this JVM makes none.
-    return (f"-XX:SharedArchiveFile={archive}", *_TOLD_ELSEWHERE) if archive.stat().st_size else ()
+    # An empty file records that this JVM could not write an archive.
+    return (f"-XX:SharedArchiveFile={archive}", *_LOG_TO_STDERR) if archive.stat().st_size else ()
 
 
 def _make(archive: pathlib.Path, train: Callable[[Sequence[str]], None]) -> None:
-    made = archive.with_name(f"{archive.name}.{os.getpid()}")
+    unfinished = archive.with_name(f"{archive.name}.{os.getpid()}")
     try:
-        train((f"-XX:ArchiveClassesAtExit={made}", *_TOLD_ELSEWHERE))
-        if not made.exists():
-            made.touch()
-        os.rename(made, archive)
+        train((f"-XX:ArchiveClassesAtExit={unfinished}", *_LOG_TO_STDERR))
+        if not unfinished.exists():
+            unfinished.touch()
+        os.rename(unfinished, archive)
     finally:
-        made.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)

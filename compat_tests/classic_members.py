@@ -1,19 +1,20 @@
-"""Members of classic groups as one session of a `Pair` drives them, field by field."""
+"""Members of classic groups that send hand-made requests, for scenarios that compare both targets."""
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
+from compat_tests.committed_offsets import commit_body, wait_for_coordinator
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
-from compat_tests.test_diff_committed_offsets import commit_body, wait_for_coordinator
 
 SESSION_MS, REBALANCE_MS = 30_000, 60_000
-SILENCE_S = 1.5
+NO_RESPONSE_S = 1.5
 JOIN, SYNC, HEARTBEAT, LEAVE, DESCRIBE, LIST, DELETE = 9, 5, 4, 5, 6, 5, 2
 
 
 class Member:
-    """A client of a group, on a connection of its own; ``protocols``: name -> metadata."""
+    """A group member with its own connection; its methods observe every response. ``protocols``: name -> metadata."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class Member:
         self.protocol_type = protocol_type
         self.session_ms = session_ms
         self.rebalance_ms = rebalance_ms
-        self.connection = session.another(name)
+        self.connection = session.connect(name)
         self.member_id = ""
         self.generation = -1
         self._pending: tuple[str, int, int] = ("", 0, 0)
@@ -63,16 +64,16 @@ class Member:
         self._send("SyncGroup", version, body | changes)
 
     def receive(self, note: str = "") -> Any:
-        """What was waited for. Kafka keeps members in a hash map: their order says nothing."""
+        """The response to the last request. Members are sorted: in Kafka their order is that of a hash map."""
         api, version, correlation_id = self._pending
-        answer = self.connection.receive(api, version, correlation_id)
-        assert isinstance(answer, dict), answer
+        response = self.connection.receive(api, version, correlation_id)
+        assert isinstance(response, dict), response
         if api == "JoinGroup":
-            answer["members"].sort(key=lambda row: row["metadata"])
-            if answer["error_code"] in (0, 79):
-                self.member_id, self.generation = answer["member_id"], answer["generation_id"]
-        self.session.remember(f"{self.name} {api} v{version} {note}", answer)
-        return answer
+            response["members"].sort(key=lambda row: row["metadata"])
+            if response["error_code"] in (0, 79):
+                self.member_id, self.generation = response["member_id"], response["generation_id"]
+        self.session.observe(f"{self.name} {api} v{version} {note}", response)
+        return response
 
     def join(self, note: str = "", **changes: Any) -> Any:
         self.send_join(**changes)
@@ -82,19 +83,24 @@ class Member:
         self.send_sync(assignments, **changes)
         return self.receive(note)
 
-    def enter(self) -> Any:
-        """Join as a new member, which from version 4 on comes twice unless it is static."""
-        answer = self.join("new")
-        return self.join("again") if answer["error_code"] == 79 else answer
+    def join_new(self) -> Any:
+        """Join as a new member: with two JoinGroups where a dynamic member needs an id first (version 4 and later)."""
+        response = self.join("new")
+        return self.join("again") if response["error_code"] == 79 else response
 
-    def found(self) -> None:
-        """Be a group alone, with a settled assignment."""
-        self.enter()
+    def found_group(self) -> None:
+        """Join as the only member and assign itself everything, so that the group is stable."""
+        self.join_new()
         self.sync({self.member_id: b"all"})
 
     def heartbeat(self, note: str = "", version: int = HEARTBEAT, **changes: Any) -> Any:
         self._send("Heartbeat", version, self._as_member(version, 3) | changes)
         return self.receive(note)
+
+    def heartbeat_while(self, code: int, note: str = "") -> None:
+        """Heartbeat until the error code is not `code` any more; only the last response is observed."""
+        while self.heartbeat(note)["error_code"] == code:
+            self.session.observations.pop()
 
     def leave(self, note: str = "", version: int = LEAVE) -> Any:
         body: Fields = {"group_id": self.group}
@@ -123,22 +129,30 @@ class Member:
 
     def _send(self, api: str, version: int, body: Fields) -> None:
         self._pending = (api, version, self.connection.send(api, version, body))
-        # Of two connections with something to read a server may take either first. When this other one is answered, it
-        # has read what was there before.
-        self.session.quiet("ApiVersions", 0)
+        # A server with requests on two connections may read either first. After the response on this other connection
+        # it has read the request that was sent before.
+        self.session.call_unobserved("ApiVersions", 0)
 
 
-def described(session: Session, group: str, note: str = "", version: int = DESCRIBE) -> None:
+def observe_group(session: Session, group: str, note: str = "", version: int = DESCRIBE) -> None:
+    """Observe DescribeGroups, its members sorted."""
     body: Fields = {"groups": [group]} | ({"include_authorized_operations": True} if version >= 3 else {})
-    answer = session.quiet("DescribeGroups", version, body)
-    for row in answer["groups"]:
+    response = session.call_unobserved("DescribeGroups", version, body)
+    for row in response["groups"]:
         row["members"].sort(key=lambda member: (member["client_id"], member.get("group_instance_id") or ""))
-    session.remember(f"DescribeGroups v{version} {note}", answer)
+    session.observe(f"DescribeGroups v{version} {note}", response)
 
 
-def run(pair: Pair, group: str, scenario: Callable[[Session], None], *known: str) -> None:
-    def whole(session: Session) -> None:
+def compare(pair: Pair, group: str, scenario: Callable[[Session], None], *known: str) -> None:
+    """`pair.compare` once the group's coordinator is loaded on both targets."""
+
+    def with_coordinator(session: Session) -> None:
         wait_for_coordinator(session, group)
         scenario(session)
 
-    pair.compare(whole, known=known)
+    pair.compare(with_coordinator, known=known)
+
+
+def subscription(topic: str) -> bytes:
+    """A ConsumerProtocolSubscription of version 0: one topic, no user data."""
+    return struct.pack(">hih", 0, 1, len(topic)) + topic.encode() + struct.pack(">i", -1)

@@ -1,4 +1,4 @@
-"""Stock clients behind two functions each: write records to a partition, and read them back by assign()."""
+"""Stock clients behind the same two functions: `produce` to a partition, and `consume` from it by assign()."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """A record as a client sees it; `timestamp` in ms, None where the client shall take its own."""
+    """A record as a client sees it; `timestamp` is in ms, or None for the client's own."""
 
     key: bytes | None
     value: bytes | None
@@ -39,7 +39,7 @@ class Confluent:
     def produce(
         bootstrap: str, topic: str, partition: int, records: Sequence[Record], options: Options
     ) -> list[int]:
-        """The offsets the broker gave (with acks=0 none are told: empty). Raises KafkaException."""
+        """The offsets of the records; empty with acks=0, which reports none. Raises KafkaException."""
         from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
         offsets: list[int] = []
@@ -80,7 +80,7 @@ class Confluent:
 
     @staticmethod
     def consume(bootstrap: str, topic: str, partition: int, start: int, count: int) -> list[Record]:
-        """`count` records from offset `start`. Raises AssertionError where they do not come in time."""
+        """`count` records from offset `start`. Raises AssertionError if they do not arrive in time."""
         from confluent_kafka import Consumer, TopicPartition
 
         consumer = Consumer(
@@ -114,7 +114,7 @@ class KafkaPython:
     def produce(
         bootstrap: str, topic: str, partition: int, records: Sequence[Record], options: Options
     ) -> list[int]:
-        """The offsets the broker gave (-1 each with acks=0)."""
+        """The offsets of the records; -1 for each with acks=0."""
         from kafka import KafkaProducer  # type: ignore[import-untyped,unused-ignore]
 
         producer = KafkaProducer(
@@ -170,7 +170,7 @@ class Aiokafka:
     def produce(
         bootstrap: str, topic: str, partition: int, records: Sequence[Record], options: Options
     ) -> list[int]:
-        """The offsets the broker gave (none with acks=0)."""
+        """The offsets of the records; empty with acks=0."""
         from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped,unused-ignore]
 
         async def run() -> list[int]:
@@ -194,8 +194,8 @@ class Aiokafka:
                     )
                     for record in records
                 ]
-                answers = [await asyncio.wait_for(future, DEADLINE_S) for future in sent]
-                return [int(answer.offset) for answer in answers if answer is not None]
+                reports = [await asyncio.wait_for(future, DEADLINE_S) for future in sent]
+                return [int(report.offset) for report in reports if report is not None]
             finally:
                 await producer.stop()
 
@@ -227,7 +227,7 @@ class Aiokafka:
 def run_kcat(
     bootstrap: str, *arguments: str, input: bytes | None = None, check: bool = True
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run kcat to its end; skips the test where it is not installed."""
+    """Run kcat until it exits; skips the test if it is not installed."""
     binary = shutil.which("kcat")
     if binary is None:
         require("no kcat (the Debian package of that name)")
@@ -245,13 +245,13 @@ def run_kcat(
 
 
 class Kcat:
-    """kcat, whose librdkafka is the one of its package (an older one: 2.0 in Debian 12)."""
+    """kcat, with the older librdkafka of its package (2.0 in Debian 12)."""
 
     @staticmethod
     def produce(
         bootstrap: str, topic: str, partition: int, records: Sequence[Record], options: Options
     ) -> list[int]:
-        """Text keys and values without newlines only; kcat tells no offsets."""
+        """Send text keys and values without newlines. Returns an empty list: kcat reports no offsets."""
         settings = [f"compression.codec={options.codec}", f"request.required.acks={options.acks}"]
         settings += [f"enable.idempotence={str(options.idempotent).lower()}", "message.max.bytes=8000000"]
         arguments = [word for setting in settings for word in ("-X", setting)]
@@ -261,19 +261,21 @@ class Kcat:
 
     @staticmethod
     def consume(bootstrap: str, topic: str, partition: int, start: int, count: int) -> list[Record]:
-        """`count` records from offset `start`; what is not UTF-8 text cannot be told by kcat's JSON."""
+        """`count` records from offset `start`; UTF-8 text only, because kcat prints JSON."""
         arguments = ["-C", "-t", topic, "-p", str(partition), "-o", str(start), "-c", str(count), "-J", "-q"]
         found: list[Record] = []
         for line in run_kcat(bootstrap, *arguments).stdout.splitlines():
-            one = json.loads(line)
-            assert one["offset"] == start + len(found)
-            pairs = iter(one.get("headers", ()))
+            message = json.loads(line)
+            assert message["offset"] == start + len(found)
+            pairs = iter(message.get("headers", ()))
             headers = tuple(
                 (name, None if value is None else value.encode())
                 for name, value in zip(pairs, pairs, strict=True)
             )
-            key, value = ((None if one[part] is None else one[part].encode()) for part in ("key", "payload"))
-            found.append(Record(key, value, headers, one["ts"]))
+            key, value = (
+                (None if message[name] is None else message[name].encode()) for name in ("key", "payload")
+            )
+            found.append(Record(key, value, headers, message["ts"]))
         return found
 
 

@@ -4,13 +4,11 @@ import contextlib
 import itertools
 import os
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any
 
 import pytest
 
-from compat_tests.brokers import TARGETS, Broker, make_broker
+from compat_tests.brokers import TARGETS, Broker, SharedBrokers, check_after, make_broker
 from compat_tests.differential import Pair
-from compat_tests.oncelog_server import Oncelog
 from compat_tests.order import longest_first
 from compat_tests.real_kafka import RealPartMissing, require
 
@@ -29,48 +27,9 @@ LONGEST = (
 _names = itertools.count()
 
 
-# A session's brokers live for minutes beside other load. Records with times of the past are not to be deleted under
-# a test by the retention check of the fifth minute, nor elections held because a busy Kafka missed its heartbeats; and
-# a controller with nothing to write is not to write that, and fsync it, twice a second.
-UNDISTURBED = {"log.initial.task.delay.ms": "86400000", "log.retention.check.interval.ms": "86400000"}
-UNDISTURBED_KAFKA = {"broker.session.timeout.ms": "120000", "metadata.max.idle.interval.ms": "0"}
-
-
-class Brokers:
-    """One broker per target for the whole session, started when first asked for."""
-
-    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        self._properties = {**UNDISTURBED, **(properties or {})}
-        self._running: dict[str, Broker] = {}
-        self._missing = ""
-        self._stack = contextlib.ExitStack()
-
-    def __getitem__(self, target: str) -> Broker:
-        if target not in self._running:
-            self._running[target] = self._start(target)
-        return self._running[target]
-
-    def _start(self, target: str) -> Broker:
-        if target.startswith("kafka") and self._missing:
-            require(self._missing)
-        try:
-            kafkas = UNDISTURBED_KAFKA if target.startswith("kafka") else {}
-            return self._stack.enter_context(make_broker(target, {**kafkas, **self._properties}))
-        except RealPartMissing as missing:
-            self._missing = str(missing)
-            require(self._missing)
-
-    @property
-    def started(self) -> Mapping[str, Broker]:
-        return self._running
-
-    def close(self) -> None:
-        self._stack.close()
-
-
 @pytest.fixture(scope="session")
-def brokers() -> Iterator[Brokers]:
-    running = Brokers()
+def brokers() -> Iterator[SharedBrokers]:
+    running = SharedBrokers()
     yield running
     running.close()
 
@@ -82,18 +41,10 @@ def target(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def broker(brokers: Brokers, target: str) -> Iterator[Broker]:
+def broker(brokers: SharedBrokers, target: str) -> Iterator[Broker]:
     """The session's broker of this target; afterwards it must run, and oncelog have logged no traceback."""
     running = brokers[target]
-    yield from _watched(running)
-
-
-def _watched(running: Broker) -> Iterator[Any]:
-    before = running.tracebacks if isinstance(running, Oncelog) else 0
-    yield running
-    if isinstance(running, Oncelog):
-        assert running.tracebacks == before, f"oncelog logged a traceback:\n{running.output()[-3000:]}"
-        assert running.process is None or running.process.running, f"oncelog ended:\n{running.output()}"
+    yield from check_after(running)
 
 
 @pytest.fixture
@@ -125,13 +76,13 @@ def own_broker(target: str) -> Iterator[OwnBrokers]:
 
 
 @pytest.fixture
-def pair(brokers: Brokers) -> Iterator[Pair]:
+def pair(brokers: SharedBrokers) -> Iterator[Pair]:
     """Both targets at once, for tests that compare their answers.
 
     With ONCELOG_SELF_CHECK set a second real Kafka stands in for oncelog: differences are the scenario's.
     """
     kafka = brokers["kafka"]
-    for ours in _watched(brokers["kafka-2" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"]):
+    for ours in check_after(brokers["kafka-2" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"]):
         yield Pair(kafka.bootstrap, ours.bootstrap)
 
 
@@ -163,7 +114,7 @@ def pytest_runtest_makereport(
     fixtures = getattr(item, "funcargs", {})
     own, running = fixtures.get("own_broker"), fixtures.get("brokers")
     shown = list(own.made) if isinstance(own, OwnBrokers) else []
-    if isinstance(running, Brokers) and "oncelog" in running.started:
+    if isinstance(running, SharedBrokers) and "oncelog" in running.started:
         shown.append(running["oncelog"])
     for one in shown:
         report.sections.append((f"the last output of {one.bootstrap}", one.output()[-OUTPUT_SHOWN_CHARS:]))

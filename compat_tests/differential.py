@@ -1,6 +1,6 @@
 """The same requests to both targets, and what they answered, compared field by field.
 
-A scenario is a function of a `Session`; every answer it gets is remembered. Values that must differ (ids,
+A scenario is a function of a `Session`; every response it gets is remembered. Values that must differ (ids,
 times, the port) are replaced by what they are: the first topic id of a scenario is "uuid#1" on both sides.
 """
 
@@ -26,7 +26,7 @@ class Session:
         self.bootstrap = bootstrap
         self.exact_texts = False
         """Whether the texts of errors are compared, too."""
-        self.trace: list[tuple[str, Any]] = []
+        self.observations: list[tuple[str, Any]] = []
         self._connection: Connection | None = None
         self._others: list[Connection] = []
         self._seen: dict[tuple[str, Any], str] = {}
@@ -42,7 +42,7 @@ class Session:
             self._connection.close()
             self._connection = None
 
-    def another(self, client_id: str | None) -> Connection:
+    def connect(self, client_id: str | None) -> Connection:
         """One more connection, closed when the scenario ends."""
         self._others.append(Connection(self.bootstrap, client_id))
         return self._others[-1]
@@ -53,30 +53,30 @@ class Session:
         self.close()
 
     def call(self, api: str, version: int, values: Fields | None = None, note: str = "") -> Any:
-        """The answer, which is remembered as well; CLOSED where the broker closed the connection."""
-        answer = self.quiet(api, version, values)
-        self.remember(f"{api} v{version} {note}".strip(), answer)
-        return answer
+        """The response, which is remembered as well; CLOSED where the broker closed the connection."""
+        response = self.call_unobserved(api, version, values)
+        self.observe(f"{api} v{version} {note}".strip(), response)
+        return response
 
-    def quiet(self, api: str, version: int, values: Fields | None = None) -> Any:
-        """The answer, not compared."""
-        answer = self.connection.call(api, version, values)
-        if answer == CLOSED:
+    def call_unobserved(self, api: str, version: int, values: Fields | None = None) -> Any:
+        """The response, not compared."""
+        response = self.connection.call(api, version, values)
+        if response == CLOSED:
             self.close()
-        return answer
+        return response
 
-    def remember(self, label: str, seen: Any) -> None:
+    def observe(self, label: str, seen: Any) -> None:
         """Something to compare."""
-        self.trace.append((label, self._same("", seen)))
+        self.observations.append((label, self._same("", seen)))
 
     def topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> bytes:
         """Create a topic, wait until it can be used, and return its id; nothing of it is compared."""
         rows = [{"name": key, "value": value} for key, value in (configs or {}).items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": rows}
-        answer = self.quiet("CreateTopics", 7, {"topics": [topic], "timeout_ms": 15000})
-        assert answer["topics"][0]["error_code"] == 0, answer
+        response = self.call_unobserved("CreateTopics", 7, {"topics": [topic], "timeout_ms": 15000})
+        assert response["topics"][0]["error_code"] == 0, response
         self.wait_for_leaders(name, partitions)
-        return bytes(answer["topics"][0]["topic_id"])
+        return bytes(response["topics"][0]["topic_id"])
 
     def wait_for_leaders(self, name: str, partitions: int) -> None:
         """Kafka's broker learns of a topic a moment after the controller answered: ask until it knows."""
@@ -85,17 +85,19 @@ class Session:
             "topics": [{"name": name, "partitions": [{"partition_index": p} for p in range(partitions)]}]
         }
         while True:
-            rows = self.quiet("ListOffsets", 4, listed)["topics"][0]["partitions"]
+            rows = self.call_unobserved("ListOffsets", 4, listed)["topics"][0]["partitions"]
             if all(row["error_code"] == 0 for row in rows):
                 return
             assert now_ms() < deadline, rows
 
     def wait_for_config(self, name: str, key: str, value: str) -> None:
-        """Kafka's broker learns of a topic's new configuration a moment after the answer: ask until it knows."""
+        """Kafka's broker learns of a topic's new configuration a moment after the response: ask until it knows."""
         deadline = now_ms() + 20_000
         resource = {"resource_type": 2, "resource_name": name, "configuration_keys": [key]}
         while True:
-            (row,) = self.quiet("DescribeConfigs", 4, {"resources": [resource]})["results"][0]["configs"]
+            (row,) = self.call_unobserved("DescribeConfigs", 4, {"resources": [resource]})["results"][0][
+                "configs"
+            ]
             if row["value"] == value:
                 return
             assert now_ms() < deadline, row
@@ -103,16 +105,24 @@ class Session:
     def wait_for_producer_ids(self) -> None:
         """Right after its start a real Kafka waits for its first block of ids."""
         deadline = now_ms() + 20_000
-        while (answer := self.quiet("InitProducerId", 4, {"transactional_id": None}))["error_code"] == 14:
-            assert now_ms() < deadline, answer
+        while (response := self.call_unobserved("InitProducerId", 4, {"transactional_id": None}))[
+            "error_code"
+        ] == 14:
+            assert now_ms() < deadline, response
+
+    def delete_records(self, name: str, offset: int, partition: int = 0) -> Any:
+        """Delete the partition's records before `offset`; the response, not compared."""
+        row = {"partition_index": partition, "offset": offset}
+        values = {"topics": [{"name": name, "partitions": [row]}], "timeout_ms": 15000}
+        return self.call_unobserved("DeleteRecords", 2, values)
 
     def produce(
         self, name: str, records: bytes, *, partition: int = 0, version: int = 9, acks: int = -1
     ) -> Any:
-        """Produce one batch; the partition's row of the answer, not compared."""
-        return self.quiet("Produce", version, produce_request(name, records, partition, acks))["responses"][
-            0
-        ]["partition_responses"][0]
+        """Produce one batch; the partition's row of the response, not compared."""
+        return self.call_unobserved("Produce", version, produce_request(name, records, partition, acks))[
+            "responses"
+        ][0]["partition_responses"][0]
 
     def _same(self, field: str, value: Any) -> Any:
         """`value` with what must differ replaced."""
@@ -182,7 +192,7 @@ class Pair:
             scenario(session)
         finally:
             session.end()
-        return session.trace
+        return session.observations
 
 
 def differences(kafka: list[tuple[str, Any]], oncelog: list[tuple[str, Any]]) -> Iterator[str]:
@@ -213,3 +223,10 @@ def produce_request(name: str | bytes, records: bytes | None, partition: int = 0
     topic: Fields = {"topic_id": name} if isinstance(name, bytes) else {"name": name}
     topic["partition_data"] = [{"index": partition, "records": records}]
     return {"acks": acks, "timeout_ms": 15000, "topic_data": [topic]}
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
+    """Create a topic and wait until its partitions have leaders."""
+    session = Session(bootstrap)
+    session.topic(name, partitions, configs)
+    session.close()

@@ -46,7 +46,7 @@ class Connection:
         self.socket.sendall(encode_frame(payload))
 
     def receive_frame(self) -> bytes | None:
-        """The next answer without its size; None where the broker closed. Raises TimeoutError."""
+        """The next response without its size; None where the broker closed. Raises TimeoutError."""
         try:
             while missing := self._frames.missing():  # no byte more: a test may read from the socket itself
                 some = self.socket.recv(min(missing, 1 << 20))
@@ -65,7 +65,7 @@ class Connection:
         return self._correlation_id
 
     def receive(self, api: str, version: int, correlation_id: int) -> Fields | str:
-        """The answer to the oldest unanswered request, or CLOSED."""
+        """The response to the oldest unanswered request, or CLOSED."""
         frame = self.receive_frame()
         if frame is None:
             return CLOSED

@@ -81,8 +81,8 @@ def kafka_version() -> str:
 
 
 def _java_major(binary: str) -> int:
-    answer = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    response = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', response.stderr + response.stdout)
     if found is None:
         return 0
     major = int(found[1])
@@ -235,8 +235,8 @@ def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
     request = encode_request(ApiVersionsRequest(), 0, 7, "real")
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
         connection.sendall(request)
-        with connection.makefile("rb") as answer:
-            head = answer.read(10)
+        with connection.makefile("rb") as response:
+            head = response.read(10)
     return len(head) == 10 and struct.unpack(">iih", head)[1:] == (7, 0)
 
 

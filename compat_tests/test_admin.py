@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compat_tests.clients import DEADLINE_S, Confluent, Options, Record
-from compat_tests.differential import Session
+from compat_tests.differential import Session, make_topic
 from compat_tests.frames import address
 
 confluent: Any = importlib.import_module("confluent_kafka.admin")  # partly typed, and its names not exported
@@ -93,19 +93,13 @@ class TestConfluent:
             confluent.OffsetSpec.for_timestamp(1_790_000_000_006),
         ]
         found = [wait(admin.list_offsets({TopicPartition(name, 0): spec})) for spec in specs]
-        assert [one.offset for answer in found for one in answer.values()] == [4, 10, 9, 6]
+        assert [one.offset for response in found for one in response.values()] == [4, 10, 9, 6]
 
     def test_cluster(self, admin: Any, bootstrap: str) -> None:
         cluster = admin.describe_cluster().result(DEADLINE_S)
         assert [(node.id, node.host, node.port) for node in cluster.nodes] == [(1, *address(bootstrap))]
         assert cluster.controller.id == 1
         assert len(cluster.cluster_id) == 22
-
-
-def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
-    session = Session(bootstrap)
-    session.topic(name, partitions)
-    session.close()
 
 
 def wait_for_flush_ms(bootstrap: str, name: str, value: str) -> None:

@@ -80,7 +80,7 @@ def test_random_bytes(bootstrap: str) -> None:
 
 
 def test_a_peer_that_ends_its_side(bootstrap: str, name: str) -> None:
-    """A half-closed connection under a Fetch that waits: an answer at its time or none, and then it is closed."""
+    """A half-closed connection under a Fetch that waits: a response at its time or none, and then it is closed."""
     session = Session(bootstrap)
     topic_id = session.topic(name)
     row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
@@ -138,11 +138,11 @@ def test_a_peer_that_never_reads(bootstrap: str, name: str) -> None:
     with Connection(bootstrap) as connection:
         sent = [connection.send("Fetch", 16, values) for _ in range(10)]
         assert serves(bootstrap)
-        assert session.quiet("Produce", 9, produce_request(name, batch(1)))["responses"]
+        assert session.call_unobserved("Produce", 9, produce_request(name, batch(1)))["responses"]
         for correlation_id in sent:
-            answer = connection.receive("Fetch", 16, correlation_id)
-            assert isinstance(answer, dict)
-            assert len(answer["responses"][0]["partitions"][0]["records"]) > 3_600_000
+            response = connection.receive("Fetch", 16, correlation_id)
+            assert isinstance(response, dict)
+            assert len(response["responses"][0]["partitions"][0]["records"]) > 3_600_000
     session.close()
 
 

@@ -1,14 +1,12 @@
 """Classic groups on both targets as administrators see them, and what is stored of them."""
 
-from typing import Any
-
 import pytest
 
-from compat_tests.classic_members import DELETE, LEAVE, Member, described, run
+from compat_tests.classic_members import DELETE, LEAVE, Member, compare, observe_group
+from compat_tests.committed_offsets import commit_body
 from compat_tests.definitions import versions_of
 from compat_tests.differential import Pair, Session
-from compat_tests.test_diff_committed_offsets import commit_body
-from compat_tests.test_diff_offset_records import batches_of
+from compat_tests.offset_records import as_fields, batches_of
 from oncelog.wire.stored.coordinator import decode_key, decode_value
 from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
 
@@ -18,11 +16,10 @@ pytestmark = pytest.mark.slow
 def test_members_are_taken_out_together(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         members = [Member(session, name, f"m{at}", instance=f"i{at}") for at in range(3)]
-        members[0].found()
+        members[0].found_group()
         for member in members[1:]:
             member.send_join()
-            while members[0].heartbeat()["error_code"] == 0:
-                session.trace.pop()
+            members[0].heartbeat_while(0)
             for other in members[: members.index(member)]:
                 other.send_join()
             for other in members[: members.index(member) + 1]:
@@ -40,25 +37,25 @@ def test_members_are_taken_out_together(pair: Pair, name: str) -> None:
             {"member_id": pending.member_id, "group_instance_id": None},
         ]
         session.call("LeaveGroup", LEAVE, {"group_id": name, "members": rows})
-        described(session, name)
+        observe_group(session, name)
         session.call("LeaveGroup", LEAVE, {"group_id": name, "members": []}, "nobody")
         session.call("LeaveGroup", LEAVE, {"group_id": "", "members": rows[:1]}, "no group")
         session.call("LeaveGroup", LEAVE, {"group_id": "nobody", "members": rows[:2]}, "unknown group")
         session.call("LeaveGroup", 0, {"group_id": "nobody", "member_id": "m"}, "unknown group")
         session.call("LeaveGroup", 2, {"group_id": "", "member_id": "m"}, "no group")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_lists_and_descriptions(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         session.topic(name)
         stable = Member(session, f"{name}-stable", "one")
-        stable.found()
+        stable.found_group()
         completing = Member(session, f"{name}-completing", "two", protocol_type="connect")
-        completing.enter()
+        completing.join_new()
         gone = Member(session, f"{name}-empty", "three")
-        gone.found()
+        gone.found_group()
         gone.leave()
         session.call("OffsetCommit", 8, commit_body(8, f"{name}-simple", {name: {0: 1}}))
         filters: list[tuple[list[str], list[str]]] = [
@@ -73,14 +70,14 @@ def test_lists_and_descriptions(pair: Pair, name: str) -> None:
                 body = ({"states_filter": states} if version >= 4 else {}) | (
                     {"types_filter": types} if version >= 5 else {}
                 )
-                answer = session.quiet("ListGroups", version, body)
-                rows = [row for row in answer["groups"] if row["group_id"].startswith(name)]
+                response = session.call_unobserved("ListGroups", version, body)
+                rows = [row for row in response["groups"] if row["group_id"].startswith(name)]
                 rows.sort(key=lambda row: str(row["group_id"]))
-                session.remember(f"ListGroups v{version} {states} {types}", answer | {"groups": rows})
+                session.observe(f"ListGroups v{version} {states} {types}", response | {"groups": rows})
         for version in versions_of("DescribeGroups"):
             for group in ("stable", "completing", "empty", "simple", "nobody"):
-                described(session, f"{name}-{group}", group, version)
-            described(session, "", "no name", version)
+                observe_group(session, f"{name}-{group}", group, version)
+            observe_group(session, "", "no name", version)
             session.call("DescribeGroups", version, {"groups": []}, "none")
         for version in versions_of("DeleteGroups"):
             session.call("DeleteGroups", version, {"groups_names": []}, "none")
@@ -88,38 +85,25 @@ def test_lists_and_descriptions(pair: Pair, name: str) -> None:
             for group in ("stable", "completing", "nobody"):
                 session.call("DeleteGroups", version, {"groups_names": [f"{name}-{group}"]}, group)
         rows = [f"{name}-{group}" for group in ("simple", "empty", "stable", "simple")]
-        answer = session.quiet("DeleteGroups", DELETE, {"groups_names": rows})
-        session.remember("deleted", sorted(answer["results"], key=lambda row: str(row["group_id"])))
+        response = session.call_unobserved("DeleteGroups", DELETE, {"groups_names": rows})
+        session.observe("deleted", sorted(response["results"], key=lambda row: str(row["group_id"])))
         fetched = {"groups": [{"group_id": f"{name}-simple", "topics": None}]}
         session.call("OffsetFetch", 8, fetched, "its offsets are gone")
 
-    run(pair, name, scenario)
-
-
-def fields(value: Any) -> Any:
-    """A stored key or value as plain fields."""
-    if isinstance(value, list):
-        return [fields(one) for one in value]
-    names = getattr(type(value), "__slots__", None)
-    return (
-        value
-        if names is None or isinstance(value, str | bytes)
-        else {key: fields(getattr(value, key)) for key in names}
-    )
+    compare(pair, name, scenario)
 
 
 def test_what_is_stored(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         Member(session, name, "nobody").join("no protocols", protocols=[])
         one = Member(session, name, "one", instance="i1", rebalance_ms=40_000)
-        one.found()
+        one.found_group()
         again = Member(session, name, "again", instance="i1", session_ms=20_000)
         again.join("a restart")
         two = Member(session, name, "two")
         two.join("new")
         two.send_join()
-        while again.heartbeat()["error_code"] == 0:
-            session.trace.pop()
+        again.heartbeat_while(0)
         again.join()
         two.receive()
         two.send_sync()
@@ -127,17 +111,17 @@ def test_what_is_stored(pair: Pair, name: str) -> None:
         two.receive()
         two.leave()
         again.leave()
-        session.quiet("DeleteGroups", DELETE, {"groups_names": [name]})
+        session.call_unobserved("DeleteGroups", DELETE, {"groups_names": [name]})
         for batch, records in batches_of(session, name):
-            session.remember("batch", (batch.attributes, batch.record_count, batch.producer_id))
+            session.observe("batch", (batch.attributes, batch.record_count, batch.producer_id))
             for record in records:
                 key = decode_key(record.key or b"", KEY_TYPES)
                 assert key is not None
                 value = None
                 if record.value is not None:
-                    value = fields(decode_value(record.value, VALUE_TYPES[key.API_KEY]))
+                    value = as_fields(decode_value(record.value, VALUE_TYPES[key.API_KEY]))
                     value["members"].sort(key=lambda row: row["client_id"])
-                    session.remember("version", record.value[:2])
-                session.remember("record", {"key": fields(key), "value": value})
+                    session.observe("version", record.value[:2])
+                session.observe("record", {"key": as_fields(key), "value": value})
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)

@@ -1,4 +1,4 @@
-"""A random walk of two members of a classic group, the same on both targets; every answer is compared.
+"""A random walk of two members of a classic group, the same on both targets; every response is compared.
 
 Two, because whom Kafka makes the leader among more is a matter of a hash map. A failure prints its seed.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.classic_members import Member, described, run
+from compat_tests.classic_members import Member, compare, observe_group
 from compat_tests.differential import Pair, Session
 from compat_tests.seeds import seeds
 
@@ -25,7 +25,7 @@ WALKS = 4
 
 
 class Walker:
-    """A member that has at most one request on its way, and notes its answer when it comes."""
+    """A member that has at most one request on its way, and notes its response when it comes."""
 
     def __init__(self, session: Session, group: str, name: str, rng: random.Random) -> None:
         self.rng = rng
@@ -36,15 +36,15 @@ class Walker:
         self.leads: list[str] = []
 
     def settle(self, timeout_s: float) -> bool:
-        """Note the answer that was waited for, if it is there."""
+        """Note the response that was waited for, if it is there."""
         if not self.waits_for or not select.select([self.member.connection.socket], [], [], timeout_s)[0]:
             return not self.waits_for
-        answer = self.member.receive(self.waits_for)
-        if "members" in answer and "leader" in answer:
+        response = self.member.receive(self.waits_for)
+        if "members" in response and "leader" in response:
             self.leads = []
-            if answer["leader"] == answer["member_id"]:
-                self.leads = [row["member_id"] for row in answer["members"]]
-            if answer["error_code"] in (25, 81, 82):
+            if response["leader"] == response["member_id"]:
+                self.leads = [row["member_id"] for row in response["members"]]
+            if response["error_code"] in (25, 81, 82):
                 self.member.member_id = ""
         self.waits_for = ""
         return True
@@ -98,7 +98,7 @@ def test_two_members_at_random(pair: Pair, name: str, seed: int) -> None:
 
 def walk(pair: Pair, name: str, seed: int, silence_s: float) -> None:
     answered: dict[tuple[int, str], bool] = {}
-    """Of the first target: whether by the end of that step that member had its answer."""
+    """Of the first target: whether by the end of that step that member had its response."""
 
     def scenario(session: Session) -> None:
         is_first = not answered
@@ -109,7 +109,7 @@ def walk(pair: Pair, name: str, seed: int, silence_s: float) -> None:
             if walker.waits_for:
                 walker, other = other, walker
             if walker.waits_for:
-                described(session, name, f"step {at}")
+                observe_group(session, name, f"step {at}")
             elif other.waits_for and rng.random() < 0.6:
                 walker.oblige(at)
             else:
@@ -120,7 +120,7 @@ def walk(pair: Pair, name: str, seed: int, silence_s: float) -> None:
                     answered[key] = one.settle(silence_s)
                 else:
                     one.settle(PATIENCE_S if answered[key] else SHORT_SILENCE_S)
-        described(session, name, "in the end")
-        session.remember("waiting", [walker.waits_for for walker in walkers])
+        observe_group(session, name, "in the end")
+        session.observe("waiting", [walker.waits_for for walker in walkers])
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)

@@ -9,11 +9,11 @@ from compat_tests.classic_members import (
     HEARTBEAT,
     LEAVE,
     LIST,
-    SILENCE_S,
+    NO_RESPONSE_S,
     SYNC,
     Member,
-    described,
-    run,
+    compare,
+    observe_group,
 )
 from compat_tests.definitions import versions_of
 from compat_tests.differential import Pair, Session
@@ -28,28 +28,28 @@ def test_one_life_in_every_version(pair: Pair, name: str, version: int) -> None:
 
     def scenario(session: Session) -> None:
         member = Member(session, name, "one", version=version)
-        member.enter()
-        described(session, name, "completing", describe)
+        member.join_new()
+        observe_group(session, name, "completing", describe)
         member.sync({member.member_id: b"all", "stranger": b"x"}, version=sync)
         member.heartbeat(version=heartbeat)
-        described(session, name, "stable", describe)
-        rows = session.quiet("ListGroups", listed)
-        session.remember("listed", [row for row in rows["groups"] if row["group_id"] == name])
+        observe_group(session, name, "stable", describe)
+        rows = session.call_unobserved("ListGroups", listed)
+        session.observe("listed", [row for row in rows["groups"] if row["group_id"] == name])
         session.call("DeleteGroups", deleted, {"groups_names": [name]}, "not empty")
         member.leave(version=leave)
         member.leave("again", version=leave)
         member.heartbeat("gone", version=heartbeat)
         member.sync({}, "gone", version=sync)
         member.join("gone")
-        described(session, name, "empty", describe)
-        answer = session.quiet("DeleteGroups", deleted, {"groups_names": [name, "nobody", name]})
-        answer["results"].sort(key=lambda row: row["error_code"])
-        session.remember("deleted", answer)
-        described(session, name, "deleted", describe)
+        observe_group(session, name, "empty", describe)
+        response = session.call_unobserved("DeleteGroups", deleted, {"groups_names": [name, "nobody", name]})
+        response["results"].sort(key=lambda row: row["error_code"])
+        session.observe("deleted", response)
+        observe_group(session, name, "deleted", describe)
         member.heartbeat("deleted", version=heartbeat)
         member.leave("deleted", version=leave)
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 @pytest.mark.parametrize("version", [0, 3, 6, 7, 9])
@@ -61,13 +61,13 @@ def test_who_may_not_join(pair: Pair, name: str, version: int) -> None:
         for timeout in (0, -1, 5_999, 1_800_001):
             member.join(f"session of {timeout}", session_timeout_ms=timeout, member_id="said")
         member.join("unknown", member_id="said")
-        described(session, name, "not there")
-        # Whether a refused join leaves an empty group behind is not asked: Kafka's answer depends on whether the last
+        observe_group(session, name, "not there")
+        # Whether a refused join leaves an empty group behind is not asked: Kafka's response depends on whether the last
         # write to that partition of __consumer_offsets was committed by then.
         member.join("no protocols", protocols=[])
         member.join("no type", protocol_type="")
         member.join("unknown member", member_id="said")
-        member.enter()
+        member.join_new()
         stranger = Member(session, name, "stranger", version=version)
         stranger.join("another type", protocol_type="connect")
         stranger.join("another protocol", protocols=[{"name": "sticky", "metadata": b""}])
@@ -76,35 +76,34 @@ def test_who_may_not_join(pair: Pair, name: str, version: int) -> None:
         if version >= 5:
             stranger.join("unknown member, static", member_id="said", group_instance_id="i")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 @pytest.mark.parametrize("client_id", [None, ""])
 def test_a_client_without_a_name(pair: Pair, name: str, client_id: str | None) -> None:
     def scenario(session: Session) -> None:
         member = Member(session, name, "one")
-        member.connection = session.another(client_id)
-        member.enter()
-        described(session, name, "completing")
+        member.connection = session.connect(client_id)
+        member.join_new()
+        observe_group(session, name, "completing")
         member.sync({member.member_id: b"all"})
-        described(session, name, "stable")
+        observe_group(session, name, "stable")
         member.heartbeat()
         member.leave()
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_two_members(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         session.topic(name)
         one, two = Member(session, name, "one"), Member(session, name, "two")
-        one.found()
+        one.found_group()
         one.commit("alone")
         two.join("new")
         two.send_join()
-        while one.heartbeat(note="while two comes")["error_code"] == 0:
-            session.trace.pop()
-        described(session, name, "preparing")
+        one.heartbeat_while(0, "while two comes")
+        observe_group(session, name, "preparing")
         one.commit("preparing")
         one.sync({}, "preparing")
         one.join("both are there")
@@ -142,10 +141,9 @@ def test_two_members(pair: Pair, name: str) -> None:
         two.commit("nobody", member_id="", generation_id_or_member_epoch=-1)
         two.commit("static", group_instance_id="i")
         two.join("follower, nothing new")
-        described(session, name, "stable")
+        observe_group(session, name, "stable")
         one.send_join()
-        while two.heartbeat(note="while the leader comes")["error_code"] == 0:
-            session.trace.pop()
+        two.heartbeat_while(0, "while the leader comes")
         two.join("the leader asked for it")
         one.receive("the leader asked for it")
         one.leave()
@@ -153,7 +151,7 @@ def test_two_members(pair: Pair, name: str) -> None:
         two.join("alone")
         two.sync({two.member_id: b"2"})
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_protocols_are_voted_for(pair: Pair, name: str) -> None:
@@ -167,18 +165,17 @@ def test_protocols_are_voted_for(pair: Pair, name: str) -> None:
             Member(session, name, f"m{at}", protocols=protocols, protocol_type="connect")
             for at, protocols in enumerate(words)
         ]
-        members[0].found()
+        members[0].found_group()
         for member in members[1:]:
             member.join("new")
             member.send_join()
-        while members[0].heartbeat(note="while they come")["error_code"] == 0:
-            session.trace.pop()
+        members[0].heartbeat_while(0, "while they come")
         members[0].join()
         for member in members[1:]:
             member.receive()
-        described(session, name)
+        observe_group(session, name)
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 @pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
@@ -188,10 +185,9 @@ def test_a_static_member_restarts(pair: Pair, name: str, version: int, leads: bo
         session.topic(name)
         one = Member(session, name, "one", version=version, instance="i1")
         two = Member(session, name, "two", version=version, instance="i2")
-        one.found()
+        one.found_group()
         two.send_join()
-        while one.heartbeat()["error_code"] == 0:
-            session.trace.pop()
+        one.heartbeat_while(0)
         one.join()
         two.receive()
         two.send_sync()
@@ -203,7 +199,7 @@ def test_a_static_member_restarts(pair: Pair, name: str, version: int, leads: bo
         new.sync({}, "a restart")
         new.heartbeat("a restart")
         other.heartbeat("a restart of the other")
-        described(session, name, "after a restart")
+        observe_group(session, name, "after a restart")
         old.heartbeat("fenced")
         old.sync({}, "fenced")
         old.join("fenced")
@@ -216,58 +212,54 @@ def test_a_static_member_restarts(pair: Pair, name: str, version: int, leads: bo
         changed.protocols = {"sticky": b"s"}
         changed.member_id = ""
         changed.join("a protocol that the other has not")
-        described(session, name, "in the end")
+        observe_group(session, name, "in the end")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_a_static_member_is_fenced_while_it_waits(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         one = Member(session, name, "one", instance="i1")
-        one.found()
+        one.found_group()
         two = Member(session, name, "two", instance="i2")
         two.send_join()
-        while one.heartbeat()["error_code"] == 0:
-            session.trace.pop()
+        one.heartbeat_while(0)
         three = Member(session, name, "three", instance="i2")
         three.send_join()
         two.receive("fenced")
         one.join()
         three.receive()
         three.send_sync()
-        while one.heartbeat("while three waits")["error_code"] == 27:
-            session.trace.pop()
+        one.heartbeat_while(27, "while three waits")
         four = Member(session, name, "four", instance="i2")
         four.send_join()
         three.receive("fenced while it waits for its assignment, or sent back")
-        while one.heartbeat("while four comes")["error_code"] == 0:
-            session.trace.pop()
+        one.heartbeat_while(0, "while four comes")
         one.join()
         four.receive()
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_answers_that_kafka_never_gives(pair: Pair, name: str) -> None:
     """A member that asks again while its first request waits, or leaves meanwhile: Kafka forgets who waits."""
 
     def first_answer(member: Member, note: str) -> None:
-        trace = len(member.session.trace)
-        member.connection.socket.settimeout(SILENCE_S)
+        trace = len(member.session.observations)
+        member.connection.socket.settimeout(NO_RESPONSE_S)
         try:
             code = member.receive(note)["error_code"]
         except TimeoutError:
             code = "silence"
-        del member.session.trace[trace:]
-        member.session.remember(note, code)
+        del member.session.observations[trace:]
+        member.session.observe(note, code)
 
     def scenario(session: Session) -> None:
         one, two = Member(session, name, "one"), Member(session, name, "two")
-        one.found()
+        one.found_group()
         two.join("new")
         two.send_join()
-        while one.heartbeat()["error_code"] == 0:
-            session.trace.pop()
+        one.heartbeat_while(0)
         again = Member(session, name, "two")
         again.member_id = two.member_id
         again.send_join()
@@ -282,7 +274,7 @@ def test_answers_that_kafka_never_gives(pair: Pair, name: str) -> None:
         first_answer(again, "the SyncGroup of who leaves")
         one.heartbeat("after it has left")
 
-    run(
+    compare(
         pair,
         name,
         scenario,
@@ -296,7 +288,7 @@ def test_who_is_late_is_dropped(pair: Pair, name: str) -> None:
 
     def scenario(session: Session) -> None:
         one = Member(session, name, "one", rebalance_ms=1_000)
-        one.found()
+        one.found_group()
         two = Member(session, name, "two", rebalance_ms=1_000)
         two.join("new")
         two.join("one does not come")
@@ -305,17 +297,15 @@ def test_who_is_late_is_dropped(pair: Pair, name: str) -> None:
         one.member_id = ""
         one.join("new")
         one.send_join()
-        while two.heartbeat()["error_code"] == 0:
-            session.trace.pop()
+        two.heartbeat_while(0)
         two.join()
         one.receive()
         two.sync({two.member_id: b"2"}, "one does not ask")
-        while two.heartbeat("until one is dropped")["error_code"] == 0:
-            session.trace.pop()
+        two.heartbeat_while(0, "until one is dropped")
         one.heartbeat("dropped")
-        described(session, name)
+        observe_group(session, name)
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_an_assignment_that_the_log_does_not_take(pair: Pair, name: str) -> None:
@@ -323,17 +313,16 @@ def test_an_assignment_that_the_log_does_not_take(pair: Pair, name: str) -> None
 
     def scenario(session: Session) -> None:
         one, two = Member(session, name, "one"), Member(session, name, "two")
-        one.found()
+        one.found_group()
         two.join("new")
         two.send_join()
-        while one.heartbeat()["error_code"] == 0:
-            session.trace.pop()
+        one.heartbeat_while(0)
         one.join()
         two.receive()
         two.send_sync()
         one.sync({one.member_id: bytes(1_048_588), two.member_id: b"2"}, "too large")
         two.receive("the leader's were too large")
-        described(session, name, "nobody has got anything")
+        observe_group(session, name, "nobody has got anything")
         one.heartbeat("join again")
         one.send_join()
         two.join("again")
@@ -342,4 +331,4 @@ def test_an_assignment_that_the_log_does_not_take(pair: Pair, name: str) -> None
         one.sync({one.member_id: b"1", two.member_id: bytes(1_048_000)}, "just so")
         two.receive("just so")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)

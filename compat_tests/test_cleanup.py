@@ -28,7 +28,7 @@ def session(own_broker: Callable[..., Broker]) -> Any:
 
 def first_offset(session: Session, name: str) -> int:
     rows = {"topics": [{"name": name, "partitions": [{"partition_index": 0, "timestamp": -2}]}]}
-    return int(session.quiet("ListOffsets", 4, rows)["topics"][0]["partitions"][0]["offset"])
+    return int(session.call_unobserved("ListOffsets", 4, rows)["topics"][0]["partitions"][0]["offset"])
 
 
 def until(check: Callable[[], bool]) -> None:
@@ -42,11 +42,11 @@ def stored(session: Session, name: str) -> list[tuple[int, int]]:
     """Base offset and count of records of every batch."""
     found: list[tuple[int, int]] = []
     offset = first_offset(session, name)
-    while True:  # an answer never goes past the end of a segment
+    while True:  # a response never goes past the end of a segment
         row = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 24}
         values = {"max_wait_ms": 0, "max_bytes": 1 << 24, "topics": [{"topic": name, "partitions": [row]}]}
-        answer = session.quiet("Fetch", 12, values)["responses"][0]["partitions"][0]
-        batches = list(read_batches(answer["records"]))
+        response = session.call_unobserved("Fetch", 12, values)["responses"][0]["partitions"][0]
+        batches = list(read_batches(response["records"]))
         if not batches:
             return found
         found += [(one.base_offset, one.record_count) for one in batches]

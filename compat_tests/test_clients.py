@@ -4,7 +4,7 @@ import pytest
 
 from compat_tests.batches import now_ms
 from compat_tests.clients import CLIENTS, CODECS, PYTHON_CLIENTS, Kcat, Options, Record, run_kcat
-from compat_tests.differential import Session
+from compat_tests.differential import make_topic
 
 START_MS = now_ms() - 10_000
 RECORDS = [
@@ -16,12 +16,6 @@ RECORDS = [
     *(Record(b"k%d" % number, b"v" * number, (), START_MS + 10 + number) for number in range(200)),
 ]
 TEXTS = [Record(b"k%d" % number, b"value %d" % number) for number in range(100)]
-
-
-def make_topic(bootstrap: str, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
-    session = Session(bootstrap)
-    session.topic(name, partitions, configs)
-    session.close()
 
 
 @pytest.mark.parametrize("codec", CODECS)

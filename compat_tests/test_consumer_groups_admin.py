@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.consumer_members import Member, Topics, described, run
+from compat_tests.committed_offsets import commit_body
+from compat_tests.consumer_members import Member, Topics, compare, observe_consumer_group
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
-from compat_tests.test_diff_committed_offsets import commit_body
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def test_offsets_of_members(pair: Pair, name: str) -> None:
             "not subscribed",
         )
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_administration(pair: Pair, name: str) -> None:
@@ -78,12 +78,12 @@ def test_administration(pair: Pair, name: str) -> None:
 
         def listed(note: str, **fields: Any) -> None:
             body: Fields = {"states_filter": [], "types_filter": []}
-            rows = session.quiet("ListGroups", 5, body | fields)
-            session.remember(note, [row for row in rows["groups"] if row["group_id"] == name])
+            rows = session.call_unobserved("ListGroups", 5, body | fields)
+            session.observe(note, [row for row in rows["groups"] if row["group_id"] == name])
 
         for version in (0, 1):
-            described(topics, name, "not there", version)
-            described(topics, "", "no name", version)
+            observe_consumer_group(topics, name, "not there", version)
+            observe_consumer_group(topics, "", "no name", version)
         one = Member(topics, name, "one", [name])
         one.join()
         listed("all")
@@ -94,15 +94,15 @@ def test_administration(pair: Pair, name: str) -> None:
         listed("empty", states_filter=["Empty"])
         session.call("DescribeGroups", 6, {"groups": [name]}, "by the classic API")
         session.call("DescribeGroups", 5, {"groups": [name]}, "by the classic API")
-        described(topics, name, "without operations", include_authorized_operations=False)
+        observe_consumer_group(topics, name, "without operations", include_authorized_operations=False)
         session.call("DeleteGroups", 2, {"groups_names": [name]}, "not empty")
         one.leave()
         listed("empty")
         session.call("DeleteGroups", 2, {"groups_names": [name]}, "empty")
         listed("deleted")
-        described(topics, name, "deleted")
+        observe_consumer_group(topics, name, "deleted")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_the_protocol_is_switched_off(pair: Pair, name: str) -> None:
@@ -114,20 +114,20 @@ def test_the_protocol_is_switched_off(pair: Pair, name: str) -> None:
             "max_version_level": level,
             "upgrade_type": 2 if level == 0 else 1,
         }
-        answer = session.quiet(
+        response = session.call_unobserved(
             "UpdateFeatures", 1, {"timeout_ms": 15_000, "feature_updates": [update], "validate_only": False}
         )
-        assert answer["error_code"] == 0, answer
+        assert response["error_code"] == 0, response
         while True:
-            versions = session.quiet(
+            versions = session.call_unobserved(
                 "ApiVersions", 4, {"client_software_name": "a", "client_software_version": "1"}
             )
             found = {row["name"]: row["max_version_level"] for row in versions["finalized_features"]}
             if found.get("group.version", 0) == level:
-                session.remember(
+                session.observe(
                     "supported", [r for r in versions["supported_features"] if r["name"] == "group.version"]
                 )
-                session.remember("finalized", found)
+                session.observe("finalized", found)
                 return
 
     def scenario(session: Session, topics: Topics) -> None:
@@ -137,11 +137,11 @@ def test_the_protocol_is_switched_off(pair: Pair, name: str) -> None:
         one = Member(topics, name, "one", [name])
         one.join("switched off")
         one.join("switched off, invalid", group_id="")
-        described(topics, name, "switched off", group_ids=[name, "other"])
+        observe_consumer_group(topics, name, "switched off", group_ids=[name, "other"])
         switch(session, 1)
         one.join("switched on")
 
-    run(pair, name, scenario, known=(r"finalized: \.(share|streams)\.version",))
+    compare(pair, name, scenario, known=(r"finalized: \.(share|streams)\.version",))
 
 
 GROUP_KEYS: list[tuple[str, str]] = [
@@ -187,19 +187,19 @@ def test_group_configs(pair: Pair, name: str) -> None:
         def alter(note: str, key: str, value: str | None, operation: int = 0, group: str = name) -> int:
             change = {"name": key, "config_operation": operation, "value": value}
             resource = {"resource_type": 32, "resource_name": group, "configs": [change]}
-            answer = session.quiet(
+            response = session.call_unobserved(
                 "IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False}
             )
-            session.remember(note, answer)
-            session.remember(f"{note}: its text", [answer["responses"][0]["error_message"]])
-            return int(answer["responses"][0]["error_code"])
+            session.observe(note, response)
+            session.observe(f"{note}: its text", [response["responses"][0]["error_message"]])
+            return int(response["responses"][0]["error_code"])
 
         def described_configs(note: str, group: str, **fields: Any) -> Any:
             resource = {"resource_type": 32, "resource_name": group, "configuration_keys": None}
-            answer = session.quiet("DescribeConfigs", 4, {"resources": [resource], **fields})
-            (result,) = answer["results"]
+            response = session.call_unobserved("DescribeConfigs", 4, {"resources": [resource], **fields})
+            (result,) = response["results"]
             result["configs"] = {row["name"]: row for row in result["configs"]}
-            session.remember(note, result)
+            session.observe(note, result)
             return result["configs"]
 
         wanted: dict[str, str] = {}
@@ -212,11 +212,11 @@ def test_group_configs(pair: Pair, name: str) -> None:
             rows = described_configs("described", name, include_synonyms=True)
             if all(rows[key]["value"] == value for key, value in wanted.items()):
                 break
-            session.trace.pop()
+            session.observations.pop()
         described_configs("a group that is not there", f"{name}-other", include_synonyms=True)
         described_configs("no name", "")
         alter("deleted", "share.isolation.level", None, operation=1)
-        answer = session.quiet(
+        response = session.call_unobserved(
             "AlterConfigs",
             2,
             {
@@ -230,11 +230,11 @@ def test_group_configs(pair: Pair, name: str) -> None:
                 "validate_only": False,
             },
         )
-        session.remember("by the old API", answer)
+        session.observe("by the old API", response)
         while True:
             rows = described_configs("described again", name)
             if rows["consumer.heartbeat.interval.ms"]["value"] == "7000":
                 break
-            session.trace.pop()
+            session.observations.pop()
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)

@@ -1,4 +1,4 @@
-"""Random walks of a group with members of both protocols, the same on both targets: every answer of every step is
+"""Random walks of a group with members of both protocols, the same on both targets: every response of every step is
 compared, and what administrators are shown after it.
 
 A failing walk prints its seed; ONCELOG_SEED (one, or several with commas) runs that alone.
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.consumer_members import Member, Topics, described, run
+from compat_tests.classic_consumers import ClassicConsumer, assign_all, observe_classic_group
+from compat_tests.consumer_members import Member, Topics, compare, observe_consumer_group
 from compat_tests.differential import Pair, Session
 from compat_tests.seeds import seeds
-from compat_tests.test_consumer_groups_conversion import Classic, described_classic, everything
 
 pytestmark = pytest.mark.slow
 
@@ -30,37 +30,37 @@ class Walk:
         self.session = session
         self.topics = topics
         self.group = group
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.names = [f"{group}-a", f"{group}-b"]
         topics.make(self.names[0], 3)
         topics.make(self.names[1], 2)
         self.members = [self._member(f"m{at}", INSTANCE if at == 2 else None) for at in range(3)]
-        other = INSTANCE if self.chance.random() < 0.5 else "i2"
-        self.classic = Classic(topics, group, "classic", [self.names[0]], other)
+        other = INSTANCE if self.rng.random() < 0.5 else "i2"
+        self.classic = ClassicConsumer(topics, group, "classic", [self.names[0]], other)
         self.made = 3
         self.at = 0
 
     def _member(self, member_id: str, instance: str | None) -> Member:
-        names = self.chance.sample(self.names, self.chance.randint(1, 2))
+        names = self.rng.sample(self.names, self.rng.randint(1, 2))
         return Member(self.topics, self.group, member_id, names, instance=instance, assignor="range")
 
     def run(self) -> None:
         steps = [
             *(self.join, self.leave, self.subscribe, self.wrong_epoch, self.claim, self.return_as_another),
             *(self.acknowledge,) * 6,
-            *(self.beat,) * 2,
+            *(self.heartbeat,) * 2,
             *(self.classic_join,) * 2,
             *(self.classic_beat,) * 3,
             self.classic_leave,
         ]
         for self.at in range(STEPS):
-            self.chance.choice(steps)()
+            self.rng.choice(steps)()
             note = f"after step {self.at}"
-            described(self.topics, self.group, note)
-            described_classic(self.session, self.group, note)
+            observe_consumer_group(self.topics, self.group, note)
+            observe_classic_group(self.session, self.group, note)
 
     def _one(self) -> Member:
-        return self.chance.choice(self.members)
+        return self.rng.choice(self.members)
 
     def _note(self, member: Member, what: str) -> str:
         return f"{self.at}: {member.member_id} {what}"
@@ -78,20 +78,20 @@ class Walk:
 
     def leave(self) -> None:
         member = self._one()
-        epoch = -2 if member.instance and self.chance.random() < 0.5 else -1
+        epoch = -2 if member.instance and self.rng.random() < 0.5 else -1
         member.leave(self._note(member, "leaves"), epoch)
 
     def subscribe(self) -> None:
         member = self._one()
         if member.epoch > 0:
-            names = self.chance.sample([*self.names, "nowhere"], self.chance.randint(0, 2))
+            names = self.rng.sample([*self.names, "nowhere"], self.rng.randint(0, 2))
             member.acknowledge(self._note(member, f"reads {len(names)}"), subscribed_topic_names=names)
 
     def wrong_epoch(self) -> None:
         member = self._one()
-        epoch = max(1, member.epoch + self.chance.choice([-2, -1, 1]))
+        epoch = max(1, member.epoch + self.rng.choice([-2, -1, 1]))
         rows = self.topics.rows(member.owned)
-        member.beat(self._note(member, "with another epoch"), member_epoch=epoch, topic_partitions=rows)
+        member.heartbeat(self._note(member, "with another epoch"), member_epoch=epoch, topic_partitions=rows)
 
     def acknowledge(self) -> None:
         member = self._one()
@@ -105,23 +105,25 @@ class Walk:
         member = self._one()
         if member.epoch > 0:
             rows = self.topics.rows({self.names[0]: [0, 1, 2], self.names[1]: [0, 1]})
-            member.take(member.beat(self._note(member, "claims everything"), topic_partitions=rows))
+            member.take_assignment(
+                member.heartbeat(self._note(member, "claims everything"), topic_partitions=rows)
+            )
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         member = self._one()
         if member.epoch > 0:
-            member.take(member.beat(self._note(member, "lives")))
+            member.take_assignment(member.heartbeat(self._note(member, "lives")))
 
     def classic_join(self) -> None:
-        answer: Any = self.classic.join(f"{self.at}: joins")
-        if answer["error_code"] in (25, 82):
+        response: Any = self.classic.join(f"{self.at}: joins")
+        if response["error_code"] in (25, 82):
             self.classic.member_id, self.classic.generation, self.classic.owned = "", -1, {}
-        elif answer["error_code"] == 0:
-            rows = {self.classic.member_id: everything(self.names[0], 3)} if answer["members"] else {}
+        elif response["error_code"] == 0:
+            rows = {self.classic.member_id: assign_all(self.names[0], 3)} if response["members"] else {}
             self.classic.sync(f"{self.at}: syncs", rows)
 
     def classic_beat(self) -> None:
-        if self.classic.member_id and self.classic.beat(f"{self.at}: lives")["error_code"] == 27:
+        if self.classic.member_id and self.classic.heartbeat(f"{self.at}: lives")["error_code"] == 27:
             self.classic_join()
 
     def classic_leave(self) -> None:
@@ -131,4 +133,4 @@ class Walk:
 @pytest.mark.parametrize("seed", seeds(WALKS))
 def test_random_walk(pair: Pair, name: str, seed: int) -> None:
     print(f"seed {seed}")
-    run(pair, name, lambda session, topics: Walk(session, topics, name, seed).run())
+    compare(pair, name, lambda session, topics: Walk(session, topics, name, seed).run())

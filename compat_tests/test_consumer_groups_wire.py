@@ -3,7 +3,7 @@ members, expressions, assignors, and what is refused (KIP-848)."""
 
 import pytest
 
-from compat_tests.consumer_members import Member, Topics, described, run
+from compat_tests.consumer_members import Member, Topics, compare, observe_consumer_group
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 
@@ -17,69 +17,69 @@ def test_two_members_share_a_topic(pair: Pair, name: str, version: int) -> None:
         one = Member(topics, name, "one" if version else "", [name], version=version)
         two = Member(topics, name, "two" if version else "", [name], version=version)
         one.join("one joins")
-        one.beat("one lives")
+        one.heartbeat("one lives")
         one.acknowledge("one acknowledges")
-        described(topics, name, "one", version)
+        observe_consumer_group(topics, name, "one", version)
         two.join("two joins")
-        described(topics, name, "two waits", version)
-        two.beat("two waits")
-        one.beat("one is told to give up")
-        one.beat("one is silent about it")
-        one.beat("one owns all still", topic_partitions=topics.rows({name: [0, 1, 2, 3]}))
-        described(topics, name, "one revokes", version)
+        observe_consumer_group(topics, name, "two waits", version)
+        two.heartbeat("two waits")
+        one.heartbeat("one is told to give up")
+        one.heartbeat("one is silent about it")
+        one.heartbeat("one owns all still", topic_partitions=topics.rows({name: [0, 1, 2, 3]}))
+        observe_consumer_group(topics, name, "one revokes", version)
         one.acknowledge("one has given up")
-        one.beat("one lives")
-        two.beat("two gets its share")
+        one.heartbeat("one lives")
+        two.heartbeat("two gets its share")
         two.acknowledge("two acknowledges")
-        described(topics, name, "stable", version)
-        one.beat(
+        observe_consumer_group(topics, name, "stable", version)
+        one.heartbeat(
             "a full request", rebalance_timeout_ms=60_000, subscribed_topic_names=[name], topic_partitions=[]
         )
         one.leave("one leaves")
-        described(topics, name, "one is gone", version)
-        two.beat("two gets all")
+        observe_consumer_group(topics, name, "one is gone", version)
+        two.heartbeat("two gets all")
         two.acknowledge("two acknowledges")
         two.leave("two leaves")
-        described(topics, name, "empty", version)
+        observe_consumer_group(topics, name, "empty", version)
         two.leave("two leaves again")
-        two.beat("two is gone")
+        two.heartbeat("two is gone")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_epochs_that_are_not_the_members(pair: Pair, name: str) -> None:
     def scenario(session: Session, topics: Topics) -> None:
         topics.make(name, 2)
         one, two = Member(topics, name, "one", [name]), Member(topics, name, "two", [name])
-        one.beat("no group", member_epoch=5)
+        one.heartbeat("no group", member_epoch=5)
         one.leave("no group")
         one.leave("no group, static", epoch=-2, instance_id="i")
         one.join()
-        one.beat("ahead", member_epoch=one.epoch + 1)
-        two.beat("a stranger", member_epoch=1)
+        one.heartbeat("ahead", member_epoch=one.epoch + 1)
+        two.heartbeat("a stranger", member_epoch=1)
         two.leave("a stranger leaves")
         two.join()
         one.acknowledge("told to revoke")
         previous = one.epoch
         one.acknowledge("revoked")
-        one.beat(
+        one.heartbeat(
             "the epoch before, owning what it has",
             member_epoch=previous,
             topic_partitions=topics.rows(one.owned),
         )
-        one.beat("the epoch before, owning nothing", member_epoch=previous, topic_partitions=[])
-        one.beat("the epoch before, saying nothing", member_epoch=previous)
-        one.beat(
+        one.heartbeat("the epoch before, owning nothing", member_epoch=previous, topic_partitions=[])
+        one.heartbeat("the epoch before, saying nothing", member_epoch=previous)
+        one.heartbeat(
             "the epoch before, owning more",
             member_epoch=previous,
             topic_partitions=topics.rows({name: [0, 1]}),
         )
-        one.beat("two epochs before", member_epoch=1, topic_partitions=[])
+        one.heartbeat("two epochs before", member_epoch=1, topic_partitions=[])
         one.join("joins again")
-        two.beat("two after that")
-        described(topics, name)
+        two.heartbeat("two after that")
+        observe_consumer_group(topics, name)
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 INVALID: list[tuple[str, int, Fields]] = [
@@ -108,9 +108,9 @@ def test_invalid_requests(pair: Pair, name: str) -> None:
         for note, version, changes in INVALID:
             member = Member(topics, name, "m", [name], version=version)
             member.join(note, **changes)
-        described(topics, name)
+        observe_consumer_group(topics, name)
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_static_members(pair: Pair, name: str) -> None:
@@ -122,31 +122,31 @@ def test_static_members(pair: Pair, name: str) -> None:
         two.join("two joins")
         one.acknowledge("one is told to revoke")
         one.acknowledge("one revokes")
-        two.beat("two gets its share")
+        two.heartbeat("two gets its share")
         other = Member(topics, name, "other", [name], instance="i1")
         other.join("the instance is in use")
-        other.beat("fenced", member_epoch=one.epoch)
-        other.beat("unknown instance", member_epoch=1, instance_id="i9")
+        other.heartbeat("fenced", member_epoch=one.epoch)
+        other.heartbeat("unknown instance", member_epoch=1, instance_id="i9")
         other.leave("unknown instance", instance_id="i9")
         other.leave("fenced")
         other.leave("fenced, for a while", epoch=-2)
         one.join("the same, again")
         one.leave("for a while", epoch=-2)
-        described(topics, name, "one is away")
-        one.beat("away")
+        observe_consumer_group(topics, name, "one is away")
+        one.heartbeat("away")
         other.join("returns as another")
-        described(topics, name, "one is back")
+        observe_consumer_group(topics, name, "one is back")
         other.acknowledge("lives")
-        one.beat("the old one", member_epoch=other.epoch)
-        two.beat("nothing happened to two")
+        one.heartbeat("the old one", member_epoch=other.epoch)
+        two.heartbeat("nothing happened to two")
         other.leave("for a while", epoch=-2)
         other.join("returns as the same")
         other.leave("for good")
-        two.beat("two gets all")
+        two.heartbeat("two gets all")
         two.acknowledge("two has all")
-        described(topics, name, "one is gone")
+        observe_consumer_group(topics, name, "one is gone")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_subscriptions_change(pair: Pair, name: str) -> None:
@@ -160,24 +160,24 @@ def test_subscriptions_change(pair: Pair, name: str) -> None:
         two.join("two joins")
         one.acknowledge("one")
         one.acknowledge("one, revoked")
-        two.beat("two")
-        described(topics, name, "both")
+        two.heartbeat("two")
+        observe_consumer_group(topics, name, "both")
         one.acknowledge("one drops a topic", subscribed_topic_names=[second])
         one.acknowledge("one, revoked")
         two.acknowledge("two")
         two.acknowledge("two, revoked")
         one.acknowledge("one")
-        described(topics, name, "the second only")
+        observe_consumer_group(topics, name, "the second only")
         one.acknowledge("one reads nothing", subscribed_topic_names=[])
         one.acknowledge("one, revoked")
         two.acknowledge("two")
         one.acknowledge("a topic that is not there", subscribed_topic_names=["nowhere"])
-        described(topics, name, "one reads nothing")
-        one.beat("another rack and client", rack_id="r1")
-        one.beat("nothing new", subscribed_topic_names=["nowhere"], rack_id="r1")
-        described(topics, name, "with a rack")
+        observe_consumer_group(topics, name, "one reads nothing")
+        one.heartbeat("another rack and client", rack_id="r1")
+        one.heartbeat("nothing new", subscribed_topic_names=["nowhere"], rack_id="r1")
+        observe_consumer_group(topics, name, "with a rack")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_topics_change(pair: Pair, name: str) -> None:
@@ -187,22 +187,22 @@ def test_topics_change(pair: Pair, name: str) -> None:
         one = Member(topics, name, "one", [name, later])
         one.join()
         topics.make(later, 1)
-        one.until(lambda answer: answer["assignment"] is not None, "a topic was made")
+        one.until(lambda response: response["assignment"] is not None, "a topic was made")
         grown = {"name": name, "count": 3, "assignments": None}
-        session.quiet(
+        session.call_unobserved(
             "CreatePartitions", 3, {"topics": [grown], "timeout_ms": 15_000, "validate_only": False}
         )
-        one.until(lambda answer: answer["assignment"] is not None, "a topic has grown")
-        described(topics, name, "three and one")
-        session.quiet(
+        one.until(lambda response: response["assignment"] is not None, "a topic has grown")
+        observe_consumer_group(topics, name, "three and one")
+        session.call_unobserved(
             "DeleteTopics", 6, {"topics": [{"name": later, "topic_id": bytes(16)}], "timeout_ms": 15_000}
         )
-        one.until(lambda answer: answer["assignment"] is not None, "a topic was deleted")
+        one.until(lambda response: response["assignment"] is not None, "a topic was deleted")
         one.acknowledge()
-        described(topics, name, "three")
+        observe_consumer_group(topics, name, "three")
 
     # A deleted topic's id has no name any more; when Kafka tells its coordinator of it is a matter of chance.
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 @pytest.mark.parametrize("first", ["range", "uniform"])
@@ -217,17 +217,17 @@ def test_assignors(pair: Pair, name: str, first: str) -> None:
         two.join("b joins")
         for _ in range(2):
             for member in (one, two):
-                answer = member.quiet(topic_partitions=topics.rows(member.owned))
-                member.take(answer)
+                response = member.heartbeat_unobserved(topic_partitions=topics.rows(member.owned))
+                member.take_assignment(response)
         shares = sorted(sum(len(rows) for rows in member.owned.values()) for member in (one, two))
-        session.remember("shares", shares)
+        session.observe("shares", shares)
         if first == "range":
-            session.remember("range", [one.owned, two.owned])
-        answer = described(topics, name, "as they asked") if first == "range" else None
-        session.remember("assignor", answer and answer["groups"][0]["assignor_name"])
-        one.beat("another assignor", server_assignor="uniform" if first == "range" else "range")
+            session.observe("range", [one.owned, two.owned])
+        response = observe_consumer_group(topics, name, "as they asked") if first == "range" else None
+        session.observe("assignor", response and response["groups"][0]["assignor_name"])
+        one.heartbeat("another assignor", server_assignor="uniform" if first == "range" else "range")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_expressions(pair: Pair, name: str) -> None:
@@ -238,26 +238,28 @@ def test_expressions(pair: Pair, name: str) -> None:
         # Uniform would give away one topic or the other, by the hash of its id.
         one = Member(topics, name, "one", regex=f"{name}-[a-z]", assignor="range")
         one.join("by expression")
-        one.until(lambda answer: bool(answer["assignment"]), "resolved")
+        one.until(lambda response: bool(response["assignment"]), "resolved")
         one.acknowledge("has it")
-        described(topics, name, "by expression")
+        observe_consumer_group(topics, name, "by expression")
         two = Member(topics, name, "two", regex=f"{name}-[a-z]", assignor="range")
         two.join("the same expression, which is resolved")
         one.acknowledge("told to revoke")
         one.acknowledge("revoked")
-        two.beat("gets its share")
-        described(topics, name, "two by expression")
-        two.beat("no expression any more", subscribed_topic_regex="", subscribed_topic_names=[f"x{name}"])
+        two.heartbeat("gets its share")
+        observe_consumer_group(topics, name, "two by expression")
+        two.heartbeat(
+            "no expression any more", subscribed_topic_regex="", subscribed_topic_names=[f"x{name}"]
+        )
         two.acknowledge("revoked")
         one.acknowledge("gets it")
-        described(topics, name, "one by name")
-        one.beat("both", subscribed_topic_names=[f"x{name}"])
-        described(topics, name, "both ways")
-        one.beat("empty", subscribed_topic_regex="", subscribed_topic_names=[])
+        observe_consumer_group(topics, name, "one by name")
+        one.heartbeat("both", subscribed_topic_names=[f"x{name}"])
+        observe_consumer_group(topics, name, "both ways")
+        one.heartbeat("empty", subscribed_topic_regex="", subscribed_topic_names=[])
         one.acknowledge("revoked")
-        described(topics, name, "nothing")
+        observe_consumer_group(topics, name, "nothing")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 EXPRESSIONS = [
@@ -278,4 +280,4 @@ def test_what_is_an_expression(pair: Pair, name: str) -> None:
                 member.leave()
 
     # The order of joins rules the epochs: all members that were accepted leave at once. (?>a): see differences.
-    run(pair, name, scenario)
+    compare(pair, name, scenario)

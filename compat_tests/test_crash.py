@@ -97,11 +97,11 @@ def numbers(bootstrap: str, topic: str, partition: int) -> list[int]:
     while True:
         row = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 22}
         values = {"max_wait_ms": 0, "max_bytes": 1 << 22, "topics": [{"topic": topic, "partitions": [row]}]}
-        answer = session.quiet("Fetch", 12, values)["responses"][0]["partitions"][0]
-        assert answer["error_code"] == 0
-        batches: list[Batch] = list(read_batches(answer["records"]))
+        response = session.call_unobserved("Fetch", 12, values)["responses"][0]["partitions"][0]
+        assert response["error_code"] == 0
+        batches: list[Batch] = list(read_batches(response["records"]))
         if not batches:
-            assert offset == answer["high_watermark"]
+            assert offset == response["high_watermark"]
             session.close()
             return found
         for one in batches:

@@ -26,29 +26,29 @@ def test_every_advertised_range_is_kafkas(pair: Pair) -> None:
 @pytest.mark.parametrize("version", versions_of("ApiVersions"))
 def test_versions(pair: Pair, version: int) -> None:
     def scenario(session: Session) -> None:
-        answer = session.quiet("ApiVersions", version, SOFTWARE)
-        assert answer.pop("error_code") == 0
+        response = session.call_unobserved("ApiVersions", version, SOFTWARE)
+        assert response.pop("error_code") == 0
         # Each version's own fields; what they hold is each target's own (the feature levels are not the same).
-        session.remember("fields", sorted(answer))
-        session.remember(
+        session.observe("fields", sorted(response))
+        session.observe(
             "keys in order",
-            [row["api_key"] for row in answer["api_keys"]] == sorted(ranges(session.bootstrap)),
+            [row["api_key"] for row in response["api_keys"]] == sorted(ranges(session.bootstrap)),
         )
         if version >= 3:
-            session.remember(
+            session.observe(
                 "a feature that starts at 0",
-                any(row["min_version"] == 0 for row in answer["supported_features"]),
+                any(row["min_version"] == 0 for row in response["supported_features"]),
             )
-            assert answer["finalized_features_epoch"] >= 0
+            assert response["finalized_features_epoch"] >= 0
             levels = {
                 row["name"]: (row["min_version_level"], row["max_version_level"])
-                for row in answer["finalized_features"]
+                for row in response["finalized_features"]
             }
             for feature in ("metadata.version", "group.version", "transaction.version"):
-                session.remember(feature, levels[feature])
-                supported = [row for row in answer["supported_features"] if row["name"] == feature]
+                session.observe(feature, levels[feature])
+                supported = [row for row in response["supported_features"] if row["name"] == feature]
                 if feature != "metadata.version":  # of which only one level is supported here
-                    session.remember(f"{feature}, supported", supported)
+                    session.observe(f"{feature}, supported", supported)
 
     pair.compare(scenario)
 
@@ -62,7 +62,7 @@ def test_unknown_version_is_answered_as_version_0(pair: Pair) -> None:
             connection.send_frame(connection.header(18, version, flexible=True) + b"\2x\2y\0")
             frame = connection.receive_frame()
             assert frame is not None
-            session.remember(f"bytes of v{version}", frame[4:].hex())
+            session.observe(f"bytes of v{version}", frame[4:].hex())
             assert frame[4:] == struct.pack(">hihhh", 35, 1, 18, 0, 4)
         session.call("ApiVersions", 0, note="on the same connection")
 
@@ -87,10 +87,10 @@ def test_client_software_names(pair: Pair, software: str, version: str, error: i
 
     def scenario(session: Session) -> None:
         for api_version in (3, 4):
-            answer = session.quiet("ApiVersions", api_version, values)
-            assert answer["error_code"] == error
-            session.remember("keys", bool(answer["api_keys"]))
-            session.remember("features", bool(answer["finalized_features"]))
+            response = session.call_unobserved("ApiVersions", api_version, values)
+            assert response["error_code"] == error
+            session.observe("keys", bool(response["api_keys"]))
+            session.observe("features", bool(response["finalized_features"]))
 
     pair.compare(scenario)
 
@@ -117,7 +117,7 @@ def test_unknown_keys_and_versions_close_the_connection(pair: Pair, key: int, ve
     def scenario(session: Session) -> None:
         connection = session.connection
         connection.send_frame(connection.header(key, version, flexible=True) + bytes(64))
-        session.remember("answer", connection.receive_frame())
+        session.observe("response", connection.receive_frame())
 
     pair.compare(scenario)
 
@@ -137,7 +137,7 @@ def test_apis_that_are_not_advertised_close_the_connection(pair: Pair) -> None:
             assert connection.receive_frame() is None
 
 
-# What an empty request of these makes, or shows, is each target's own (and an empty Produce has acks=0: no answer).
+# What an empty request of these makes, or shows, is each target's own (and an empty Produce has acks=0: no response).
 OWN = {
     "Produce",
     "DescribeTopicPartitions",

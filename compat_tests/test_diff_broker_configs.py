@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import make_broker
-from compat_tests.conftest import UNDISTURBED
+from compat_tests.brokers import UNDISTURBED, make_broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.real_kafka import PROPERTIES, RealPartMissing, require
@@ -142,7 +141,7 @@ def described(session: Session, kind: int, name: str) -> dict[str, Fields]:
     """All rows; of documentation only whether there is any."""
     wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
     fields = {"include_synonyms": True, "include_documentation": True}
-    (result,) = session.quiet("DescribeConfigs", 4, {"resources": [wanted], **fields})["results"]
+    (result,) = session.call_unobserved("DescribeConfigs", 4, {"resources": [wanted], **fields})["results"]
     assert result["error_code"] == 0
     for row in result["configs"]:
         row["documentation"] = bool(row["documentation"])
@@ -166,7 +165,7 @@ def test_every_row(own_pair: Pair) -> None:
 def test_a_groups_rows(own_pair: Pair) -> None:
     def scenario(session: Session) -> None:
         rows = described(session, GROUP, "a group")
-        session.remember("all", rows)
+        session.observe("all", rows)
         assert rows["share.session.timeout.ms"]["value"] == "50000"
 
     own_pair.compare(scenario)
@@ -198,8 +197,8 @@ def test_a_groups_settings_keep_within_the_brokers_bounds(own_pair: Pair) -> Non
                 row = {"name": key, "config_operation": SET, "value": str(value)}
                 resource = {"resource_type": GROUP, "resource_name": f"{key}-{value}", "configs": [row]}
                 fields = {"resources": [resource], "validate_only": True}
-                answer = session.call("IncrementalAlterConfigs", 1, fields, f"{key}={value}")
-                texts[-1].append((key, value, answer["responses"][0]["error_message"]))
+                response = session.call("IncrementalAlterConfigs", 1, fields, f"{key}={value}")
+                texts[-1].append((key, value, response["responses"][0]["error_message"]))
 
     own_pair.compare(scenario)
     kafka, ours = texts
@@ -225,8 +224,8 @@ def test_changes_of_keys_without_effect_that_kafka_refuses_too(own_pair: Pair) -
         ):
             row = {"name": key, "config_operation": operation, "value": value}
             resource = {"resource_type": BROKER, "resource_name": NODE_ID, "configs": [row]}
-            answer = session.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, key)
-            texts[-1].append(answer["responses"][0]["error_message"])
+            response = session.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, key)
+            texts[-1].append(response["responses"][0]["error_message"])
 
     own_pair.compare(scenario)
     kafka, ours = texts

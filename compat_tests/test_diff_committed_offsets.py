@@ -1,99 +1,20 @@
 """FindCoordinator for groups, OffsetCommit, OffsetFetch and OffsetDelete on both targets, without members."""
 
-from typing import Any
-
 import pytest
 
 from compat_tests.batches import now_ms
+from compat_tests.committed_offsets import (
+    Partitions,
+    commit,
+    commit_body,
+    fetch,
+    fetch_body,
+    wait_for_coordinator,
+)
 from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session
 
 OTHER_UUID = bytes(range(16))
-LOADING = (14, 15, 16)
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: what Kafka says without its topic."""
-
-Partitions = dict[int, Any]
-"""Partition -> offset, or (offset, leader epoch, metadata)."""
-
-
-def wait_for_coordinator(session: Session, group: str) -> None:
-    """Kafka makes the offsets topic at the first request and loads its partitions after that."""
-    deadline = now_ms() + 30_000
-    asked = {"groups": [{"group_id": group, "topics": None}]}
-    while True:
-        found = session.quiet("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [group]})
-        fetched = session.quiet("OffsetFetch", 8, asked)
-        if found["coordinators"][0]["error_code"] == 0 and fetched["groups"][0]["error_code"] not in LOADING:
-            return
-        assert now_ms() < deadline, (found, fetched)
-
-
-def commit_body(
-    version: int, group: str, topics: dict[str | bytes, Partitions], generation: int = -1, **fields: Any
-) -> Fields:
-    """An OffsetCommit of ``{topic: {partition: offset or (offset, leader epoch, metadata)}}``; a topic is named by its
-    name or its id."""
-    rows = []
-    for topic, partitions in topics.items():
-        row: Fields = {"topic_id": topic} if isinstance(topic, bytes) else {"name": topic}
-        row["partitions"] = []
-        for partition, asked in partitions.items():
-            offset, epoch, metadata = asked if isinstance(asked, tuple) else (asked, -1, "")
-            one: Fields = {
-                "partition_index": partition,
-                "committed_offset": offset,
-                "committed_metadata": metadata,
-            }
-            if version >= 6:
-                one["committed_leader_epoch"] = epoch
-            row["partitions"].append(one)
-        rows.append(row)
-    body = {"group_id": group, "generation_id_or_member_epoch": generation, "member_id": "", "topics": rows}
-    return body | fields
-
-
-def commit(
-    session: Session,
-    version: int,
-    group: str,
-    topics: dict[str | bytes, Partitions],
-    note: str = "",
-    generation: int = -1,
-    **fields: Any,
-) -> None:
-    session.call("OffsetCommit", version, commit_body(version, group, topics, generation, **fields), note)
-
-
-def fetch_body(version: int, *groups: tuple[str, dict[str | bytes, list[int]] | None]) -> Fields:
-    """An OffsetFetch for groups, each with the partitions it asks for by topic, or null."""
-    rows = []
-    for group, topics in groups:
-        asked: Any = None
-        if topics is not None:
-            asked = [
-                {"partition_indexes": partitions}
-                | ({"topic_id": topic} if isinstance(topic, bytes) else {"name": topic})
-                for topic, partitions in topics.items()
-            ]
-        rows.append({"group_id": group, "topics": asked})
-    return {"groups": rows} if version >= 8 else rows[0]
-
-
-def fetch(
-    session: Session,
-    version: int,
-    *groups: tuple[str, dict[str | bytes, list[int]] | None],
-    note: str = "",
-    **fields: Any,
-) -> None:
-    answer = session.quiet("OffsetFetch", version, fetch_body(version, *groups) | fields)
-    for group in answer["groups"] if version >= 8 else [answer]:  # all offsets come in a hash map's order
-        for topic in group["topics"]:
-            topic["partitions"].sort(key=lambda row: row["partition_index"])
-        group["topics"].sort(
-            key=lambda topic: str(topic.get("name")) + str(topic["partitions"])
-        )  # ids are chance
-    session.remember(f"OffsetFetch v{version} {note}", answer)
 
 
 @pytest.mark.parametrize("version", versions_of("FindCoordinator"))
@@ -166,7 +87,7 @@ def test_fetch(pair: Pair, name: str, version: int) -> None:
         first: str | bytes = topic_id if by_id else f"{name}-a"
         missing: str | bytes = OTHER_UUID if by_id else "no-such-topic"
         offsets: dict[str | bytes, Partitions] = {topic_id: {0: (5, 2, "note"), 2: (7, -1, "")}}
-        session.quiet("OffsetCommit", 10, commit_body(10, group, offsets))
+        session.call_unobserved("OffsetCommit", 10, commit_body(10, group, offsets))
         asked: dict[str | bytes, list[int]] = {missing: [0, 1], first: [2, 0, 1, 7, -1, 0]}
         for stable in (False, True) if version >= 7 else (False,):
             fields: Fields = {"require_stable": stable} if version >= 7 else {}
@@ -208,7 +129,7 @@ def test_delete(pair: Pair, name: str) -> None:
 
         delete(name, {f"{name}-a": [0]}, "no group")
         delete("", {f"{name}-a": [0]}, "empty group")
-        session.quiet("OffsetCommit", 9, commit_body(9, name, topics))
+        session.call_unobserved("OffsetCommit", 9, commit_body(9, name, topics))
         delete(name, {"gone": [0, 1], f"{name}-a": [0, 7, -1], f"{name}-b": [1]}, "some")
         delete(name, {f"{name}-a": [7]}, "no partition")
         delete(name, {f"{name}-a": [0]}, "again")
@@ -226,12 +147,12 @@ def test_a_topic_made_anew_has_no_offsets(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         wait_for_coordinator(session, name)
         session.topic(name)
-        session.quiet("OffsetCommit", 9, commit_body(9, name, {name: {0: 5}}))
+        session.call_unobserved("OffsetCommit", 9, commit_body(9, name, {name: {0: 5}}))
         body = {"topics": [{"name": name, "topic_id": ZERO_UUID}], "timeout_ms": 15000}
-        session.quiet("DeleteTopics", 6, body)
+        session.call_unobserved("DeleteTopics", 6, body)
         deadline = now_ms() + 20_000
         asked = fetch_body(9, (name, None))
-        while session.quiet("OffsetFetch", 9, asked)["groups"][0]["topics"]:
+        while session.call_unobserved("OffsetFetch", 9, asked)["groups"][0]["topics"]:
             assert now_ms() < deadline, "the offset outlives its topic"
         fetch(session, 9, (name, {name: [0]}))
         session.topic(name)

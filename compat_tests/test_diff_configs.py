@@ -16,18 +16,18 @@ NODE_ID = "1"
 def describe(
     session: Session, version: int, kind: int, name: str, keys: list[str] | None = None, **fields: Any
 ) -> Any:
-    """A DescribeConfigs answer with its keys in order; documentation is only there or not."""
+    """A DescribeConfigs response with its keys in order; documentation is only there or not."""
     values = {
         "resources": [{"resource_type": kind, "resource_name": name, "configuration_keys": keys}],
         **fields,
     }
-    answer = session.quiet("DescribeConfigs", version, values)
-    for result in answer["results"] if isinstance(answer, dict) else ():
+    response = session.call_unobserved("DescribeConfigs", version, values)
+    for result in response["results"] if isinstance(response, dict) else ():
         result["configs"] = {row["name"]: row for row in result["configs"]}
         for row in result["configs"].values():
             if row.get("documentation"):
                 row["documentation"] = "documented"
-    return answer
+    return response
 
 
 @pytest.mark.parametrize("version", versions_of("DescribeConfigs"))
@@ -42,14 +42,14 @@ def test_topic_configs(pair: Pair, name: str, version: int) -> None:
             fields["include_synonyms"] = synonyms
             if version >= 3:
                 fields["include_documentation"] = synonyms
-            session.remember(f"all, {synonyms}", describe(session, version, TOPIC, name, **fields))
-        session.remember(
+            session.observe(f"all, {synonyms}", describe(session, version, TOPIC, name, **fields))
+        session.observe(
             "some", describe(session, version, TOPIC, name, ["retention.ms", "no.such.key"], **fields)
         )
-        session.remember("none", describe(session, version, TOPIC, name, [], **fields))
-        session.remember("unknown", describe(session, version, TOPIC, f"{name}-unknown"))
-        session.remember("invalid", describe(session, version, TOPIC, "a b"))
-        session.remember("no topic", describe(session, version, TOPIC, ""))
+        session.observe("none", describe(session, version, TOPIC, name, [], **fields))
+        session.observe("unknown", describe(session, version, TOPIC, f"{name}-unknown"))
+        session.observe("invalid", describe(session, version, TOPIC, "a b"))
+        session.observe("no topic", describe(session, version, TOPIC, ""))
 
     pair.compare(scenario)
 
@@ -58,7 +58,7 @@ def test_topic_configs(pair: Pair, name: str, version: int) -> None:
 def test_other_resources(pair: Pair, version: int) -> None:
     def scenario(session: Session) -> None:
         for kind, name in ((BROKER, "9"), (BROKER, "x"), (0, "a"), (1, "a"), (3, "a"), (BROKER_LOGGER, "9")):
-            session.remember(f"{kind} {name}", describe(session, version, kind, name))
+            session.observe(f"{kind} {name}", describe(session, version, kind, name))
         session.call("DescribeConfigs", version, {"resources": []})
 
     pair.compare(scenario)
@@ -68,7 +68,7 @@ def test_what_is_set_for_all_brokers(pair: Pair) -> None:
     """A broker's own rows are in test_diff_broker_configs.py."""
 
     def scenario(session: Session) -> None:
-        session.remember("cluster wide", describe(session, 4, BROKER, "", include_synonyms=True))
+        session.observe("cluster wide", describe(session, 4, BROKER, "", include_synonyms=True))
 
     pair.compare(scenario)
 
@@ -76,7 +76,7 @@ def test_what_is_set_for_all_brokers(pair: Pair) -> None:
 def alter(
     session: Session, version: int, name: str, note: str, *changes: tuple[str, int, str | None], **fields: Any
 ) -> Any:
-    """An IncrementalAlterConfigs answer for a topic, compared; `changes` are key, operation, value."""
+    """An IncrementalAlterConfigs response for a topic, compared; `changes` are key, operation, value."""
     rows = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
     resource = {"resource_type": TOPIC, "resource_name": name, "configs": rows, **fields.pop("resource", {})}
     return session.call("IncrementalAlterConfigs", version, {"resources": [resource], **fields}, note)
@@ -97,10 +97,10 @@ def overrides(session: Session, name: str, expected: dict[str, str]) -> None:
 def test_incremental_alter_configs(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         session.topic(name, configs={"retention.ms": "5000"})
-        answer = alter(
+        response = alter(
             session, version, name, "set", ("retention.ms", SET, "6000"), ("segment.bytes", SET, "2000000")
         )
-        assert answer["responses"][0]["error_code"] == 0
+        assert response["responses"][0]["error_code"] == 0
         overrides(session, name, {"retention.ms": "6000", "segment.bytes": "2000000"})
         alter(session, version, name, "only validated", ("retention.ms", SET, "1"), validate_only=True)
         alter(session, version, name, "delete", ("retention.ms", DELETE, None))
@@ -185,7 +185,7 @@ def test_dynamic_broker_configs(pair: Pair, kind: str) -> None:
                     "results"
                 ][0]
                 if rows["configs"]["log.retention.ms"]["value"] == value:
-                    session.remember(f"is {value}", rows["configs"])
+                    session.observe(f"is {value}", rows["configs"])
                     return
                 assert now_ms() < deadline, rows
 
@@ -195,7 +195,7 @@ def test_dynamic_broker_configs(pair: Pair, kind: str) -> None:
         wait_for("123456")
         session.topic(f"dynamic-{kind}")
         rows = describe(session, 4, TOPIC, f"dynamic-{kind}", ["retention.ms"], include_synonyms=True)
-        session.remember("a topic's", rows["results"][0]["configs"])
+        session.observe("a topic's", rows["results"][0]["configs"])
         change("delete", "log.retention.ms", DELETE, None)
         wait_for(None)
 
@@ -210,22 +210,22 @@ def test_describe_log_dirs(pair: Pair, name: str, version: int) -> None:
 
         def ask(note: str, *topics: tuple[str, list[int]]) -> None:
             rows = [{"topic": topic, "partitions": partitions} for topic, partitions in topics]
-            answer = session.quiet("DescribeLogDirs", version, {"topics": rows})
-            (directory,) = answer["results"]
+            response = session.call_unobserved("DescribeLogDirs", version, {"topics": rows})
+            (directory,) = response["results"]
             assert directory.pop("log_dir").startswith("/")
             assert directory.pop("total_bytes", 1) >= directory.pop("usable_bytes", 1) > 0
             for topic in directory["topics"]:
                 topic["partitions"].sort(key=lambda row: row["partition_index"])
-            session.remember(note, answer)
+            session.observe(note, response)
 
         ask("both", (name, [0, 1]))
         ask("one", (name, [1]))
         ask("unknown", (f"{name}-unknown", [0]))
         ask("unknown partition", (name, [9]))
         ask("none")
-        answer = session.quiet("DescribeLogDirs", version, {"topics": None})
-        own = [topic for row in answer["results"] for topic in row["topics"] if topic["name"] == name]
-        session.remember("all", sorted(row["partition_size"] for topic in own for row in topic["partitions"]))
+        response = session.call_unobserved("DescribeLogDirs", version, {"topics": None})
+        own = [topic for row in response["results"] for topic in row["topics"] if topic["name"] == name]
+        session.observe("all", sorted(row["partition_size"] for topic in own for row in topic["partitions"]))
 
     pair.compare(scenario)
 
@@ -262,13 +262,15 @@ def test_update_features(pair: Pair, version: int) -> None:
 def test_list_config_resources(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         session.topic(name, configs={"flush.ms": "5"})
-        answer = session.quiet("ListConfigResources", version, {"resource_types": [TOPIC]} if version else {})
-        rows = answer.pop("config_resources")
-        session.remember("topics", [row for row in rows if row["resource_name"] == name])
-        session.remember("answer", answer)
+        response = session.call_unobserved(
+            "ListConfigResources", version, {"resource_types": [TOPIC]} if version else {}
+        )
+        rows = response.pop("config_resources")
+        session.observe("topics", [row for row in rows if row["resource_name"] == name])
+        session.observe("response", response)
         if version:
-            answer = session.quiet("ListConfigResources", version, {"resource_types": [BROKER]})
-            session.remember("brokers", sorted(row["resource_name"] for row in answer["config_resources"]))
+            response = session.call_unobserved("ListConfigResources", version, {"resource_types": [BROKER]})
+            session.observe("brokers", sorted(row["resource_name"] for row in response["config_resources"]))
             session.call("ListConfigResources", version, {"resource_types": [CLIENT_METRICS]}, "metrics")
             session.call("ListConfigResources", version, {"resource_types": [3]}, "no such type")
 
@@ -365,16 +367,16 @@ def test_the_quorum(pair: Pair, name: str, version: int) -> None:
             asked((metadata, [0]), (name, [0])),
         ):
             session.call("DescribeQuorum", version, wanted, str(wanted))
-        answer = session.quiet("DescribeQuorum", version, asked((metadata, [0])))
-        [partition] = answer["topics"][0]["partitions"]
+        response = session.call_unobserved("DescribeQuorum", version, asked((metadata, [0])))
+        [partition] = response["topics"][0]["partitions"]
         [voter] = partition["current_voters"]
-        session.remember("grows", partition.pop("leader_epoch") > 0 and partition.pop("high_watermark") > 0)
-        session.remember("caught up", voter.pop("log_end_offset") > 0)
+        session.observe("grows", partition.pop("leader_epoch") > 0 and partition.pop("high_watermark") > 0)
+        session.observe("caught up", voter.pop("log_end_offset") > 0)
         for key in ("last_fetch_timestamp", "last_caught_up_timestamp"):
             if key in voter:
-                session.remember(key, voter.pop(key) > 1_700_000_000_000)
-        for row in answer.get("nodes", []):
+                session.observe(key, voter.pop(key) > 1_700_000_000_000)
+        for row in response.get("nodes", []):
             del row["listeners"]  # nobody can reach a controller of ours
-        session.remember("answer", answer)
+        session.observe("response", response)
 
     pair.compare(scenario)

@@ -27,7 +27,7 @@ def fetch(
     forgotten: list[tuple[Key, list[int]]] | None = None,
     **fields: Any,
 ) -> Any:
-    """A Fetch answer, compared; `rows` names topics by name, or by id from version 13 on."""
+    """A Fetch response, compared; `rows` names topics by name, or by id from version 13 on."""
     word = "topic_id" if version >= BY_ID else "topic"
     values: Fields = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 24, **fields}
     values["topics"] = [{word: key, "partitions": partitions} for key, partitions in rows]
@@ -38,9 +38,9 @@ def fetch(
     return session.call("Fetch", version, values, note)
 
 
-def only(answer: Any) -> Any:
-    """The one partition of an answer."""
-    return answer["responses"][0]["partitions"][0]
+def only(response: Any) -> Any:
+    """The one partition of a response."""
+    return response["responses"][0]["partitions"][0]
 
 
 def filled(session: Session, name: str, partitions: int = 1, batches: int = 3) -> bytes:
@@ -60,10 +60,10 @@ def test_all_versions(pair: Pair, name: str, version: int) -> None:
         for isolation_level in (0, 1):
             for offset in (0, 1, 3, 5, 6):
                 rows = [wanted(0, offset), wanted(1, offset)]
-                answer = fetch(
+                response = fetch(
                     session, version, [(key, rows)], f"at {offset}", isolation_level=isolation_level
                 )
-                assert only(answer)["high_watermark"] == 6
+                assert only(response)["high_watermark"] == 6
         fetch(session, version, [])
 
     pair.compare(scenario)
@@ -73,7 +73,7 @@ def test_all_versions(pair: Pair, name: str, version: int) -> None:
 def test_errors(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         topic_id = filled(session, name)
-        session.quiet("DeleteRecords", 2, delete_records(name, 2))
+        session.delete_records(name, 2)
         key = topic_id if version >= BY_ID else name
         unknown: Key = bytes(range(16)) if version >= BY_ID else f"{name}-unknown"
         fetch(session, version, [(unknown, [wanted()])], "unknown topic")
@@ -94,21 +94,16 @@ def test_errors(pair: Pair, name: str, version: int) -> None:
     pair.compare(scenario)
 
 
-def delete_records(name: str, offset: int) -> Fields:
-    return {
-        "topics": [{"name": name, "partitions": [{"partition_index": 0, "offset": offset}]}],
-        "timeout_ms": 15000,
-    }
-
-
 @pytest.mark.parametrize("version", [9, 11, 12, 16])
 def test_leader_epochs(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         topic_id = filled(session, name)
         key = topic_id if version >= BY_ID else name
         for epoch, error in ((-1, 0), (0, 0), (1, 75), (100, 75), (-2, 0)):
-            answer = fetch(session, version, [(key, [wanted(current_leader_epoch=epoch)])], f"epoch {epoch}")
-            assert only(answer)["error_code"] == error
+            response = fetch(
+                session, version, [(key, [wanted(current_leader_epoch=epoch)])], f"epoch {epoch}"
+            )
+            assert only(response)["error_code"] == error
         if version >= 12:
             for fetched in (-1, 0, 1, 5):
                 for offset in (0, 3, 6, 9):
@@ -163,7 +158,7 @@ def test_long_poll(pair: Pair, name: str) -> None:
         other = Session(session.bootstrap)
         other.produce(name, batch(1, codec=GZIP))
         other.close()
-        session.remember("woken", session.connection.receive("Fetch", 16, waiting))
+        session.observe("woken", session.connection.receive("Fetch", 16, waiting))
 
     pair.compare(scenario)
 
@@ -175,11 +170,11 @@ def test_a_waiting_fetch_ends_with_its_topic(pair: Pair, name: str) -> None:
         values["topics"] = [{"topic_id": topic_id, "partitions": [wanted(0, 6)]}]
         waiting = session.connection.send("Fetch", 16, values)
         other = Session(session.bootstrap)
-        other.quiet("DeleteTopics", 6, {"topics": [{"name": name}], "timeout_ms": 15000})
-        answer = session.connection.receive("Fetch", 16, waiting)
-        assert isinstance(answer, dict)
-        session.remember(
-            "errors", [row["error_code"] for topic in answer["responses"] for row in topic["partitions"]]
+        other.call_unobserved("DeleteTopics", 6, {"topics": [{"name": name}], "timeout_ms": 15000})
+        response = session.connection.receive("Fetch", 16, waiting)
+        assert isinstance(response, dict)
+        session.observe(
+            "errors", [row["error_code"] for topic in response["responses"] for row in topic["partitions"]]
         )
         other.close()
 
@@ -268,10 +263,10 @@ class TestSessions:
             ]
             number = fetch(session, 16, rows, "one is unknown", session_epoch=NEW_SESSION)["session_id"]
             fetch(session, 16, [], "it is told again", session_id=number, session_epoch=1)
-            session.quiet("DeleteTopics", 6, {"topics": [{"name": name}], "timeout_ms": 15000})
+            session.call_unobserved("DeleteTopics", 6, {"topics": [{"name": name}], "timeout_ms": 15000})
             deadline = now_ms() + 20_000
             unknown = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
-            while session.quiet("Metadata", 12, unknown)["topics"][0]["error_code"] == 0:
+            while session.call_unobserved("Metadata", 12, unknown)["topics"][0]["error_code"] == 0:
                 assert now_ms() < deadline
             fetch(session, 16, [], "after its deletion", session_id=number, session_epoch=2)
 

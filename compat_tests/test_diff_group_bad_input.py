@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from compat_tests.brokers import SharedBrokers
 from compat_tests.classic_members import LEAVE, Member
-from compat_tests.conftest import Brokers
+from compat_tests.committed_offsets import commit, commit_body, fetch, wait_for_coordinator
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
-from compat_tests.test_diff_committed_offsets import commit, commit_body, fetch, wait_for_coordinator
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ LONG_MAX = 2**63 - 1
 
 
 @pytest.fixture
-def oncelog(brokers: Brokers) -> Iterator[Session]:
+def oncelog(brokers: SharedBrokers) -> Iterator[Session]:
     session = Session(brokers["oncelog"].bootstrap)
     yield session
     session.end()
@@ -44,10 +44,10 @@ def test_a_client_whose_name_leaves_no_room_for_a_member_id(
     def scenario(session: Session) -> None:
         member = Member(session, name, "x" * length, version=version)
         member.send_join()
-        answer = member.connection.receive("JoinGroup", version, 1)
-        assert isinstance(answer, dict), answer
-        answer["member_id"] = len(answer["member_id"])
-        session.remember("joined", answer)
+        response = member.connection.receive("JoinGroup", version, 1)
+        assert isinstance(response, dict), response
+        response["member_id"] = len(response["member_id"])
+        session.observe("joined", response)
 
     run(pair, name, scenario)
 
@@ -61,7 +61,7 @@ def test_names_as_long_as_they_may_be(pair: Pair, name: str) -> None:
         commit(session, 8, group, {name: {0: 7}})
         fetch(session, 9, (group, None))
         member = Member(session, group, "one")
-        member.found()
+        member.found_group()
         member.heartbeat()
         member.leave()
         session.call("DescribeGroups", 5, {"groups": [group]})
@@ -82,9 +82,9 @@ def test_a_commit_of_more_than_one_batch_holds(pair: Pair, name: str) -> None:
         commit(session, 9, name, {name: {0: 5}})
         body = commit_body(9, name, {name: {0: 6}})
         body["topics"][0]["partitions"] *= 25_000
-        answer = session.quiet("OffsetCommit", 9, body)
-        rows = answer["topics"][0]["partitions"]
-        session.remember("refused", (len(rows), {row["error_code"] for row in rows}))
+        response = session.call_unobserved("OffsetCommit", 9, body)
+        rows = response["topics"][0]["partitions"]
+        session.observe("refused", (len(rows), {row["error_code"] for row in rows}))
         fetch(session, 9, (name, {name: [0]}), note="nothing is stored")
 
     run(pair, name, scenario)
@@ -105,9 +105,11 @@ def test_the_same_thing_twice(pair: Pair, name: str) -> None:
         session.call("OffsetDelete", 0, {"group_id": name, "topics": topics})
         fetch(session, 9, (name, None))
         # The order of the groups is that of the coordinator's partitions, as a hash table of Kafka's has it.
-        answer = session.quiet("DescribeGroups", 6, {"groups": [name, name, "nobody-here", "nobody-here"]})
-        answer["groups"].sort(key=lambda group: group["group_id"] == name)
-        session.remember("DescribeGroups v6", answer)
+        response = session.call_unobserved(
+            "DescribeGroups", 6, {"groups": [name, name, "nobody-here", "nobody-here"]}
+        )
+        response["groups"].sort(key=lambda group: group["group_id"] == name)
+        session.observe("DescribeGroups v6", response)
         session.call("ConsumerGroupDescribe", 1, {"group_ids": [name, name]})
         session.call("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [name, name]})
         session.call("DeleteGroups", 2, {"groups_names": ["nobody-here", "nobody-here"]})
@@ -118,7 +120,7 @@ def test_the_same_thing_twice(pair: Pair, name: str) -> None:
 def test_members_taken_out_twice(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         one = Member(session, name, "one")
-        one.found()
+        one.found_group()
         rows = [{"member_id": one.member_id, "group_instance_id": None}] * 2
         session.call("LeaveGroup", LEAVE, {"group_id": name, "members": rows})
         session.call("LeaveGroup", LEAVE, {"group_id": name, "members": []})
@@ -149,7 +151,7 @@ def test_offsets_that_are_none(pair: Pair, name: str) -> None:
 
 
 def test_a_rebalance_that_may_take_for_ever(pair: Pair, name: str) -> None:
-    run(pair, name, lambda session: Member(session, name, "one", rebalance_ms=2**31 - 1).found())
+    run(pair, name, lambda session: Member(session, name, "one", rebalance_ms=2**31 - 1).found_group())
 
 
 def test_consumers_that_say_things_twice_or_nonsense(pair: Pair, name: str) -> None:
@@ -158,11 +160,11 @@ def test_consumers_that_say_things_twice_or_nonsense(pair: Pair, name: str) -> N
             "group_id": name, "member_id": "one", "member_epoch": 0, "rebalance_timeout_ms": 30_000,
             "topic_partitions": [], "subscribed_topic_names": [name, name, "no-such-topic", ""],
         }  # fmt: skip
-        answer = session.call("ConsumerGroupHeartbeat", 1, first)
+        response = session.call("ConsumerGroupHeartbeat", 1, first)
         topic_id = (
-            answer["assignment"]["topic_partitions"][0]["topic_id"] if answer["assignment"] else bytes(16)
+            response["assignment"]["topic_partitions"][0]["topic_id"] if response["assignment"] else bytes(16)
         )
-        lives: Fields = {"group_id": name, "member_id": "one", "member_epoch": answer["member_epoch"]}
+        lives: Fields = {"group_id": name, "member_id": "one", "member_epoch": response["member_epoch"]}
         for owned in (
             [{"topic_id": topic_id, "partitions": [0, 0, 1, 2]}] * 2,
             [{"topic_id": topic_id, "partitions": [-1, 99]}],
@@ -198,7 +200,7 @@ def test_a_subscription_larger_than_a_batch(pair: Pair, name: str) -> None:
 def test_instance_ids(pair: Pair, name: str, instance: str) -> None:
     def scenario(session: Session) -> None:
         member = Member(session, name, "one", instance=instance)
-        member.enter()
+        member.join_new()
         member.sync({member.member_id: b"all"})
         member.heartbeat()
         member.commit("as a member")
@@ -218,7 +220,7 @@ def test_who_is_no_member_says_so(pair: Pair, name: str) -> None:
 
     def scenario(session: Session) -> None:
         one = Member(session, name, "one", instance="i1")
-        one.found()
+        one.found_group()
         for changes in (
             {"member_id": ""},
             {"member_id": "nobody"},
@@ -248,8 +250,8 @@ def test_a_protocol_that_is_named_twice_stops_nobody(oncelog: Session, name: str
     member = Member(oncelog, name, "one", protocols={"range": b"1"})
     twice = [{"name": "range", "metadata": b"1"}] * 2
     member.join("new", protocols=twice)
-    answer = member.join("again", protocols=twice)
-    assert (answer["error_code"], answer["protocol_name"]) == (0, "range")
+    response = member.join("again", protocols=twice)
+    assert (response["error_code"], response["protocol_name"]) == (0, "range")
 
 
 @pytest.mark.parametrize("length", [STRING_MAX - 36, STRING_MAX])

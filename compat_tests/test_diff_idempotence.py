@@ -53,9 +53,11 @@ CHAINS: dict[str, list[tuple[int, int, int, int]]] = {
 
 def send(session: Session, name: str, producer: tuple[int, int, int], count: int, version: int = 9) -> Any:
     """Produce `count` records of a producer (id, epoch, base sequence); the partition's row, compared."""
-    answer = session.quiet("Produce", version, produce_request(name, batch(count, producer=producer)))
-    row = answer["responses"][0]["partition_responses"][0]
-    session.remember(f"{producer[1:]} x {count}", row)
+    response = session.call_unobserved(
+        "Produce", version, produce_request(name, batch(count, producer=producer))
+    )
+    row = response["responses"][0]["partition_responses"][0]
+    session.observe(f"{producer[1:]} x {count}", row)
     return row
 
 
@@ -80,7 +82,7 @@ def test_producers_and_partitions_do_not_disturb_each_other(pair: Pair, name: st
             for producer in (11, 12):
                 for sequence in (0, 1, 1, 3):
                     records = batch(1, producer=(producer, 0, sequence), codec=GZIP)
-                    session.remember(
+                    session.observe(
                         f"{partition} {producer} {sequence}",
                         session.produce(name, records, partition=partition),
                     )
@@ -130,9 +132,9 @@ def test_producer_ids_are_never_given_twice(own_broker: Callable[..., Broker]) -
             session = Session(broker.bootstrap)
             session.wait_for_producer_ids()
             for _ in range(40):
-                answer = session.quiet("InitProducerId", 4, {"transactional_id": None})
-                assert answer["error_code"] == 0
-                seen.append(answer["producer_id"])
+                response = session.call_unobserved("InitProducerId", 4, {"transactional_id": None})
+                assert response["error_code"] == 0
+                seen.append(response["producer_id"])
             session.close()
         broker.kill()
         broker.start()

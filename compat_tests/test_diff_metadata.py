@@ -16,14 +16,14 @@ def named(*names: str) -> list[Fields]:
 
 
 def metadata(session: Session, version: int, values: Fields, note: str = "") -> Any:
-    """A Metadata answer, its topics in order of name (Kafka's order is a hash map's)."""
-    answer = session.quiet("Metadata", version, values)
-    if isinstance(answer, dict):
-        answer["topics"].sort(key=lambda topic: (topic["name"] or "", topic.get("topic_id", b"")))
-        for topic in answer["topics"]:
+    """A Metadata response, its topics in order of name (Kafka's order is a hash map's)."""
+    response = session.call_unobserved("Metadata", version, values)
+    if isinstance(response, dict):
+        response["topics"].sort(key=lambda topic: (topic["name"] or "", topic.get("topic_id", b"")))
+        for topic in response["topics"]:
             topic["partitions"].sort(key=lambda partition: partition["partition_index"])
-    session.remember(f"Metadata v{version} {note}", answer)
-    return answer
+    session.observe(f"Metadata v{version} {note}", response)
+    return response
 
 
 @pytest.mark.parametrize("version", versions_of("Metadata"))
@@ -31,8 +31,8 @@ def test_known_topics(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         session.topic(name, 3)
         session.topic(f"{name}-other")
-        answer = metadata(session, version, {"topics": named(name, f"{name}-other", name)})
-        assert [topic["error_code"] for topic in answer["topics"]] == [0, 0]
+        response = metadata(session, version, {"topics": named(name, f"{name}-other", name)})
+        assert [topic["error_code"] for topic in response["topics"]] == [0, 0]
 
     pair.compare(scenario)
 
@@ -43,11 +43,11 @@ def test_all_topics_and_none(pair: Pair, name: str, version: int) -> None:
         session.topic(name)
         choices: tuple[list[Fields] | None, ...] = ([], None)
         for topics in choices:
-            answer = session.quiet("Metadata", version, {"topics": topics})
-            if isinstance(answer, dict):
-                rows = answer.pop("topics")
-                session.remember(f"{topics}: own", [row for row in rows if row["name"] == name])
-            session.remember(f"{topics}", answer)
+            response = session.call_unobserved("Metadata", version, {"topics": topics})
+            if isinstance(response, dict):
+                rows = response.pop("topics")
+                session.observe(f"{topics}: own", [row for row in rows if row["name"] == name])
+            session.observe(f"{topics}", response)
 
     pair.compare(scenario)
 
@@ -56,8 +56,8 @@ def test_all_topics_and_none(pair: Pair, name: str, version: int) -> None:
 def test_unknown_topics_without_auto_creation(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         for _ in range(2):
-            answer = metadata(session, version, {"topics": named(name), "allow_auto_topic_creation": False})
-            assert answer["topics"][0]["error_code"] == 3
+            response = metadata(session, version, {"topics": named(name), "allow_auto_topic_creation": False})
+            assert response["topics"][0]["error_code"] == 3
 
     pair.compare(scenario)
 
@@ -67,11 +67,13 @@ def test_unknown_topics_are_created(pair: Pair, name: str, version: int) -> None
     def scenario(session: Session) -> None:
         metadata(session, version, {"topics": named(name)}, "first")
         deadline = now_ms() + WAIT_MS
-        while session.quiet("Metadata", 12, {"topics": named(name)})["topics"][0]["error_code"] != 0:
+        while (
+            session.call_unobserved("Metadata", 12, {"topics": named(name)})["topics"][0]["error_code"] != 0
+        ):
             assert now_ms() < deadline
         metadata(session, version, {"topics": named(name)}, "then")
 
-    # Being sooner is allowed: Kafka's controller creates it after the answer.
+    # Being sooner is allowed: Kafka's controller creates it after the response.
     pair.compare(scenario, known=("first: .topics",))
 
 

@@ -22,17 +22,19 @@ SPECIALS = {
 def list_offsets(
     session: Session, version: int, name: str, timestamps: list[int], note: str = "", **fields: Any
 ) -> Any:
-    """A ListOffsets answer with one row per timestamp, partitions counting up from 0; compared."""
+    """A ListOffsets response with one row per timestamp, partitions counting up from 0; compared."""
     rows = [{"partition_index": index, "timestamp": timestamp} for index, timestamp in enumerate(timestamps)]
-    answer = session.quiet("ListOffsets", version, {"topics": [{"name": name, "partitions": rows}], **fields})
-    for topic in answer["topics"]:  # Kafka's order is a hash map's
+    response = session.call_unobserved(
+        "ListOffsets", version, {"topics": [{"name": name, "partitions": rows}], **fields}
+    )
+    for topic in response["topics"]:  # Kafka's order is a hash map's
         topic["partitions"].sort(key=lambda row: row["partition_index"])
-    session.remember(f"ListOffsets v{version} {note}", answer)
-    return answer
+    session.observe(f"ListOffsets v{version} {note}", response)
+    return response
 
 
-def only(answer: Any) -> Any:
-    return answer["topics"][0]["partitions"][0]
+def only(response: Any) -> Any:
+    return response["topics"][0]["partitions"][0]
 
 
 def stamped(session: Session, name: str, codec: int = 0) -> None:
@@ -51,8 +53,7 @@ def test_specials(pair: Pair, name: str, version: int) -> None:
             session.topic(topic)
             if case == "filled":
                 stamped(session, topic)
-                delete = {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 1}]}]}
-                session.quiet("DeleteRecords", 2, {**delete, "timeout_ms": 15000})
+                session.delete_records(topic, 1)
             for special, timestamp in (
                 *SPECIALS.items(),
                 ("unknown special", -7),
@@ -107,8 +108,8 @@ def test_errors(pair: Pair, name: str, version: int) -> None:
             for epoch, error in ((-1, 0), (0, 0), (1, 75), (-2, 74)):  # a Fetch takes -2 for none
                 row = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
                 values = {"topics": [{"name": name, "partitions": [row]}]}
-                answer = session.call("ListOffsets", version, values, f"epoch {epoch}")
-                assert only(answer)["error_code"] == error
+                response = session.call("ListOffsets", version, values, f"epoch {epoch}")
+                assert only(response)["error_code"] == error
 
     pair.compare(scenario)
 
@@ -189,8 +190,7 @@ def test_by_time_where_the_latest_of_a_segment_was_deleted(bootstrap: str, targe
     for after, size in ((1000, 10), (10, 10), (20, 800_000), (1000, 500_000)):
         made = batch([record(b"k", b"x" * size)], base_timestamp=BASE_MS + after)
         assert session.produce(name, made)["error_code"] == 0
-    row = {"name": name, "partitions": [{"partition_index": 0, "offset": 1}]}
-    session.quiet("DeleteRecords", 2, {"topics": [row], "timeout_ms": 15000})
-    answer = list_offsets(session, 7, name, [BASE_MS + 500])
-    assert only(answer)["offset"] == (-1 if target == "kafka" else 3)
+    session.delete_records(name, 1)
+    response = list_offsets(session, 7, name, [BASE_MS + 500])
+    assert only(response)["offset"] == (-1 if target == "kafka" else 3)
     session.close()

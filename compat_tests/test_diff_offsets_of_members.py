@@ -2,19 +2,12 @@
 
 import pytest
 
-from compat_tests.classic_members import Member
+from compat_tests.classic_members import Member, subscription
+from compat_tests.committed_offsets import commit, fetch, fetch_body, wait_for_coordinator
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
-from compat_tests.test_diff_committed_offsets import commit, fetch, fetch_body, wait_for_coordinator
 
 pytestmark = pytest.mark.slow
-
-SUBSCRIPTION = b"\0\0\0\0\0\1\0%c%s\xff\xff\xff\xff"
-"""Version 0, one topic, no user data."""
-
-
-def subscription(topic: str) -> bytes:
-    return SUBSCRIPTION % (len(topic), topic.encode())
 
 
 def commits(session: Session, version: int, topic: str | bytes, member: Member, when: str) -> None:
@@ -39,15 +32,15 @@ def test_commits(pair: Pair, name: str, version: int, instance: str | None) -> N
         topic_id = session.topic(name)
         topic: str | bytes = topic_id if version >= 10 else name
         member = Member(session, name, "first", instance=instance, protocols={"range": subscription(name)})
-        member.enter()
+        member.join_new()
         commits(session, version, topic, member, "completing")
         member.sync({member.member_id: b"all"})
         commits(session, version, topic, member, "stable")
         other = Member(session, name, "second", protocols={"range": subscription(f"{name}-2")})
-        answer = other.join("new")
-        assert answer["error_code"] == 79
+        response = other.join("new")
+        assert response["error_code"] == 79
         other.send_join()
-        while session.quiet("Heartbeat", 3, heartbeat(member))["error_code"] != 27:
+        while session.call_unobserved("Heartbeat", 3, heartbeat(member))["error_code"] != 27:
             pass  # until the rebalance has begun
         commits(session, version, topic, member, "preparing")
         member.send_join()
@@ -87,7 +80,7 @@ def test_deletes_and_fetches(pair: Pair, name: str, protocol_type: str) -> None:
             session.call("OffsetDelete", 0, {"group_id": name, "topics": rows}, note)
             fetch(session, 9, (name, None), note=note)
 
-        member.enter()
+        member.join_new()
         delete("completing")
         member.sync({member.member_id: b"all"})
         commit(session, 8, name, {left: {0: 3}}, "again", member.generation, member_id=member.member_id)

@@ -20,7 +20,7 @@ from compat_tests.batches import (
     now_ms,
     record,
 )
-from compat_tests.conftest import Brokers
+from compat_tests.brokers import SharedBrokers
 from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session, produce_request
 from compat_tests.frames import CLOSED
@@ -46,8 +46,10 @@ def test_all_versions_and_codecs(pair: Pair, name: str, version: int, codec: int
         topic_id = session.topic(name)
         for acks in (-1, 1):
             key = topic_id if version >= 13 else name
-            answer = session.call("Produce", version, produce_request(key, batch(3, codec=codec), acks=acks))
-            row = answer["responses"][0]["partition_responses"][0]
+            response = session.call(
+                "Produce", version, produce_request(key, batch(3, codec=codec), acks=acks)
+            )
+            row = response["responses"][0]["partition_responses"][0]
             assert row["error_code"] == (76 if codec == ZSTD and version < 7 else 0)
         read_back(session, topic_id)
 
@@ -142,23 +144,25 @@ def test_wrong_records(pair: Pair, name: str, case: str) -> None:
     def scenario(session: Session) -> None:
         topic_id = session.topic(name)
         for version in (3, 7, 9, 13):
-            answer = session.call(
+            response = session.call(
                 "Produce", version, produce_request(topic_id if version >= 13 else name, make())
             )
-            row = answer["responses"][0]["partition_responses"][0]
-            assert row["error_code"] == (of_version_3 if version == 3 else later), (version, answer)
+            row = response["responses"][0]["partition_responses"][0]
+            assert row["error_code"] == (of_version_3 if version == 3 else later), (version, response)
         read_back(session, topic_id)
 
     pair.compare(scenario)
 
 
-def test_null_records_are_answered(brokers: Brokers, name: str) -> None:
+def test_null_records_are_answered(brokers: SharedBrokers, name: str) -> None:
     """A real Kafka never answers this one (a NullPointerException in its handler): ours answers or closes."""
     session = Session(brokers["oncelog"].bootstrap)
     topic_id = session.topic(name)
     for version in (3, 9, 13):
-        answer = session.quiet("Produce", version, produce_request(topic_id if version >= 13 else name, None))
-        assert answer == CLOSED or answer["responses"][0]["partition_responses"][0]["error_code"] == 87
+        response = session.call_unobserved(
+            "Produce", version, produce_request(topic_id if version >= 13 else name, None)
+        )
+        assert response == CLOSED or response["responses"][0]["partition_responses"][0]["error_code"] == 87
     session.close()
 
 
@@ -178,15 +182,15 @@ def test_errors_of_single_records(pair: Pair, name: str, version: int) -> None:
         bounded = session.topic(f"{name}-bounded", configs={"message.timestamp.before.max.ms": "3600000"})
         for codec in (NONE, GZIP):
             key: str | bytes = compacted if version >= 13 else f"{name}-compacted"
-            answer = session.call(
+            response = session.call(
                 "Produce", version, produce_request(key, batch(rows, codec=codec)), "no keys"
             )
-            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 87
+            assert response["responses"][0]["partition_responses"][0]["error_code"] == 87
             key = bounded if version >= 13 else f"{name}-bounded"
-            answer = session.call(
+            response = session.call(
                 "Produce", version, produce_request(key, batch(late, codec=codec)), "too old"
             )
-            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 32
+            assert response["responses"][0]["partition_responses"][0]["error_code"] == 32
         read_back(session, compacted)
 
     pair.compare(scenario)
@@ -251,9 +255,9 @@ def test_acks(pair: Pair, name: str, acks: int) -> None:
             session.connection.send(
                 "Produce", 9, produce_request(f"{name}-unknown", batch(1), partition=7, acks=0)
             )
-            # No answer is due to the first; the second is an error, which only a closed connection can tell.
+            # No response is due to the first; the second is an error, which only a closed connection can tell.
             frame = session.connection.receive_frame()
-            session.remember("after an error without acks", frame)
+            session.observe("after an error without acks", frame)
             session.close()
         else:
             session.call("Produce", 9, produce_request(name, batch(1), acks=acks))
@@ -284,15 +288,15 @@ def test_rows(pair: Pair, name: str) -> None:
         for version in (3, 9, 12):
             for partition in (2, -1, 1 << 30):
                 session.call("Produce", version, rows((name, [partition])), f"partition {partition}")
-        unordered = session.quiet("Produce", 9, rows((other, [0]), (name, [1, 0, 7])))
+        unordered = session.call_unobserved("Produce", 9, rows((other, [0]), (name, [1, 0, 7])))
         for topic in unordered["responses"]:
             topic["partition_responses"].sort(key=lambda row: row["index"])
-        session.remember("two topics", sorted(unordered["responses"], key=lambda topic: topic["name"]))
+        session.observe("two topics", sorted(unordered["responses"], key=lambda topic: topic["name"]))
         session.call("Produce", 13, rows((bytes(range(16)), [0])))
         session.call("Produce", 13, rows((ZERO_UUID, [0])))
         session.call("Produce", 13, rows((topic_id, [5])))
-        both = session.quiet("Produce", 13, rows((other_id, [0]), (bytes(range(16)), [0])))
-        session.remember(
+        both = session.call_unobserved("Produce", 13, rows((other_id, [0]), (bytes(range(16)), [0])))
+        session.observe(
             "known and unknown",
             sorted(row["partition_responses"][0]["error_code"] for row in both["responses"]),
         )
@@ -328,8 +332,8 @@ def test_several_requests_at_once_are_answered_in_order(pair: Pair, name: str) -
     def scenario(session: Session) -> None:
         topic_id = session.topic(name)
         sent = [session.connection.send("Produce", 9, produce_request(name, batch(1))) for _ in range(20)]
-        answers = [session.connection.receive("Produce", 9, correlation_id) for correlation_id in sent]
-        session.remember("answers", answers)
+        responses = [session.connection.receive("Produce", 9, correlation_id) for correlation_id in sent]
+        session.observe("responses", responses)
         read_back(session, topic_id)
 
     pair.compare(scenario)

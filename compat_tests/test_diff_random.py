@@ -1,4 +1,4 @@
-"""Random walks over one topic, the same on both targets: every answer of every step is compared.
+"""Random walks over one topic, the same on both targets: every response of every step is compared.
 
 A failing walk prints its seed; ONCELOG_SEED (one, or several with commas) runs that alone.
 """
@@ -32,7 +32,7 @@ class Walk:
 
     def __init__(self, session: Session, seed: int, name: str) -> None:
         self.session = session
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.name = name
         self.topic_id = session.topic(name, PARTITIONS, CONFIGS[seed % len(CONFIGS)])
         self.ends = [0] * PARTITIONS
@@ -42,50 +42,48 @@ class Walk:
     def run(self) -> None:
         steps = [self.produce, self.produce_as, self.produce_many, self.fetch, self.fetch, self.list_offsets]
         for _ in range(STEPS):
-            rare = self.chance.random() < 0.05
-            (self.delete if rare else self.chance.choice(steps))()
+            rare = self.rng.random() < 0.05
+            (self.delete if rare else self.rng.choice(steps))()
         for partition in range(PARTITIONS):
             self.ask("Fetch", 16, self.fetch_request(self.topic_id, partition, 0, 1 << 24))
 
     def ask(self, api: str, version: int, values: Fields) -> Any:
-        return self.session.call(api, version, values, str(len(self.session.trace)))
+        return self.session.call(api, version, values, str(len(self.session.observations)))
 
     def made(self, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
-        count = self.chance.choice((1, 1, 2, 5, 30))
+        count = self.rng.choice((1, 1, 2, 5, 30))
         rows, latest = [], 0
         for index in range(count):
             self.clock += 1
-            delta = self.chance.choice((0, 0, 1, 5, -3, 50)) if index else 0
+            delta = self.rng.choice((0, 0, 1, 5, -3, 50)) if index else 0
             latest = max(latest, delta)
-            key = self.chance.choice((b"a", b"b", b"", b"key" * 9)) if self.chance.random() < 0.97 else None
-            value = (
-                None if self.chance.random() < 0.1 else self.chance.randbytes(self.chance.choice((0, 3, 40)))
-            )
-            headers = [("h", b"x")] if self.chance.random() < 0.2 else []
+            key = self.rng.choice((b"a", b"b", b"", b"key" * 9)) if self.rng.random() < 0.97 else None
+            value = None if self.rng.random() < 0.1 else self.rng.randbytes(self.rng.choice((0, 3, 40)))
+            headers = [("h", b"x")] if self.rng.random() < 0.2 else []
             rows.append(record(key, value, headers, offset_delta=index, timestamp_delta=delta))
-        base = BASE_MS + self.clock * self.chance.choice((1, 1, -1))
-        codec = self.chance.choice((NONE, NONE, NONE, GZIP, SNAPPY, LZ4, ZSTD))
+        base = BASE_MS + self.clock * self.rng.choice((1, 1, -1))
+        codec = self.rng.choice((NONE, NONE, NONE, GZIP, SNAPPY, LZ4, ZSTD))
         return batch(rows, codec=codec, base_timestamp=base, max_timestamp=base + latest, producer=producer)
 
     def append(self, records: bytes, partition: int) -> Any:
-        version = self.chance.choice((3, 7, 8, 9, 12, 13))
+        version = self.rng.choice((3, 7, 8, 9, 12, 13))
         key = self.topic_id if version >= 13 else self.name
-        answer = self.ask(
-            "Produce", version, produce_request(key, records, partition, self.chance.choice((-1, 1)))
+        response = self.ask(
+            "Produce", version, produce_request(key, records, partition, self.rng.choice((-1, 1)))
         )
-        return answer["responses"][0]["partition_responses"][0]
+        return response["responses"][0]["partition_responses"][0]
 
     def produce(self) -> None:
-        partition = self.chance.randrange(PARTITIONS)
+        partition = self.rng.randrange(PARTITIONS)
         row = self.append(self.made(), partition)
         if row["error_code"] == 0:
             self.ends[partition] = row["base_offset"] + 1
 
     def produce_as(self) -> None:
         """As an idempotent producer, mostly in order."""
-        producer, partition = self.chance.randrange(3), self.chance.randrange(PARTITIONS)
+        producer, partition = self.rng.randrange(3), self.rng.randrange(PARTITIONS)
         epoch, sequence = self.sequences.get((producer, partition), (0, 0))
-        asked_epoch, asked = self.chance.choice(
+        asked_epoch, asked = self.rng.choice(
             [(epoch, sequence)] * 6
             + [(epoch, max(0, sequence - 1)), (epoch, sequence + 1), (epoch + 1, 0), (max(0, epoch - 1), 0)]
         )
@@ -93,11 +91,11 @@ class Walk:
         if self.append(records, partition)["error_code"] == 0:
             following = asked + int.from_bytes(records[57:61], "big")
             self.sequences[producer, partition] = (asked_epoch, following)
-            if self.chance.random() < 0.3:
+            if self.rng.random() < 0.3:
                 self.append(records, partition)  # the same again
 
     def produce_many(self) -> None:
-        for _ in range(self.chance.randrange(6)):
+        for _ in range(self.rng.randrange(6)):
             self.produce()
 
     def fetch_request(self, key: str | bytes, partition: int, offset: int, size: int) -> Fields:
@@ -106,33 +104,31 @@ class Walk:
         return {"max_wait_ms": 0, "max_bytes": 1 << 24, "topics": [{word: key, "partitions": [row]}]}
 
     def fetch(self) -> None:
-        version = self.chance.choice((4, 7, 11, 12, 13, 16, 18))
-        partition = self.chance.randrange(PARTITIONS)
-        offset = self.chance.randrange(self.ends[partition] + 40)
+        version = self.rng.choice((4, 7, 11, 12, 13, 16, 18))
+        partition = self.rng.randrange(PARTITIONS)
+        offset = self.rng.randrange(self.ends[partition] + 40)
         values = self.fetch_request(
             self.topic_id if version >= 13 else self.name,
             partition,
             offset,
-            self.chance.choice((1, 100, 400, 2000, 1 << 20)),
+            self.rng.choice((1, 100, 400, 2000, 1 << 20)),
         )
-        self.ask("Fetch", version, {**values, "isolation_level": self.chance.randrange(2)})
+        self.ask("Fetch", version, {**values, "isolation_level": self.rng.randrange(2)})
 
     def list_offsets(self) -> None:
-        stamp = self.chance.choice(
-            (-1, -2, -3, BASE_MS + self.chance.randrange(-self.clock - 5, self.clock + 60))
-        )
-        row = {"partition_index": self.chance.randrange(PARTITIONS), "timestamp": stamp}
+        stamp = self.rng.choice((-1, -2, -3, BASE_MS + self.rng.randrange(-self.clock - 5, self.clock + 60)))
+        row = {"partition_index": self.rng.randrange(PARTITIONS), "timestamp": stamp}
         self.ask(
             "ListOffsets",
-            self.chance.choice((7, 9, 11)),
+            self.rng.choice((7, 9, 11)),
             {"topics": [{"name": self.name, "partitions": [row]}]},
         )
 
     def delete(self) -> None:
-        partition = self.chance.randrange(PARTITIONS)
-        row = {"partition_index": partition, "offset": self.chance.randrange(-1, self.ends[partition] + 3)}
+        partition = self.rng.randrange(PARTITIONS)
+        row = {"partition_index": partition, "offset": self.rng.randrange(-1, self.ends[partition] + 3)}
         values = {"topics": [{"name": self.name, "partitions": [row]}], "timeout_ms": 15000}
-        self.ask("DeleteRecords", self.chance.randrange(3), values)
+        self.ask("DeleteRecords", self.rng.randrange(3), values)
 
 
 @pytest.mark.parametrize("seed", seeds(len(CONFIGS)))

@@ -61,12 +61,12 @@ def test_elect_leaders(pair: Pair, name: str, version: int) -> None:
             for topics in ([], [mine, unknown], [mine, mine], [{"topic": name, "partitions": []}]):
                 values = {"timeout_ms": 10000, "topic_partitions": topics, **fields}
                 session.call("ElectLeaders", version, values, f"{kind}, {topics}")
-            answer = session.quiet(
+            response = session.call_unobserved(
                 "ElectLeaders", version, {"timeout_ms": 10000, "topic_partitions": None, **fields}
             )
-            rows = answer.pop("replica_election_results")
-            session.remember(f"{kind}, of all", [row for row in rows if row["topic"] == name])
-            session.remember(f"{kind}, answer", answer)
+            rows = response.pop("replica_election_results")
+            session.observe(f"{kind}, of all", [row for row in rows if row["topic"] == name])
+            session.observe(f"{kind}, response", response)
 
     pair.compare(scenario)
 
@@ -77,7 +77,7 @@ def test_alter_replica_log_dirs(pair: Pair, name: str, version: int) -> None:
 
     def scenario(session: Session) -> None:
         session.topic(name, 2)
-        (directory,) = session.quiet("DescribeLogDirs", 4, {"topics": []})["results"]
+        (directory,) = session.call_unobserved("DescribeLogDirs", 4, {"topics": []})["results"]
         here, elsewhere = directory["log_dir"], "/no/such/directory"
 
         def ask(note: str, *moves: tuple[str, str, list[int]]) -> None:
@@ -85,11 +85,11 @@ def test_alter_replica_log_dirs(pair: Pair, name: str, version: int) -> None:
                 {"path": path, "topics": [{"name": topic, "partitions": indexes}]}
                 for path, topic, indexes in moves
             ]
-            answer = session.quiet("AlterReplicaLogDirs", version, {"dirs": rows})
-            for row in answer["results"]:
+            response = session.call_unobserved("AlterReplicaLogDirs", version, {"dirs": rows})
+            for row in response["results"]:
                 row["partitions"].sort(key=lambda one: one["partition_index"])
-            answer["results"].sort(key=lambda row: row["topic_name"])
-            session.remember(note, answer)
+            response["results"].sort(key=lambda row: row["topic_name"])
+            session.observe(note, response)
 
         ask("nothing")
         ask("no partition", (here, name, []))

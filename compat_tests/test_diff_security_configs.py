@@ -45,8 +45,10 @@ TEXTS = {
 
 def rows_of(session: Session, keys: list[str]) -> dict[str, Fields]:
     wanted = {"resource_type": BROKER, "resource_name": NODE_ID, "configuration_keys": keys}
-    answer = session.quiet("DescribeConfigs", 4, {"resources": [wanted], "include_synonyms": True})
-    return {row["name"]: row for row in answer["results"][0]["configs"]}
+    response = session.call_unobserved(
+        "DescribeConfigs", 4, {"resources": [wanted], "include_synonyms": True}
+    )
+    return {row["name"]: row for row in response["results"][0]["configs"]}
 
 
 def wait_for(session: Session, note: str, values: dict[str, str | None], *, dynamic: bool) -> None:
@@ -56,7 +58,7 @@ def wait_for(session: Session, note: str, values: dict[str, str | None], *, dyna
         rows = rows_of(session, sorted(values))
         sources = {row["config_source"] == DYNAMIC_BROKER_CONFIG for row in rows.values()}
         if sources == {dynamic} and {name: row["value"] for name, row in rows.items()} == values:
-            session.remember(note, rows)
+            session.observe(note, rows)
             return
         assert now_ms() < deadline, rows
 
@@ -71,8 +73,8 @@ def test_set_and_deleted(pair: Pair) -> None:
     def scenario(session: Session) -> None:
         before = {name: row["value"] for name, row in rows_of(session, sorted(TEXTS)).items()}
         assert before.keys() == TEXTS.keys()
-        answer = change(session, "set", *((key, SET, text) for key, text in TEXTS.items()))
-        assert answer["responses"][0]["error_code"] == 0, answer
+        response = change(session, "set", *((key, SET, text) for key, text in TEXTS.items()))
+        assert response["responses"][0]["error_code"] == 0, response
         shown = {**TEXTS, "sasl.jaas.config": None, "sasl.kerberos.ticket.renew.jitter": "1.0"}
         wait_for(session, "set", shown, dynamic=True)
         change(session, "delete", *((key, DELETE, None) for key in TEXTS))
@@ -111,8 +113,8 @@ def test_lists_and_replaced(pair: Pair) -> None:
 def test_values_that_are_none(pair: Pair, key: str, text: str) -> None:
     def scenario(session: Session) -> None:
         for name in (NODE_ID, ""):
-            answer = change(session, f"{name!r}", (key, SET, text), name=name)
-            assert answer["responses"][0]["error_code"] != 0, answer
+            response = change(session, f"{name!r}", (key, SET, text), name=name)
+            assert response["responses"][0]["error_code"] != 0, response
 
     pair.compare(scenario)
 
@@ -120,7 +122,7 @@ def test_values_that_are_none(pair: Pair, key: str, text: str) -> None:
 def test_only_for_one_broker(pair: Pair) -> None:
     def scenario(session: Session) -> None:
         for key, text in TEXTS.items():
-            answer = change(session, key, (key, SET, text), name="")
-            assert answer["responses"][0]["error_code"] != 0, answer
+            response = change(session, key, (key, SET, text), name="")
+            assert response["responses"][0]["error_code"] != 0, response
 
     pair.compare(scenario)

@@ -25,18 +25,20 @@ def topic(name: str | None, partitions: int = 1, replicas: int = 1, **fields: An
 
 
 def create(session: Session, version: int, *topics: Fields, note: str = "", **fields: Any) -> Any:
-    """A CreateTopics answer, compared with its topics in order of name."""
-    answer = session.quiet("CreateTopics", version, {"topics": list(topics), "timeout_ms": 15000, **fields})
-    if isinstance(answer, dict):
-        answer["topics"].sort(key=lambda row: str(row["name"]))
-    session.remember(f"CreateTopics v{version} {note}", answer)
-    return answer
+    """A CreateTopics response, compared with its topics in order of name."""
+    response = session.call_unobserved(
+        "CreateTopics", version, {"topics": list(topics), "timeout_ms": 15000, **fields}
+    )
+    if isinstance(response, dict):
+        response["topics"].sort(key=lambda row: str(row["name"]))
+    session.observe(f"CreateTopics v{version} {note}", response)
+    return response
 
 
 def wait_until_gone(session: Session, name: str) -> None:
     deadline = now_ms() + 20_000
     asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
-    while session.quiet("Metadata", 12, asked)["topics"][0]["error_code"] != 3:
+    while session.call_unobserved("Metadata", 12, asked)["topics"][0]["error_code"] != 3:
         assert now_ms() < deadline
 
 
@@ -77,9 +79,9 @@ def test_create_topics(pair: Pair, name: str, case: str) -> None:
             row = topic(f"{name}-{version}", **fields)
             # Versions before 4 know no default counts.
             for validate_only in (True, False):
-                answer = create(session, version, row, validate_only=validate_only, note=str(validate_only))
+                response = create(session, version, row, validate_only=validate_only, note=str(validate_only))
                 if version >= 4:
-                    assert answer["topics"][0]["error_code"] == error, answer
+                    assert response["topics"][0]["error_code"] == error, response
 
     pair.compare(scenario)
 
@@ -96,8 +98,8 @@ def test_names(pair: Pair, wrong: str) -> None:
 def test_create_versions(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         create(session, version, topic(name, 3, configs={"retention.ms": "5000"}), note="new")
-        answer = create(session, version, topic(name), note="again")
-        assert answer["topics"][0]["error_code"] == 36
+        response = create(session, version, topic(name), note="again")
+        assert response["topics"][0]["error_code"] == 36
         create(session, version, topic(name), validate_only=True, note="again, only validated")
         create(session, version, topic(f"{name}-twice"), topic(f"{name}-twice", 2), note="one name twice")
         create(
@@ -136,11 +138,11 @@ def test_delete_topics(pair: Pair, name: str, version: int) -> None:
                 values: Fields = {"topics": listed, "timeout_ms": 15000}
             else:
                 values = {"topic_names": list(rows), "timeout_ms": 15000}
-            answer = session.quiet("DeleteTopics", version, values)
-            if isinstance(answer, dict):
-                answer["responses"].sort(key=lambda row: (str(row["name"]), row["error_code"]))
-            session.remember(note, answer)
-            return answer
+            response = session.call_unobserved("DeleteTopics", version, values)
+            if isinstance(response, dict):
+                response["responses"].sort(key=lambda row: (str(row["name"]), row["error_code"]))
+            session.observe(note, response)
+            return response
 
         assert delete("one", name)["responses"][0]["error_code"] == 0
         wait_until_gone(session, name)
@@ -166,11 +168,11 @@ def test_create_partitions(pair: Pair, name: str, version: int) -> None:
 
         def extend(note: str, *topics: Fields, validate_only: bool = False) -> Any:
             values: Fields = {"topics": list(topics), "timeout_ms": 15000, "validate_only": validate_only}
-            answer = session.quiet("CreatePartitions", version, values)
-            if isinstance(answer, dict):
-                answer["results"].sort(key=lambda row: (row["name"], row["error_code"]))
-            session.remember(note, answer)
-            return answer
+            response = session.call_unobserved("CreatePartitions", version, values)
+            if isinstance(response, dict):
+                response["results"].sort(key=lambda row: (row["name"], row["error_code"]))
+            session.observe(note, response)
+            return response
 
         def to(count: int, *assigned: list[int], topic: str = name) -> Fields:
             rows = [{"broker_ids": ids} for ids in assigned]
@@ -190,8 +192,8 @@ def test_create_partitions(pair: Pair, name: str, version: int) -> None:
         extend("invalid topic", to(5, topic="a b"))
         extend("twice", to(6), to(7))
         extend("none")
-        answer = session.quiet("Metadata", 12, {"topics": [{"name": name}]})
-        session.remember("partitions", len(answer["topics"][0]["partitions"]))
+        response = session.call_unobserved("Metadata", 12, {"topics": [{"name": name}]})
+        session.observe("partitions", len(response["topics"][0]["partitions"]))
         session.wait_for_leaders(name, 5)
 
     pair.compare(scenario)

@@ -32,19 +32,19 @@ def kafka(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> RealKafka:
 def features(session: Session) -> dict[str, int]:
     """The finalized levels, as the broker tells them."""
     software = {"client_software_name": "test", "client_software_version": "1"}
-    answer = session.quiet("ApiVersions", 4, software)
-    assert answer["error_code"] == 0
-    return {row["name"]: row["max_version_level"] for row in answer["finalized_features"]}
+    response = session.call_unobserved("ApiVersions", 4, software)
+    assert response["error_code"] == 0
+    return {row["name"]: row["max_version_level"] for row in response["finalized_features"]}
 
 
 def ask_group(session: Session, api: str, version: int, values: Fields) -> Fields:
     """Asked again while the group's or transaction's coordinator is not there yet."""
     while True:
-        answer = session.quiet(api, version, values)
-        rows = [answer, *answer.get("groups", ())]
-        rows += [row for topic in answer.get("topics", ()) for row in topic.get("partitions", ())]
+        response = session.call_unobserved(api, version, values)
+        rows = [response, *response.get("groups", ())]
+        rows += [row for topic in response.get("topics", ()) for row in topic.get("partitions", ())]
         if not any(row.get("error_code", 0) in (14, 15, 16, 51) for row in rows):
-            return dict(answer)
+            return dict(response)
 
 
 def fill(session: Session, name: str) -> None:
@@ -65,7 +65,7 @@ def fill(session: Session, name: str) -> None:
         old = {f"v3_and_below_{key}": value for key, value in who.items()}
         topics = [{"name": name, "partitions": [0]}]
         while True:
-            added = session.quiet("AddPartitionsToTxn", 3, {**old, "v3_and_below_topics": topics})
+            added = session.call_unobserved("AddPartitionsToTxn", 3, {**old, "v3_and_below_topics": topics})
             (row,) = added["results_by_topic_v3_and_below"][0]["results_by_partition"]
             if row["partition_error_code"] != 51:  # CONCURRENT_TRANSACTIONS
                 assert row["partition_error_code"] == 0, added
@@ -77,14 +77,14 @@ def fill(session: Session, name: str) -> None:
         )
         data = [{"name": name, "partition_data": [{"index": 0, "records": records}]}]
         request = {"transactional_id": transactional_id, "acks": -1, "timeout_ms": 9000, "topic_data": data}
-        (topic,) = session.quiet("Produce", 9, request)["responses"]
+        (topic,) = session.call_unobserved("Produce", 9, request)["responses"]
         assert topic["partition_responses"][0]["error_code"] == 0, topic
         ended = ask_group(session, "EndTxn", 3, {**who, "committed": committed})
         assert ended["error_code"] == 0, ended
     row = {"partition_index": 1, "committed_offset": 3, "committed_metadata": name}
     values = {"group_id": GROUP, "topics": [{"name": name, "partitions": [row]}]}
-    answer = ask_group(session, "OffsetCommit", 8, {**values, "generation_id_or_member_epoch": -1})
-    assert answer["topics"][0]["partitions"][0]["error_code"] == 0, answer
+    response = ask_group(session, "OffsetCommit", 8, {**values, "generation_id_or_member_epoch": -1})
+    assert response["topics"][0]["partitions"][0]["error_code"] == 0, response
 
 
 def seen(session: Session, name: str) -> Fields:
@@ -101,7 +101,7 @@ def seen(session: Session, name: str) -> Fields:
                 "session_epoch": -1,
             }
             request["topics"] = [{"topic": name, "partitions": rows}]
-            row = session.quiet("Fetch", 11, request)["responses"][0]["partitions"][0]
+            row = session.call_unobserved("Fetch", 11, request)["responses"][0]["partitions"][0]
             assert row["error_code"] == 0, row
             found[f"records {partition} {isolation}"] = [
                 (one.base_offset, one.last_offset_delta, one.attributes, one.producer_id)
@@ -112,9 +112,9 @@ def seen(session: Session, name: str) -> Fields:
     asked = {"group_id": GROUP, "topics": [{"name": name, "partition_indexes": [0, 1]}]}
     found["offsets"] = ask_group(session, "OffsetFetch", 8, {"groups": [asked]})["groups"]
     resource = {"resource_type": 2, "resource_name": name, "configuration_keys": ["retention.ms"]}
-    (described,) = session.quiet("DescribeConfigs", 4, {"resources": [resource]})["results"]
+    (described,) = session.call_unobserved("DescribeConfigs", 4, {"resources": [resource]})["results"]
     found["config"] = described["configs"]
-    (topic,) = session.quiet("Metadata", 12, {"topics": [{"name": name}]})["topics"]
+    (topic,) = session.call_unobserved("Metadata", 12, {"topics": [{"name": name}]})["topics"]
     found["id"] = topic["topic_id"]
     return found
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.batches import batch, record
+from compat_tests.committed_offsets import commit_body, wait_for_coordinator
 from compat_tests.differential import Session
 from compat_tests.frames import Connection
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.test_diff_committed_offsets import commit_body, wait_for_coordinator
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.metadata import MetadataRequest
 
@@ -54,15 +54,19 @@ def test_idle_with_the_offsets_of_a_thousand_groups(broker: Oncelog, name: str) 
     wait_for_coordinator(session, "g")
     for number in range(GROUPS):
         body = commit_body(9, f"{name}-{number}", {name: dict.fromkeys(range(10), number)})
-        assert session.quiet("OffsetCommit", 9, body)["topics"][0]["partitions"][0]["error_code"] == 0
+        assert (
+            session.call_unobserved("OffsetCommit", 9, body)["topics"][0]["partitions"][0]["error_code"] == 0
+        )
     session.end()
     broker.stop()
     broker.start()
     session = Session(broker.bootstrap)
-    while (answer := session.quiet("ListGroups", 4, {"states_filter": []}))["error_code"] == LOADING:
+    while (response := session.call_unobserved("ListGroups", 4, {"states_filter": []}))[
+        "error_code"
+    ] == LOADING:
         pass
     session.end()
-    assert len(answer["groups"]) == GROUPS
+    assert len(response["groups"]) == GROUPS
     assert resident_kb(broker) < IDLE_MAX_KB
 
 

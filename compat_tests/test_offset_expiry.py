@@ -3,28 +3,22 @@
 Commits of versions 2 to 4 bring their own retention, which is over at once here; what else expires, a week later.
 """
 
-import struct
 from collections.abc import Callable
 
 import pytest
 
 from compat_tests.batches import now_ms
 from compat_tests.brokers import Broker
-from compat_tests.classic_members import Member
+from compat_tests.classic_members import Member, subscription
+from compat_tests.committed_offsets import commit_body, wait_for_coordinator
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
-from compat_tests.test_diff_committed_offsets import commit_body, wait_for_coordinator
 
 pytestmark = pytest.mark.slow
 
 OWN_RETENTION_VERSION = 4
 PROPERTIES = {"offsets.retention.check.interval.ms": "100", "offsets.topic.num.partitions": "1"}
 READ, OTHER = "read", "other"
-
-
-def subscription(topic: str) -> bytes:
-    """A ConsumerProtocolSubscription of version 0."""
-    return struct.pack(">hih", 0, 1, len(topic)) + topic.encode() + struct.pack(">i", -1)
 
 
 class Offsets:
@@ -36,21 +30,23 @@ class Offsets:
     def commit(self, group: str, topics: dict[str | bytes, dict[int, int]], **member: object) -> None:
         """For a millisecond."""
         body = commit_body(OWN_RETENTION_VERSION, group, topics, retention_time_ms=1) | member
-        self._answered(self.session.quiet("OffsetCommit", OWN_RETENTION_VERSION, body))
+        self._answered(self.session.call_unobserved("OffsetCommit", OWN_RETENTION_VERSION, body))
 
     def keep(self, group: str, topics: dict[str | bytes, dict[int, int]]) -> None:
         """For a week."""
-        self._answered(self.session.quiet("OffsetCommit", 8, commit_body(8, group, topics)))
+        self._answered(self.session.call_unobserved("OffsetCommit", 8, commit_body(8, group, topics)))
 
     @staticmethod
-    def _answered(answer: Fields) -> None:
-        rows = [row for topic in answer["topics"] for row in topic["partitions"]]
+    def _answered(response: Fields) -> None:
+        rows = [row for topic in response["topics"] for row in topic["partitions"]]
         assert rows
-        assert all(row["error_code"] == 0 for row in rows), answer
+        assert all(row["error_code"] == 0 for row in rows), response
 
     def of(self, group: str) -> dict[str, list[int]]:
-        answer = self.session.quiet("OffsetFetch", 8, {"groups": [{"group_id": group, "topics": None}]})
-        (row,) = answer["groups"]
+        response = self.session.call_unobserved(
+            "OffsetFetch", 8, {"groups": [{"group_id": group, "topics": None}]}
+        )
+        (row,) = response["groups"]
         assert row["error_code"] == 0
         return {
             topic["name"]: sorted(one["partition_index"] for one in topic["partitions"])
@@ -58,8 +54,8 @@ class Offsets:
         }
 
     def groups(self) -> set[str]:
-        answer = self.session.quiet("ListGroups", 4, {"states_filter": []})
-        return {row["group_id"] for row in answer["groups"]}
+        response = self.session.call_unobserved("ListGroups", 4, {"states_filter": []})
+        return {row["group_id"] for row in response["groups"]}
 
     def wait_checked(self, name: str) -> None:
         """Until whatever could expire has: another group's offset, committed now, is gone, and so is that group."""
@@ -94,7 +90,7 @@ def check(session: Session, offsets: Offsets) -> None:
         while member.generation != 1:
             # A group that waits for its first member is empty still: a look for what has expired may take it away.
             member.member_id = ""
-            member.found()
+            member.found_group()
         offsets.commit(member.group, everything, member_id=member.member_id, generation_id_or_member_epoch=1)
     empty.leave()
     for number in range(2):  # the second begins when all of the above has been there for a whole check

@@ -21,8 +21,7 @@ def filled(bootstrap: str, name: str) -> str:
     session.topic(name, 2)
     records = [Record(b"%d" % number, b"v", (), START_MS + 10 * number) for number in range(COUNT)]
     Confluent.produce(bootstrap, name, 0, records, Options("gzip"))
-    row = {"name": name, "partitions": [{"partition_index": 0, "offset": 5}]}
-    session.quiet("DeleteRecords", 2, {"topics": [row], "timeout_ms": 10000})
+    session.delete_records(name, 5)
     session.close()
     return name
 
@@ -129,6 +128,6 @@ def test_topics_are_not_created_where_the_broker_says_so(
     broker = own_broker({"auto.create.topics.enable": "false"})
     session = Session(broker.bootstrap)
     for version in (0, 4, 9, 13):
-        answer = session.quiet("Metadata", version, {"topics": [{"name": name}]})
-        assert answer["topics"][0]["error_code"] == 3
+        response = session.call_unobserved("Metadata", version, {"topics": [{"name": name}]})
+        assert response["topics"][0]["error_code"] == 3
     session.close()

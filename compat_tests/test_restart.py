@@ -55,32 +55,36 @@ def test_topics_and_records_survive(own_broker: Callable[..., Broker], name: str
         assert session.produce(name, batch(2), partition=number % 3)["error_code"] == 0
     wait_for_high_watermark = session.produce(name, batch(1), partition=0)
     assert wait_for_high_watermark["base_offset"] == 34
-    before = session.quiet("Metadata", 12, {"topics": [{"name": name}]})["topics"][0]
+    before = session.call_unobserved("Metadata", 12, {"topics": [{"name": name}]})["topics"][0]
     session.close()
     getattr(broker, how)()
     broker.start()
     session = Session(broker.bootstrap)
     session.wait_for_leaders(name, 3)
-    after = session.quiet("Metadata", 12, {"topics": [{"name": name}]})["topics"][0]
+    after = session.call_unobserved("Metadata", 12, {"topics": [{"name": name}]})["topics"][0]
     assert after["topic_id"] == topic_id
     for old, new in zip(before["partitions"], after["partitions"], strict=True):
         assert new["leader_epoch"] >= old["leader_epoch"]  # clients ignore metadata whose epoch goes back
     ends = []
     for partition in range(3):
         wanted = [{"partition": partition, "partition_max_bytes": 1 << 20}]
-        answer = session.quiet("Fetch", 13, {"topics": [{"topic_id": topic_id, "partitions": wanted}]})
-        row = answer["responses"][0]["partitions"][0]
+        response = session.call_unobserved(
+            "Fetch", 13, {"topics": [{"topic_id": topic_id, "partitions": wanted}]}
+        )
+        row = response["responses"][0]["partitions"][0]
         found = list(read_batches(row["records"]))
         assert [one.base_offset for one in found[:2]] == [0, 2]
         ends.append(found[-1].base_offset + found[-1].record_count)
     assert ends == [35, 34, 32]
-    rows = session.quiet("DescribeConfigs", 4, {"resources": [{"resource_type": 2, "resource_name": name}]})
+    rows = session.call_unobserved(
+        "DescribeConfigs", 4, {"resources": [{"resource_type": 2, "resource_name": name}]}
+    )
     configs = {row["name"]: row["value"] for row in rows["results"][0]["configs"]}
     assert (configs["retention.ms"], configs["segment.bytes"]) == ("-1", "1048576")
     assert (
-        session.quiet("Produce", 9, produce_request(name, batch(1)))["responses"][0]["partition_responses"][
-            0
-        ]["base_offset"]
+        session.call_unobserved("Produce", 9, produce_request(name, batch(1)))["responses"][0][
+            "partition_responses"
+        ][0]["base_offset"]
         == 35
     )
     session.close()
@@ -98,7 +102,9 @@ def test_leader_epochs_after_a_kill(own_broker: Callable[..., Broker], name: str
     broker.start()
     session = Session(broker.bootstrap)
     session.wait_for_leaders(name, 1)
-    partition = session.quiet("Metadata", 12, {"topics": [{"name": name}]})["topics"][0]["partitions"][0]
+    partition = session.call_unobserved("Metadata", 12, {"topics": [{"name": name}]})["topics"][0][
+        "partitions"
+    ][0]
     epoch = partition["leader_epoch"]
     assert epoch > 0
     assert session.produce(name, batch(1))["base_offset"] == 8
@@ -106,7 +112,7 @@ def test_leader_epochs_after_a_kill(own_broker: Callable[..., Broker], name: str
     def fetch(**fields: int) -> tuple[int, list[int]]:
         row = {"partition": 0, "fetch_offset": 6, "partition_max_bytes": 1 << 20, **fields}
         values = {"max_wait_ms": 0, "topics": [{"topic_id": topic_id, "partitions": [row]}]}
-        found = session.quiet("Fetch", 16, values)["responses"][0]["partitions"][0]
+        found = session.call_unobserved("Fetch", 16, values)["responses"][0]["partitions"][0]
         return found["error_code"], [one.leader_epoch for one in read_batches(found["records"])]
 
     assert fetch() == (0, [0, epoch])
@@ -117,16 +123,20 @@ def test_leader_epochs_after_a_kill(own_broker: Callable[..., Broker], name: str
 
     def end_of(asked: int) -> tuple[int, int]:
         row = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": asked}
-        answer = session.quiet("OffsetForLeaderEpoch", 4, {"topics": [{"topic": name, "partitions": [row]}]})
-        found = answer["topics"][0]["partitions"][0]
+        response = session.call_unobserved(
+            "OffsetForLeaderEpoch", 4, {"topics": [{"topic": name, "partitions": [row]}]}
+        )
+        found = response["topics"][0]["partitions"][0]
         return found["leader_epoch"], found["end_offset"]
 
     assert [end_of(0), end_of(epoch)] == [(0, 8), (epoch, 9)]
     assert end_of(epoch + 1) == (-1, -1)
     for timestamp, expected in ((-1, (9, epoch)), (-2, (0, 0))):
         asked = {"partition_index": 0, "timestamp": timestamp}
-        answer = session.quiet("ListOffsets", 7, {"topics": [{"name": name, "partitions": [asked]}]})
-        found = answer["topics"][0]["partitions"][0]
+        response = session.call_unobserved(
+            "ListOffsets", 7, {"topics": [{"name": name, "partitions": [asked]}]}
+        )
+        found = response["topics"][0]["partitions"][0]
         assert (found["offset"], found["leader_epoch"]) == expected
     session.close()
 

@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.batches import batch
 from compat_tests.clients import Confluent, KafkaPython, Options, Record
-from compat_tests.differential import Session
+from compat_tests.differential import Session, make_topic
 from compat_tests.real_kafka import RealPartMissing, require, run_tool, tool_command
 
 TOOLS = "org.apache.kafka.tools."
@@ -28,12 +28,6 @@ def tool(bootstrap: str, name: str, *arguments: str, input: str | None = None, c
     command = name if "." in name and name.startswith("kafka") else TOOLS + name
     run = run_tool(command, "--bootstrap-server", bootstrap, *arguments, input=input, check=check)
     return run.stdout
-
-
-def make_topic(bootstrap: str, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
-    session = Session(bootstrap)
-    session.topic(name, partitions, configs)
-    session.close()
 
 
 def test_console_producer_and_consumer(bootstrap: str, name: str) -> None:
@@ -88,8 +82,7 @@ def test_get_offsets(bootstrap: str, name: str) -> None:
     session = Session(bootstrap)
     for number in range(4):
         assert session.produce(name, batch(2, base_timestamp=TIME_MS + 10 * number))["error_code"] == 0
-    row = {"name": name, "partitions": [{"partition_index": 0, "offset": 2}]}
-    assert session.quiet("DeleteRecords", 2, {"topics": [row], "timeout_ms": 10000})["topics"]
+    assert session.delete_records(name, 2)["topics"]
     session.close()
     expected = {
         "-1": [f"{name}:0:8", f"{name}:1:0"],
@@ -182,7 +175,7 @@ def test_reassignment_to_a_log_directory(bootstrap: str, name: str, tmp_path: pa
     """kafka-reassign-partitions moves a replica to the directory it is in, and to no unknown one."""
     make_topic(bootstrap, name)
     session = Session(bootstrap)
-    (directory,) = session.quiet("DescribeLogDirs", 4, {"topics": []})["results"]
+    (directory,) = session.call_unobserved("DescribeLogDirs", 4, {"topics": []})["results"]
     session.close()
     plan = tmp_path / "plan.json"
 

@@ -1,4 +1,4 @@
-"""Brokers that let members go soon, processes with members, and groups that end with their test."""
+"""SharedBrokers that let members go soon, processes with members, and groups that end with their test."""
 
 import contextlib
 import pathlib
@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from compat_tests.brokers import Broker, make_broker
-from compat_tests.conftest import Brokers, _watched
+from compat_tests.brokers import Broker, SharedBrokers, check_after, make_broker
 from compat_tests.groups.group import Group
 from compat_tests.groups.settings import BROKER_PROPERTIES, KINDS, PYTHON_KINDS
 from compat_tests.groups.workers import PYTHON_COMMAND, Worker, compile_java, java_command
@@ -15,16 +14,16 @@ from compat_tests.real_kafka import RealPartMissing, require
 
 
 @pytest.fixture(scope="package")
-def group_brokers() -> Iterator[Brokers]:
+def group_brokers() -> Iterator[SharedBrokers]:
     """One broker per target with short timeouts of groups. An idle Kafka costs more in a minute than its start."""
-    running = Brokers(BROKER_PROPERTIES)
+    running = SharedBrokers(BROKER_PROPERTIES)
     yield running
     running.close()
 
 
 @pytest.fixture
-def group_broker(group_brokers: Brokers, target: str) -> Iterator[Broker]:
-    yield from _watched(group_brokers[target])
+def group_broker(group_brokers: SharedBrokers, target: str) -> Iterator[Broker]:
+    yield from check_after(group_brokers[target])
 
 
 @pytest.fixture(scope="session")
@@ -115,4 +114,4 @@ def restartable(target: str) -> Iterator[Broker]:
             broker = stack.enter_context(make_broker(target, BROKER_PROPERTIES))
         except RealPartMissing as missing:
             require(str(missing))
-        yield from _watched(broker)
+        yield from check_after(broker)

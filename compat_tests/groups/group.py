@@ -219,17 +219,17 @@ class Group:
                 changed.wait(ASK_AGAIN_S)
 
     def _ask(self, api: str, version: int, request: dict[str, Any]) -> Any:
-        """The answer, asked again while the coordinator still makes its topic or loads it after a start."""
+        """The response, asked again while the coordinator still makes its topic or loads it after a start."""
         deadline = now_ms() + int(DEADLINE_S * 1000)
         with contextlib.closing(Session(self.bootstrap)) as session:
             while True:
-                answer = session.quiet(api, version, request)
-                rows = answer.get("groups") or answer.get("coordinators") or [answer]
+                response = session.call_unobserved(api, version, request)
+                rows = response.get("groups") or response.get("coordinators") or [response]
                 errors = [row.get("error_code", 0) for row in rows]
                 if not any(error in LOADING for error in errors):
-                    assert not any(errors), answer
-                    return answer
-                assert now_ms() < deadline, answer
+                    assert not any(errors), response
+                    return response
+                assert now_ms() < deadline, response
                 with changed:
                     changed.wait(ASK_AGAIN_S)
 

@@ -50,8 +50,8 @@ def patient_group(group: Group) -> Group:
     config = {"name": "consumer.session.timeout.ms", "value": str(NEVER_MS), "config_operation": SET}
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": group.group_id, "configs": [config]}
     with contextlib.closing(Session(group.bootstrap)) as session:
-        answer = session.quiet("IncrementalAlterConfigs", 1, {"resources": [resource]})
-        assert answer["responses"][0]["error_code"] == 0, answer
+        response = session.call_unobserved("IncrementalAlterConfigs", 1, {"resources": [resource]})
+        assert response["responses"][0]["error_code"] == 0, response
     return group
 
 

@@ -71,8 +71,8 @@ class ConnectWorker:
         request.add_header("Content-Type", "application/json")
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=START_TIMEOUT_S) as answer:
-                    return json.load(answer)
+                with urllib.request.urlopen(request, timeout=START_TIMEOUT_S) as response:
+                    return json.load(response)
             except urllib.error.HTTPError as refused:
                 refused.close()
                 if refused.code != HTTPStatus.CONFLICT or now_ms() > deadline:
@@ -106,7 +106,7 @@ def start(
 
 def described(bootstrap: str, name: str) -> dict[str, Any]:
     session = Session(bootstrap)
-    (group,) = session.quiet("DescribeGroups", 5, {"groups": [name]})["groups"]
+    (group,) = session.call_unobserved("DescribeGroups", 5, {"groups": [name]})["groups"]
     session.close()
     return dict(group)
 
@@ -115,7 +115,7 @@ def end_of(bootstrap: str, topic: str, partition: int) -> int:
     """The partition's log end offset."""
     session = Session(bootstrap)
     asked = {"name": topic, "partitions": [{"partition_index": partition, "timestamp": -1}]}
-    (found,) = session.quiet("ListOffsets", 5, {"topics": [asked]})["topics"][0]["partitions"]
+    (found,) = session.call_unobserved("ListOffsets", 5, {"topics": [asked]})["topics"][0]["partitions"]
     session.close()
     return int(found["offset"])
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import Broker
-from compat_tests.conftest import Brokers, _watched
+from compat_tests.brokers import Broker, SharedBrokers, check_after
 from compat_tests.groups.group import Group
 from compat_tests.groups.settings import BROKER_PROPERTIES, Settings
 from compat_tests.groups.test_static import rebalances
@@ -23,8 +22,8 @@ REFUSED = [
 
 
 @pytest.fixture(scope="module")
-def small_groups() -> Iterator[Brokers]:
-    running = Brokers(
+def small_groups() -> Iterator[SharedBrokers]:
+    running = SharedBrokers(
         {**BROKER_PROPERTIES, "group.max.size": str(SIZE), "group.consumer.max.size": str(SIZE)}
     )
     yield running
@@ -32,8 +31,8 @@ def small_groups() -> Iterator[Brokers]:
 
 
 @pytest.fixture
-def group_broker(small_groups: Brokers, target: str) -> Iterator[Broker]:
-    yield from _watched(small_groups[target])
+def group_broker(small_groups: SharedBrokers, target: str) -> Iterator[Broker]:
+    yield from check_after(small_groups[target])
 
 
 @pytest.mark.parametrize(("kind", "protocol", "error"), REFUSED)

@@ -80,14 +80,14 @@ def test_removal_by_instance(group: Group, workers: Mapping[str, Worker], protoc
     group.wait_shared()
     before = generation(stays)
     group.leave(leaves)
-    answer = workers["java"].answer(
+    response = workers["java"].response(
         "remove", bootstrap=group.bootstrap, group=group.group_id, instances=["leaves"]
     )
-    assert answer["error"] == ""
+    assert response["error"] == ""
     group.wait_shared([stays])
     assert generation(stays) > before
     group.read_exactly_once()
-    answer = workers["java"].answer(
+    response = workers["java"].response(
         "remove", bootstrap=group.bootstrap, group=group.group_id, instances=["leaves"]
     )
-    assert answer["error"] == "UnknownMemberIdException"
+    assert response["error"] == "UnknownMemberIdException"

@@ -130,8 +130,8 @@ class Worker:
         self.send("start", name, kind=self.kind, config=config, **subscription)
         return member
 
-    def answer(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Send a command that no member answers, and return its answer. Raises queue.Empty after a deadline."""
+    def response(self, do: str, **fields: Any) -> dict[str, Any]:
+        """Send a command that no member answers, and return its response. Raises queue.Empty after a deadline."""
         self.send(do, **fields)
         return self._answers.get(timeout=TOOL_TIMEOUT_S)
 
@@ -140,13 +140,13 @@ class Worker:
         before = member.count(do)
         self.send(do, member.name)
         with changed:
-            assert changed.wait_for(lambda: member.count(do) > before, END_TIMEOUT_S), f"no answer to {do}"
+            assert changed.wait_for(lambda: member.count(do) > before, END_TIMEOUT_S), f"no response to {do}"
             return [one for one in member.events if one["event"] == do][-1]
 
     def tool(self, main: str, *arguments: str) -> tuple[int, str]:
         """Run a tool of Kafka's in the (Java) worker: its exit code, and its standard output."""
-        answer = self.answer("tool", main=main, arguments=arguments)
-        return answer["exit"], answer["out"]
+        response = self.response("tool", main=main, arguments=arguments)
+        return response["exit"], response["out"]
 
     def kill(self) -> None:
         """SIGKILL: its members leave no group, they just fall silent."""

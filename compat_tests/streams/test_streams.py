@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from compat_tests.differential import make_topic
 from compat_tests.process import Lines
 from compat_tests.real_kafka import (
     TOOL_TIMEOUT_S,
@@ -22,7 +23,6 @@ from compat_tests.real_kafka import (
 )
 from compat_tests.transactions.reader import AGAIN, Reader
 from compat_tests.transactions.test_exactly_once import PROPERTIES
-from compat_tests.transactions.test_transactional_clients import make_topic
 
 HERE = pathlib.Path(__file__).parent
 PARTITIONS = 3
@@ -113,14 +113,14 @@ def test_exact_counts(
 ) -> None:
     seed = int(os.environ.get("ONCELOG_SEED", random.randrange(1 << 30)))
     print(f"ONCELOG_SEED={seed}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     broker = own_broker(PROPERTIES)
     for topic in ("in", "out"):
         make_topic(broker.bootstrap, topic, PARTITIONS)
     for number in range(2):
         instances.append(Instance(counter, broker.bootstrap, tmp_path / str(number)))
     kills = ["instance"] * INSTANCE_KILLS[target] + ["broker"] * BROKER_KILLS[target]
-    chance.shuffle(kills)
+    rng.shuffle(kills)
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -133,19 +133,19 @@ def test_exact_counts(
     with Reader(broker.bootstrap, "out", PARTITIONS) as reader:
         for what in [*kills, ""]:
             for _ in range(RECORDS // (len(kills) + 1)):
-                word = f"word-{chance.randrange(WORDS)}"
+                word = f"word-{rng.randrange(WORDS)}"
                 expected[word] += 1
-                producer.produce("in", word.encode(), partition=chance.randrange(PARTITIONS))
+                producer.produce("in", word.encode(), partition=rng.randrange(PARTITIONS))
             producer.poll(0)
             if not what:
                 break
             # Anywhere between nothing more and all that was given so far.
-            reader.wait_for(chance.randint(len(reader.rows), expected.total()))
+            reader.wait_for(rng.randint(len(reader.rows), expected.total()))
             if what == "broker":
                 broker.kill()
                 broker.start()
             else:
-                at = chance.randrange(2)
+                at = rng.randrange(2)
                 instances[at].kill()
                 instances[at] = Instance(counter, broker.bootstrap, tmp_path / str(at))
         assert producer.flush(60) == 0

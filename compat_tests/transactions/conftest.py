@@ -45,9 +45,9 @@ class JavaWorker:
         assert self.process.stdout is not None
         self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
         self.process.stdin.flush()
-        answer = self.process.stdout.readline().split()
-        assert answer, self._stderr.text()
-        return " ".join(answer[:2])
+        response = self.process.stdout.readline().split()
+        assert response, self._stderr.text()
+        return " ".join(response[:2])
 
     def tool(self, main_class: str, *arguments: object) -> str:
         """Run one of Kafka's tools in this JVM; what it wrote to standard output. It must not fail."""

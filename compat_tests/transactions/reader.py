@@ -1,6 +1,7 @@
 """A reader that goes on reading while brokers and programs die: what tests wait for instead of time."""
 
 import threading
+import time
 from types import TracebackType
 from typing import Self
 
@@ -8,7 +9,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.transactions.transformer import RECOVERY
 
-WAIT_S = 180
+READER_TIMEOUT_S = 180
+TIMEOUT_S = 20
 POLL_S = 0.2
 AGAIN = {**RECOVERY, "reconnect.backoff.max.ms": 500}
 """How a librdkafka client finds a broker that comes back, and is not late."""
@@ -46,7 +48,7 @@ class Reader:
     def wait_for(self, count: int) -> None:
         """Until that many records are there. Raises AssertionError where they do not come."""
         with self._changed:
-            found = self._changed.wait_for(lambda: len(self.rows) >= count, WAIT_S)
+            found = self._changed.wait_for(lambda: len(self.rows) >= count, READER_TIMEOUT_S)
         assert found, f"{len(self.rows)} of {count} records"
 
     def __enter__(self) -> Self:
@@ -58,3 +60,45 @@ class Reader:
         self._ended = True
         self._thread.join()
         self._consumer.close()
+
+
+def values(
+    bootstrap: str, topic: str, count: int, partitions: int = 1, *, level: str = "read_committed"
+) -> list[str]:
+    """At least ``count`` values, and what else comes within a moment; sorted."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": level,
+            "enable.auto.commit": False,
+        }
+    )
+    found: list[str] = []
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.3)
+            if message is None:
+                if len(found) >= count:
+                    break
+            elif message.error() is None:
+                found.append((message.value() or b"").decode())
+    finally:
+        consumer.close()
+    return sorted(found)
+
+
+def committed(bootstrap: str, group: str, topic: str, offset: int) -> int:
+    """The group's offset, waited for until it is ``offset``: Kafka writes markers after it has answered."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            found = int(consumer.committed([TopicPartition(topic, 0)], TIMEOUT_S)[0].offset)
+            if found == offset or time.monotonic() > deadline:
+                return found
+            time.sleep(0.05)
+    finally:
+        consumer.close()

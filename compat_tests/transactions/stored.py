@@ -74,6 +74,6 @@ def write(session: Session, transactional_id: str, value: bytes | None, key_vers
     name = transactional_id.encode()
     key = struct.pack(">hh", key_version, len(name)) + name
     request = produce_request(TOPIC, batch([record(key, value)]), partition_of(transactional_id), -1)
-    answer = session.another(ADMIN_CLIENT).call("Produce", 9, request)
-    row = answer["responses"][0]["partition_responses"][0]
+    response = session.connect(ADMIN_CLIENT).call("Produce", 9, request)
+    row = response["responses"][0]["partition_responses"][0]
     assert row["error_code"] == 0, row

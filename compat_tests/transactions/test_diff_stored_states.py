@@ -106,7 +106,7 @@ def store(session: Session, name: str, case: Case) -> None:
         partitions.append(("__consumer_offsets", partition_of(name)))
     next_id = -1
     if case.rotates:
-        next_id = session.quiet("InitProducerId", 4, {"transactional_id": None})["producer_id"]
+        next_id = session.call_unobserved("InitProducerId", 4, {"transactional_id": None})["producer_id"]
     now = now_ms()
     value = Stored(
         producer.producer_id,

@@ -22,10 +22,10 @@ def test_write_txn_markers(pair: Pair, name: str, version: int) -> None:
         if version >= 2:
             marker["transaction_version"] = 0
         marker |= changes
-        answer = session.quiet("WriteTxnMarkers", version, {"markers": [marker]})
-        for row in answer["markers"][0]["topics"]:
+        response = session.call_unobserved("WriteTxnMarkers", version, {"markers": [marker]})
+        for row in response["markers"][0]["topics"]:
             row["partitions"].sort(key=lambda one: one["partition_index"])
-        session.remember(f"WriteTxnMarkers {changes}", answer)
+        session.observe(f"WriteTxnMarkers {changes}", response)
 
     def scenario(session: Session) -> None:
         session.topic(name)
@@ -95,9 +95,9 @@ def test_list_and_describe(pair: Pair, name: str) -> None:
         pattern = f"{name}-.*"
         for state in ([], ["Ongoing"], ["Empty"], ["CompleteCommit", "Nonsense"], ["ongoing"]):
             values: Fields = {"state_filters": state, "transactional_id_pattern": pattern}
-            answer = session.quiet("ListTransactions", 2, values)
-            answer["transaction_states"].sort(key=lambda row: row["transactional_id"])
-            session.remember(f"ListTransactions {state}", answer)
+            response = session.call_unobserved("ListTransactions", 2, values)
+            response["transaction_states"].sort(key=lambda row: row["transactional_id"])
+            session.observe(f"ListTransactions {state}", response)
         for more in (
             {"producer_id_filters": [opened.producer_id]},
             {"transactional_id_pattern": f"{name}-e"},
@@ -106,9 +106,9 @@ def test_list_and_describe(pair: Pair, name: str) -> None:
             {"duration_filter": 3_600_000, "state_filters": ["Ongoing"]},
         ):
             values = {"transactional_id_pattern": pattern, **more}
-            answer = session.quiet("ListTransactions", 2, values)
-            answer["transaction_states"].sort(key=lambda row: row["transactional_id"])
-            session.remember(f"ListTransactions {more.keys()}", answer)
+            response = session.call_unobserved("ListTransactions", 2, values)
+            response["transaction_states"].sort(key=lambda row: row["transactional_id"])
+            session.observe(f"ListTransactions {more.keys()}", response)
         opened.describe()
         empty.describe()
         for unknown in (f"{name}-unknown", ""):

@@ -15,11 +15,13 @@ HIGHEST = 2
 def set_level(session: Session, level: int, kind: int) -> None:
     rows = [{"feature": "transaction.version", "max_version_level": level, "upgrade_type": kind}]
     values: Fields = {"feature_updates": rows, "timeout_ms": 15_000}
-    answer = session.call("UpdateFeatures", 1, values, str(level))
-    if answer["error_code"]:
+    response = session.call("UpdateFeatures", 1, values, str(level))
+    if response["error_code"]:
         return
     while True:
-        known = session.quiet("ApiVersions", 3, {"client_software_name": "t", "client_software_version": "1"})
+        known = session.call_unobserved(
+            "ApiVersions", 3, {"client_software_name": "t", "client_software_version": "1"}
+        )
         found = {row["name"]: row["max_version_level"] for row in known["finalized_features"]}
         if found.get("transaction.version", 0) == level:
             return

@@ -97,7 +97,7 @@ def test_transactions_v2(pair: Pair, name: str) -> None:
             assert producer.end(commit, V2_END)["producer_epoch"] == before + 1
             producer.describe()
             producers(session, name)
-            # The same again, as after a lost answer; the other; from before; from the future.
+            # The same again, as after a lost response; the other; from before; from the future.
             for epoch in (before, before - 1, before + 2):
                 for other in (commit, not commit):
                     producer.end(other, V2_END, epoch=epoch, take=False)
@@ -292,10 +292,10 @@ def test_batches_that_no_client_sends(pair: Pair, name: str, version: int) -> No
             "timeout_ms": 15_000,
             "topic_data": [{"name": name, "partition_data": rows}],
         }
-        answer = session.quiet("Produce", version, values)
-        if isinstance(answer, dict):
-            answer["responses"][0]["partition_responses"].sort(key=lambda row: row["index"])
-        session.remember(label, answer)
+        response = session.call_unobserved("Produce", version, values)
+        if isinstance(response, dict):
+            response["responses"][0]["partition_responses"].sort(key=lambda row: row["index"])
+        session.observe(label, response)
 
     def scenario(session: Session) -> None:
         session.topic(name, 2)

@@ -1,4 +1,4 @@
-"""Random walks of two transactional ids over one topic, the same on both targets: every answer is compared.
+"""Random walks of two transactional ids over one topic, the same on both targets: every response is compared.
 
 A failing walk prints its seed; ONCELOG_SEED (one, or several with commas) runs that alone.
 """
@@ -37,7 +37,7 @@ class Walk:
 
     def __init__(self, session: Session, seed: int, name: str) -> None:
         self.session = session
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.name = name
         self.group = f"{name}-group"
         session.topic(name, PARTITIONS, CONFIGS[seed % len(CONFIGS)])
@@ -52,7 +52,7 @@ class Walk:
         steps = [self.send] * 5 + [self.add] * 2 + [self.end] * 4
         steps += [self.init, self.offsets, self.offsets, self.look, self.describe]
         for _ in range(STEPS):
-            self.chance.choice(steps)()
+            self.rng.choice(steps)()
         for partition in range(PARTITIONS):
             see(self.session, self.name, partition)
             producers(self.session, self.name, partition)
@@ -60,70 +60,70 @@ class Walk:
 
     def epoch(self, producer: Producer) -> int | None:
         """Mostly the right one (None)."""
-        if self.chance.random() < 0.85:
+        if self.rng.random() < 0.85:
             return None
-        return max(0, producer.epoch + self.chance.choice((-1, -1, 1, -2)))
+        return max(0, producer.epoch + self.rng.choice((-1, -1, 1, -2)))
 
     def send(self) -> None:
-        producer = self.chance.choice(self.producers)
-        partition = self.chance.randrange(PARTITIONS)
+        producer = self.rng.choice(self.producers)
+        partition = self.rng.randrange(PARTITIONS)
         sequence = None
-        if self.chance.random() < 0.15:
+        if self.rng.random() < 0.15:
             sequence = max(
-                0, producer.sequences.get((self.name, partition), 0) + self.chance.choice((-2, -1, 1))
+                0, producer.sequences.get((self.name, partition), 0) + self.rng.choice((-2, -1, 1))
             )
         producer.send(
             self.name,
             partition,
-            self.chance.choice((1, 1, 2)),
-            self.chance.choice((7, 9, 11, V2_PRODUCE, V2_PRODUCE, V2_PRODUCE)),
+            self.rng.choice((1, 1, 2)),
+            self.rng.choice((7, 9, 11, V2_PRODUCE, V2_PRODUCE, V2_PRODUCE)),
             epoch=self.epoch(producer),
             sequence=sequence,
-            transactional=self.chance.random() < 0.93,
+            transactional=self.rng.random() < 0.93,
         )
 
     def add(self) -> None:
-        producer = self.chance.choice(self.producers)
-        some = self.chance.sample(range(PARTITIONS), self.chance.randint(1, PARTITIONS))
-        verify = self.chance.random() < 0.2
-        version = 4 if verify else self.chance.choice((0, 1, 2, 3, 5))
+        producer = self.rng.choice(self.producers)
+        some = self.rng.sample(range(PARTITIONS), self.rng.randint(1, PARTITIONS))
+        verify = self.rng.random() < 0.2
+        version = 4 if verify else self.rng.choice((0, 1, 2, 3, 5))
         producer.add(
             [(self.name, one) for one in some], version, epoch=self.epoch(producer), verify_only=verify
         )
 
     def end(self) -> None:
-        producer = self.chance.choice(self.producers)
-        version = self.chance.choice((1, 3, V2_END, V2_END))
+        producer = self.rng.choice(self.producers)
+        version = self.rng.choice((1, 3, V2_END, V2_END))
         epoch = self.epoch(producer)
         # Without transactions v2 the epoch stays, and with it the sequences go on.
-        producer.end(self.chance.random() < 0.6, version, epoch=epoch, take=epoch is None)
+        producer.end(self.rng.random() < 0.6, version, epoch=epoch, take=epoch is None)
 
     def init(self) -> None:
-        producer = self.chance.choice(self.producers)
+        producer = self.rng.choice(self.producers)
         expected = (-1, -1)
-        if self.chance.random() < 0.5:
-            expected = (producer.producer_id, max(0, producer.epoch + self.chance.choice((0, 0, -1))))
-        producer.init(self.chance.choice((3, 4, 5)), expected=expected)
+        if self.rng.random() < 0.5:
+            expected = (producer.producer_id, max(0, producer.epoch + self.rng.choice((0, 0, -1))))
+        producer.init(self.rng.choice((3, 4, 5)), expected=expected)
 
     def offsets(self) -> None:
-        producer = self.chance.choice(self.producers)
-        if self.chance.random() < 0.3:
-            producer.add_offsets(self.group, self.chance.choice((1, 3)))
+        producer = self.rng.choice(self.producers)
+        if self.rng.random() < 0.3:
+            producer.add_offsets(self.group, self.rng.choice((1, 3)))
             return
         self.offset += 1
-        version = self.chance.choice((0, 3, 4, V2_OFFSETS, V2_OFFSETS))
-        partition = self.chance.randrange(PARTITIONS)
+        version = self.rng.choice((0, 3, 4, V2_OFFSETS, V2_OFFSETS))
+        partition = self.rng.randrange(PARTITIONS)
         producer.commit_offset(
             self.group, self.name, self.offset, version, partition, epoch=self.epoch(producer)
         )
 
     def look(self) -> None:
-        see(self.session, self.name, self.chance.randrange(PARTITIONS), 0)
-        committed(self.session, self.group, self.name, PARTITIONS, stable=self.chance.random() < 0.5)
+        see(self.session, self.name, self.rng.randrange(PARTITIONS), 0)
+        committed(self.session, self.group, self.name, PARTITIONS, stable=self.rng.random() < 0.5)
 
     def describe(self) -> None:
-        self.chance.choice(self.producers).describe()
-        producers(self.session, self.name, self.chance.randrange(PARTITIONS))
+        self.rng.choice(self.producers).describe()
+        producers(self.session, self.name, self.rng.randrange(PARTITIONS))
 
 
 @pytest.mark.parametrize("seed", seeds(WALKS))

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.groups.workers import Lines
+from compat_tests.differential import make_topic
+from compat_tests.process import Lines
 from compat_tests.transactions.conftest import JavaWorker
-from compat_tests.transactions.reader import AGAIN, Reader
-from compat_tests.transactions.test_transactional_clients import make_topic, values
+from compat_tests.transactions.reader import AGAIN, Reader, values
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTITIONS = 3
@@ -126,12 +126,12 @@ def test_exactly_once(
 ) -> None:
     seed = int(os.environ.get("ONCELOG_SEED", random.randrange(1 << 30)))
     print(f"ONCELOG_SEED={seed}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     broker = own_broker(PROPERTIES)
     for topic in ("in", "out"):
         make_topic(broker.bootstrap, topic, PARTITIONS)
     kills = ["program"] * PROGRAM_KILLS[target] + ["broker"] * BROKER_KILLS[target]
-    chance.shuffle(kills)
+    rng.shuffle(kills)
 
     def start() -> Program:
         return Program(client, broker.bootstrap, java_transactions)
@@ -145,8 +145,8 @@ def test_exactly_once(
         try:
             for what in kills:
                 # Where that comes of what is not committed yet, a transaction is probably open.
-                one = chance.choice((reader, uncommitted))
-                one.wait_for(len(one.rows) + chance.choice(GROWTH))
+                one = rng.choice((reader, uncommitted))
+                one.wait_for(len(one.rows) + rng.choice(GROWTH))
                 if what == "broker":
                     broker.kill()
                     broker.start()

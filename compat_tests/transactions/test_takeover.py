@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.differential import Session
+from compat_tests.differential import Session, make_topic
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
-from compat_tests.transactions.test_transactional_clients import committed, make_topic, values
+from compat_tests.transactions.reader import committed, values
 from compat_tests.transactions.wire import GROUP, V2_END, V2_OFFSETS, V2_PRODUCE, Producer, find_coordinator
 
 TIMEOUT_MS = 900_000

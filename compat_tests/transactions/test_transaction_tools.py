@@ -7,10 +7,10 @@ import pytest
 
 from compat_tests.batches import batch, record
 from compat_tests.definitions import Fields
-from compat_tests.differential import Session
+from compat_tests.differential import Session, make_topic
 from compat_tests.transactions import wire
 from compat_tests.transactions.conftest import JavaWorker
-from compat_tests.transactions.test_transactional_clients import make_topic, values
+from compat_tests.transactions.reader import values
 from compat_tests.transactions.wire import Producer, until_settled
 
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
@@ -68,8 +68,8 @@ def unverified(own_bootstrap: str) -> Iterator[Session]:
     def verify(text: str) -> None:
         row = {"name": "transaction.partition.verification.enable", "config_operation": 0, "value": text}
         resource: Fields = {"resource_type": 4, "resource_name": "1", "configs": [row]}
-        answer = session.quiet("IncrementalAlterConfigs", 1, {"resources": [resource]})
-        assert answer["responses"][0]["error_code"] == 0, answer
+        response = session.call_unobserved("IncrementalAlterConfigs", 1, {"resources": [resource]})
+        assert response["responses"][0]["error_code"] == 0, response
 
     verify("false")
     yield session
@@ -95,7 +95,7 @@ def test_what_hangs_is_found_and_aborted(
                 lambda at=topic, by=producer: by.send(at), lambda row: 51 if row["error_code"] else 0
             )
             producer.end(True)
-        # Kafka's brokers learn of their new settings a moment after the answer: until then it is refused.
+        # Kafka's brokers learn of their new settings a moment after the response: until then it is refused.
         until_settled(lambda at=topic, by=producer: by.send(at), lambda row: 51 if row["error_code"] else 0)
         producers.append(producer)
     for topic, producer, offset in zip(topics, producers, (0, 2), strict=True):

@@ -1,71 +1,23 @@
 """Transactional producers of stock clients: what readers see, who is fenced, what an end answers."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, Producer
 from kafka import KafkaProducer
 from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.differential import Session
+from compat_tests.differential import Session, make_topic
 from compat_tests.transactions import wire
 from compat_tests.transactions.conftest import JavaWorker
+from compat_tests.transactions.reader import committed, values
 
 WAIT_S = 20
-
-
-def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=10)[name].result()
-
-
-def values(
-    bootstrap: str, topic: str, count: int, partitions: int = 1, *, level: str = "read_committed"
-) -> list[str]:
-    """At least ``count`` values, and what else comes within a moment; sorted."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": level,
-            "enable.auto.commit": False,
-        }
-    )
-    found: list[str] = []
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-        deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
-            message = consumer.poll(0.3)
-            if message is None:
-                if len(found) >= count:
-                    break
-            elif message.error() is None:
-                found.append((message.value() or b"").decode())
-    finally:
-        consumer.close()
-    return sorted(found)
-
-
-def committed(bootstrap: str, group: str, topic: str, offset: int) -> int:
-    """The group's offset, waited for until it is ``offset``: Kafka writes markers after it has answered."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    try:
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            found = int(consumer.committed([TopicPartition(topic, 0)], WAIT_S)[0].offset)
-            if found == offset or time.monotonic() > deadline:
-                return found
-            time.sleep(0.05)
-    finally:
-        consumer.close()
 
 
 def confluent(bootstrap: str, transactional_id: str, **more: Any) -> Producer:

@@ -22,24 +22,24 @@ ASK_AGAIN_S = 0.01
 
 
 def until_settled(ask: Any, code_of: Any) -> Any:
-    """Ask until the answer's code is none of `UNSETTLED`; that answer."""
+    """Ask until the response's code is none of `UNSETTLED`; that response."""
     deadline = time.monotonic() + SETTLE_S
-    while code_of(answer := ask()) in UNSETTLED:
-        assert time.monotonic() < deadline, answer
+    while code_of(response := ask()) in UNSETTLED:
+        assert time.monotonic() < deadline, response
         time.sleep(ASK_AGAIN_S)
-    return answer
+    return response
 
 
 def find_coordinator(session: Session, key: str, key_type: int = TRANSACTION) -> None:
     values: Fields = {"key_type": key_type, "coordinator_keys": [key]}
     until_settled(
-        lambda: session.quiet("FindCoordinator", 4, values),
-        lambda answer: answer["coordinators"][0]["error_code"],
+        lambda: session.call_unobserved("FindCoordinator", 4, values),
+        lambda response: response["coordinators"][0]["error_code"],
     )
 
 
 class Producer:
-    """A transactional id on one target. Every answer is remembered, with what was asked as its label."""
+    """A transactional id on one target. Every response is remembered, with what was asked as its label."""
 
     def __init__(self, session: Session, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
         self.session = session
@@ -59,14 +59,15 @@ class Producer:
         }
         if version >= 3:
             values |= {"producer_id": expected[0], "producer_epoch": expected[1]}
-        answer = until_settled(
-            lambda: self.session.quiet("InitProducerId", version, values), lambda answer: answer["error_code"]
+        response = until_settled(
+            lambda: self.session.call_unobserved("InitProducerId", version, values),
+            lambda response: response["error_code"],
         )
-        self.session.remember(f"InitProducerId v{version} {expected[1]}", answer)
-        if not answer["error_code"]:
-            self.producer_id, self.epoch = answer["producer_id"], answer["producer_epoch"]
+        self.session.observe(f"InitProducerId v{version} {expected[1]}", response)
+        if not response["error_code"]:
+            self.producer_id, self.epoch = response["producer_id"], response["producer_epoch"]
             self.sequences.clear()
-        return int(answer["error_code"])
+        return int(response["error_code"])
 
     def add(
         self,
@@ -78,7 +79,7 @@ class Producer:
         verify_only: bool = False,
         settle: bool = True,
     ) -> Any:
-        """AddPartitionsToTxn; the answer."""
+        """AddPartitionsToTxn; the response."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -102,22 +103,24 @@ class Producer:
             }
             values = {"transactions": [one]}
 
-        def code(answer: Any) -> int:
+        def code(response: Any) -> int:
             found = (
-                answer["results_by_topic_v3_and_below"]
+                response["results_by_topic_v3_and_below"]
                 if version < 4
-                else (answer["results_by_transaction"][0]["topic_results"])
+                else (response["results_by_transaction"][0]["topic_results"])
             )
             return int(found[0]["results_by_partition"][0]["partition_error_code"]) if settle else 0
 
-        answer = until_settled(lambda: self.session.quiet("AddPartitionsToTxn", version, values), code)
-        for row in [answer, *answer["results_by_transaction"]] if version >= 4 else [answer]:
+        response = until_settled(
+            lambda: self.session.call_unobserved("AddPartitionsToTxn", version, values), code
+        )
+        for row in [response, *response["results_by_transaction"]] if version >= 4 else [response]:
             found = row.get("results_by_topic_v3_and_below") or row.get("topic_results") or []
             found.sort(key=lambda topic: topic["name"])  # Kafka's come from hash maps
             for topic_row in found:
                 topic_row["results_by_partition"].sort(key=lambda one: one["partition_index"])
-        self.session.remember(f"AddPartitionsToTxn v{version}", answer)
-        return answer
+        self.session.observe(f"AddPartitionsToTxn v{version}", response)
+        return response
 
     def send(
         self,
@@ -155,9 +158,9 @@ class Producer:
             "timeout_ms": 15_000,
             "topic_data": [row],
         }
-        answer = self.session.quiet("Produce", version, values)
-        self.session.remember(f"Produce v{version} {producer[1:]} {topic[-2:]}-{partition}", answer)
-        found = answer["responses"][0]["partition_responses"][0]
+        response = self.session.call_unobserved("Produce", version, values)
+        self.session.observe(f"Produce v{version} {producer[1:]} {topic[-2:]}-{partition}", response)
+        found = response["responses"][0]["partition_responses"][0]
         if not found["error_code"] and sequence is None:
             self.sequences[place] = first + count
         return found
@@ -171,23 +174,24 @@ class Producer:
         producer_id: int | None = None,
         take: bool = True,
     ) -> Any:
-        """EndTxn, and its markers; the answer."""
+        """EndTxn, and its markers; the response."""
         values: Fields = {
             "transactional_id": self.transactional_id,
             "producer_id": self.producer_id if producer_id is None else producer_id,
             "producer_epoch": self.epoch if epoch is None else epoch,
             "committed": commit,
         }
-        answer = until_settled(
-            lambda: self.session.quiet("EndTxn", version, values), lambda answer: answer["error_code"]
+        response = until_settled(
+            lambda: self.session.call_unobserved("EndTxn", version, values),
+            lambda response: response["error_code"],
         )
-        self.session.remember(f"EndTxn v{version} {'commit' if commit else 'abort'}", answer)
-        if take and version >= V2_END and not answer["error_code"]:
-            if (self.producer_id, self.epoch) != (answer["producer_id"], answer["producer_epoch"]):
+        self.session.observe(f"EndTxn v{version} {'commit' if commit else 'abort'}", response)
+        if take and version >= V2_END and not response["error_code"]:
+            if (self.producer_id, self.epoch) != (response["producer_id"], response["producer_epoch"]):
                 self.sequences.clear()
-            self.producer_id, self.epoch = answer["producer_id"], answer["producer_epoch"]
+            self.producer_id, self.epoch = response["producer_id"], response["producer_epoch"]
         self.wait_ended()
-        return answer
+        return response
 
     def wait_ended(self) -> None:
         """Until no markers are due."""
@@ -199,18 +203,18 @@ class Producer:
 
     def _describe(self) -> Any:
         values: Fields = {"transactional_ids": [self.transactional_id]}
-        answer = until_settled(
-            lambda: self.session.quiet("DescribeTransactions", 0, values),
-            lambda answer: answer["transaction_states"][0]["error_code"],
+        response = until_settled(
+            lambda: self.session.call_unobserved("DescribeTransactions", 0, values),
+            lambda response: response["transaction_states"][0]["error_code"],
         )
-        return answer["transaction_states"][0]
+        return response["transaction_states"][0]
 
     def describe(self) -> Any:
         row = self._describe()
         for topic in row["topics"]:
             topic["partitions"].sort()
         row["topics"].sort(key=lambda topic: topic["topic"])
-        self.session.remember("DescribeTransactions", row)
+        self.session.observe("DescribeTransactions", row)
         return row
 
     def add_offsets(self, group: str, version: int = 3) -> int:
@@ -220,12 +224,12 @@ class Producer:
             "producer_epoch": self.epoch,
             "group_id": group,
         }
-        answer = until_settled(
-            lambda: self.session.quiet("AddOffsetsToTxn", version, values),
-            lambda answer: answer["error_code"],
+        response = until_settled(
+            lambda: self.session.call_unobserved("AddOffsetsToTxn", version, values),
+            lambda response: response["error_code"],
         )
-        self.session.remember(f"AddOffsetsToTxn v{version}", answer)
-        return int(answer["error_code"])
+        self.session.observe(f"AddOffsetsToTxn v{version}", response)
+        return int(response["error_code"])
 
     def commit_offset(
         self,
@@ -259,12 +263,12 @@ class Producer:
         }
         if version >= 3:
             values |= {"generation_id": generation, "member_id": member}
-        answer = until_settled(
-            lambda: self.session.quiet("TxnOffsetCommit", version, values),
-            lambda answer: answer["topics"][0]["partitions"][0]["error_code"],
+        response = until_settled(
+            lambda: self.session.call_unobserved("TxnOffsetCommit", version, values),
+            lambda response: response["topics"][0]["partitions"][0]["error_code"],
         )
-        self.session.remember(f"TxnOffsetCommit v{version}", answer)
-        return int(answer["topics"][0]["partitions"][0]["error_code"])
+        self.session.observe(f"TxnOffsetCommit v{version}", response)
+        return int(response["topics"][0]["partitions"][0]["error_code"])
 
 
 def see(session: Session, topic: str, partition: int = 0, start: int = 0) -> None:
@@ -284,8 +288,8 @@ def see(session: Session, topic: str, partition: int = 0, start: int = 0) -> Non
                 }
             ],
         }
-        answer = session.quiet("Fetch", 12, values)
-        row = answer["responses"][0]["partitions"][0]
+        response = session.call_unobserved("Fetch", 12, values)
+        row = response["responses"][0]["partitions"][0]
         batches = list(read_batches(bytes(row["records"] or b"")))
         end = batches[-1].base_offset + batches[-1].last_offset_delta if batches else start
         if row["aborted_transactions"]:
@@ -294,7 +298,7 @@ def see(session: Session, topic: str, partition: int = 0, start: int = 0) -> Non
             row["aborted_transactions"] = [
                 one for one in row["aborted_transactions"] if one["first_offset"] <= end
             ]
-        session.remember(f"Fetch isolation {isolation} from {start}", answer)
+        session.observe(f"Fetch isolation {isolation} from {start}", response)
         rows = [{"partition_index": partition, "timestamp": -1}]
         session.call(
             "ListOffsets",
@@ -311,29 +315,29 @@ def look(session: Session, name: str, partitions: int = 2) -> None:
             row: Fields = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 24}
             values: Fields = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 24}
             values |= {"isolation_level": isolation, "topics": [{"topic": name, "partitions": [row]}]}
-            found = session.quiet("Fetch", 12, values)["responses"][0]["partitions"][0]
+            found = session.call_unobserved("Fetch", 12, values)["responses"][0]["partitions"][0]
             ends = {
                 key: found[key] for key in ("high_watermark", "last_stable_offset", "aborted_transactions")
             }
-            session.remember(f"ends of {partition}, isolation {isolation}", ends)
+            session.observe(f"ends of {partition}, isolation {isolation}", ends)
             for one in read_batches(bytes(found["records"] or b"")):
                 kind = one.payload[6:8].hex() if one.attributes & CONTROL else one.base_sequence
                 ours = {"producer_id": one.producer_id, "epoch": one.producer_epoch, "kind": kind}
-                session.remember(f"batch at {one.base_offset}, attributes {one.attributes}", ours)
+                session.observe(f"batch at {one.base_offset}, attributes {one.attributes}", ours)
         rows = [{"name": name, "partition_indexes": [partition]}]
-        answer = session.quiet("DescribeProducers", 0, {"topics": rows})
-        active = answer["topics"][0]["partitions"][0]["active_producers"]
+        response = session.call_unobserved("DescribeProducers", 0, {"topics": rows})
+        active = response["topics"][0]["partitions"][0]["active_producers"]
         for one in sorted(active, key=lambda row: row["producer_id"]):  # Kafka's come from a hash map
-            session.remember("producer", {key: one[key] for key in one if key != "coordinator_epoch"})
+            session.observe("producer", {key: one[key] for key in one if key != "coordinator_epoch"})
 
 
 def producers(session: Session, topic: str, partition: int = 0) -> list[Any]:
     """Compare what DescribeProducers tells; its rows."""
     values: Fields = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
-    answer = session.quiet("DescribeProducers", 0, values)
-    rows = answer["topics"][0]["partitions"][0]["active_producers"]
+    response = session.call_unobserved("DescribeProducers", 0, values)
+    rows = response["topics"][0]["partitions"][0]["active_producers"]
     rows.sort(key=lambda row: row["producer_id"])
-    session.remember("DescribeProducers", answer)
+    session.observe("DescribeProducers", response)
     return list(rows)
 
 
@@ -341,8 +345,9 @@ def committed(session: Session, group: str, topic: str, partitions: int = 1, *, 
     """Compare a group's offsets, pending ones where `stable` asks for them."""
     rows = [{"name": topic, "partition_indexes": list(range(partitions))}]
     values: Fields = {"groups": [{"group_id": group, "topics": rows}], "require_stable": stable}
-    answer = until_settled(
-        lambda: session.quiet("OffsetFetch", 8, values), lambda answer: answer["groups"][0]["error_code"]
+    response = until_settled(
+        lambda: session.call_unobserved("OffsetFetch", 8, values),
+        lambda response: response["groups"][0]["error_code"],
     )
-    session.remember(f"OffsetFetch stable {stable}", answer)
-    return answer
+    session.observe(f"OffsetFetch stable {stable}", response)
+    return response
