@@ -11,19 +11,16 @@ if TYPE_CHECKING:
 
 
 class DynamicBrokerConfig:
-    """Holds the configuration. Keep this object, and read ``current`` anew each time: changes replace it."""
+    """Holds the configuration. A change replaces ``current``, so keep this object and read ``current`` on every use."""
 
     __slots__ = ("current", "static")
 
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
-        """What was given at the start."""
+        """The configuration given at the start."""
         self.current = static
         """`static` with the dynamic changes."""
 
     def change(self, texts: Mapping[str, str]) -> None:
-        """Make ``texts``, Kafka's keys with their values, all the dynamic changes there are.
-
-        Raises ConfigError where a value cannot be used.
-        """
+        """Replace all dynamic changes by ``texts``, values by Kafka's key. Raises ConfigError for an invalid value."""
         self.current = self.static.with_changes(texts) if texts else self.static

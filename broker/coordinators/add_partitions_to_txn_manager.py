@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class SupportedOperation(IntEnum):
-    """What a producer understands (Kafka: ``TransactionSupportedOperation``)."""
+    """The operations and errors that a producer supports (Kafka: ``TransactionSupportedOperation``)."""
 
     DEFAULT_ERROR = 0
     GENERIC_ERROR_SUPPORTED = 1
-    """It knows TRANSACTION_ABORTABLE."""
+    """It understands TRANSACTION_ABORTABLE."""
     ADD_PARTITION = 2
     """Its writes add partitions: transactions v2."""
 

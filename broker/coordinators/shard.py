@@ -1,4 +1,6 @@
-"""What `CoordinatorRuntime` wants of a shard and of its builder, and `ShardContext`, a shard with its log."""
+"""The interfaces that `CoordinatorRuntime` needs, `Shard` and `ShardBuilder`, and `ShardContext`, a shard with its
+log.
+"""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def check_assignment(image: MetadataImage, brokers: list[int], index: int, expected: int | None) -> None:
-    """Check one new partition's replicas as a request assigns them; ``expected``: how many those before it have.
+    """Raise KafkaError (INVALID_REPLICA_ASSIGNMENT) if a request may not assign these replicas to a new partition.
 
-    Raises KafkaError: INVALID_REPLICA_ASSIGNMENT.
+    ``expected`` is the number of replicas of the partitions before it.
     """
     check_replicas(image, brokers, expected)
     if not active(image, brokers):
