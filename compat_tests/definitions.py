@@ -1,8 +1,8 @@
 """Requests and responses as plain dictionaries, encoded and decoded by Kafka's own message definitions.
 
-The definitions are read from the kafka-clients jar and interpreted: nothing of the broker's own codecs is on this side
-of the wire. Where there is no jar, kafka-python's copy of them serves. Keys are Kafka's field names, snake_cased.
-Unknown tagged fields come back under "_tags".
+The definitions are read from the kafka-clients jar and interpreted: the broker's own codecs of bodies are not on this
+side of the wire; only headers and frames are written by `oncelog.wire`. Where there is no jar, kafka-python's copy of
+them serves. Keys are Kafka's field names, snake_cased. Unknown tagged fields come back under "_tags".
 """
 
 import functools
