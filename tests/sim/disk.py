@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from oncelog.broker.seams.memory_files import Inode, Operation, ProcessDied
+from oncelog.broker.seams.memory_disk import Inode
+from oncelog.broker.seams.memory_files import Operation, ProcessDied
 
 SECTOR = 512
 """Bytes that a disk writes or does not write as one, apart from the one that the power loss cut through."""

@@ -15,7 +15,8 @@ from typing import Literal, TypeVar
 import trio
 
 from oncelog.broker.seams.files import Buffer
-from oncelog.broker.seams.memory_files import Directory, Inode, MemoryFileSystem, Operation
+from oncelog.broker.seams.memory_disk import Directory, Inode
+from oncelog.broker.seams.memory_files import MemoryFileSystem, Operation
 from tests.sim.disk import Fault, SimulatedCrash, lose_power
 
 T = TypeVar("T")
