@@ -137,7 +137,6 @@ def _open(
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         recovery_point=log_end_offset,
-        producers_complete=not producers.producers,
         metadata_synced=found.topic_id is not None,
     )
     return PartitionLog(

@@ -50,7 +50,6 @@ class PartitionLog:
     """The log of one partition. ``broker/log/opening.py`` makes one, from a directory."""
 
     __slots__ = (
-        "_producers_complete",
         "_rules",
         "appended",
         "config",
@@ -112,7 +111,6 @@ class PartitionLog:
         self.appended: tuple[int, memoryview] | None = None
         """Set while waiters are notified of an append: base offset and bytes of its batch, the last of the
         log."""
-        self._producers_complete = loaded.producers_complete
         self._rules = AppendRules(config)
         self._publish_high_watermark(self.log_end_offset)
 
@@ -244,18 +242,12 @@ class PartitionLog:
         a new one."""
         if self.producers.is_next(header):
             return None
-        if not self._producers_complete:
+        if not self.producers.is_complete:
             try:
                 restore_earlier_batches(self.producers, self.local.segments)
             except OSError as error:
                 raise self.storage_error(error) from error
-            self._producers_complete = True
-        if origin is Origin.CLIENT:
-            duplicate = self.producers.find_duplicate(header)
-            if duplicate is not None:
-                return duplicate
-        self.producers.check(header, origin)
-        return None
+        return self.producers.check(header, origin)
 
     def _check_marker(
         self, batch: memoryview | bytearray, header: BatchHeader, origin: Origin, transaction_version: int

@@ -56,6 +56,7 @@ def restore_earlier_batches(state: ProducerState, segments: Sequence[Segment]) -
                 if entry is not None and not _prepend(entry, header):
                     del incomplete[header.producer_id]
             end = start
+    state.is_complete = True
 
 
 def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:

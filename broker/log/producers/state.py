@@ -123,10 +123,19 @@ def first_sequence_of(last_sequence: int, offset_delta: int) -> int:
 class ProducerState:
     """All producers of one partition, and its transactions."""
 
-    __slots__ = ("_completed", "_ongoing", "_verifications", "has_transactions", "producers")
+    __slots__ = (
+        "_completed",
+        "_ongoing",
+        "_verifications",
+        "has_transactions",
+        "is_complete",
+        "producers",
+    )
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
+        self.is_complete = True
+        """Whether it has the last five batches of each producer: a snapshot has only the last one."""
         self._ongoing: list[tuple[int, int]] = []
         """Open transactions, as (first offset, producer id), rising."""
         self._completed: list[tuple[int, int]] = []
@@ -170,18 +179,22 @@ class ProducerState:
                 return batch
         return None
 
-    def check(self, header: BatchHeader, origin: Origin) -> None:
-        """Check that a data batch may follow its producer's last one.
+    def check(self, header: BatchHeader, origin: Origin) -> BatchMetadata | None:
+        """Check that a data batch may follow its producer's last one. Returns the batch that it duplicates, if any.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH for an epoch below the last one, OUT_OF_ORDER_SEQUENCE_NUMBER
         for a gap or a new epoch that does not begin at 0, INVALID_TXN_STATE for a non-transactional batch while
         its producer has a transaction open. An unknown producer may begin anywhere.
         """
+        if origin is Origin.CLIENT:
+            duplicate = self.find_duplicate(header)
+            if duplicate is not None:
+                return duplicate
         entry = self.producers.get(header.producer_id)
         if origin is Origin.CLIENT and header.producer_id in self._verifications:
             self._check_verified_sequence(entry, header)
         if entry is None:
-            return
+            return None
         self._check_epoch(entry, header.producer_epoch, origin, 0)
         if origin is Origin.CLIENT:
             self._check_sequence(entry, header)
@@ -190,6 +203,7 @@ class ProducerState:
                 ErrorCode.INVALID_TXN_STATE,
                 f"Producer {header.producer_id} has a transaction open: it may only write to that",
             )
+        return None
 
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, raises_epochs: bool
@@ -378,3 +392,4 @@ class ProducerState:
                 insort(self._ongoing, (row.txn_first_offset, row.producer_id))
                 self.has_transactions = True
             self.producers[row.producer_id] = entry
+        self.is_complete = not self.producers

@@ -348,7 +348,6 @@ class PartitionRecovery:
             log_start_offset=log_start_offset,
             log_end_offset=end_offset,
             recovery_point=min(self._recovery_point, end_offset),
-            producers_complete=False,
             metadata_synced=False,
         )
         topic_id = found.topic_id or self._topic_id or ZERO_UUID
