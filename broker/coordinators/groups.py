@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.request import Pending
-    from oncelog.coordinator.groups.context import GroupContext
-    from oncelog.coordinator.groups.context import Topic as _AnyTopic
+    from oncelog.coordinator.groups.context import CoordinatorTopic, GroupContext
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.promise import Promise
     from oncelog.wire.schema import Message, Uuid
@@ -61,7 +60,7 @@ class _Topics:
     def names(self) -> Sequence[str]:
         return list(self._metadata.image.topics)
 
-    def racks(self, topic: _AnyTopic, partition: int) -> Sequence[str]:
+    def racks(self, topic: CoordinatorTopic, partition: int) -> Sequence[str]:
         image = self._metadata.image
         state = image.topics[topic.name].partitions[partition]
         found = (image.brokers.get(replica) for replica in state.replicas)

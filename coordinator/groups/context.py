@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Uuid
 
 
-class Topic(Protocol):
-    """A topic as the cluster metadata has it."""
+class CoordinatorTopic(Protocol):
+    """A topic of the cluster, as far as coordinators need it."""
 
     @property
     def name(self) -> str: ...
@@ -33,14 +33,14 @@ class Topics(Protocol):
     def version(self) -> int:
         """The offset of the last metadata record; it only grows."""
 
-    def by_name(self, name: str) -> Topic | None: ...
+    def by_name(self, name: str) -> CoordinatorTopic | None: ...
 
-    def by_id(self, topic_id: Uuid) -> Topic | None: ...
+    def by_id(self, topic_id: Uuid) -> CoordinatorTopic | None: ...
 
     def names(self) -> Sequence[str]:
         """The names of all topics, internal ones included."""
 
-    def racks(self, topic: Topic, partition: int) -> Sequence[str]:
+    def racks(self, topic: CoordinatorTopic, partition: int) -> Sequence[str]:
         """The racks of the partition's replicas; replicas without a rack are left out."""
 
 

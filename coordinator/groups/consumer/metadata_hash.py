@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oncelog.coordinator.groups.context import Topic, Topics
+    from oncelog.coordinator.groups.context import CoordinatorTopic, Topics
     from oncelog.wire.schema import Uuid
 
 MAGIC = 0
@@ -48,7 +48,7 @@ class TopicHashes:
         return _hash(pack(f"<{len(hashes)}q", *hashes)) if hashes else NO_TOPICS
 
 
-def topic_hash(topic: Topic, topics: Topics) -> int:
+def topic_hash(topic: CoordinatorTopic, topics: Topics) -> int:
     high, low = int.from_bytes(topic.topic_id[:8]), int.from_bytes(topic.topic_id[8:])
     count = len(topic.partitions)
     parts = [pack("<bQQ", MAGIC, high, low), _text(topic.name), pack("<i", count)]
