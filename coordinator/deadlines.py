@@ -46,10 +46,10 @@ class Deadlines:
     def set(self, key: Hashable, delay_ms: float, action: Callable[[], None]) -> None:
         """Call ``action`` in ``delay_ms`` milliseconds, and replace an earlier deadline of ``key``."""
         at = self._now() + delay_ms / 1000
-        known = self._by_key.get(key)
-        if known is not None and known.queued_at <= at:
-            known.at = at
-            known.action = action
+        existing = self._by_key.get(key)
+        if existing is not None and existing.queued_at <= at:
+            existing.at = at
+            existing.action = action
             return
         deadline = self._by_key[key] = _Deadline(at, action)
         earlier = at < self.next_at()

@@ -92,8 +92,8 @@ def remove_deleted_topics(
     for begin in range(0, len(partitions), TOMBSTONES_PER_BATCH_MAX):
         records = []
         for name, partition in partitions[begin : begin + TOMBSTONES_PER_BATCH_MAX]:
-            found = (offsets.get(group_id, name, partition) for offsets in _all_offsets(shard))
-            if any(one is not None and one.topic_id in ids[name] for one in found):
+            stored = (offsets.get(group_id, name, partition) for offsets in _all_offsets(shard))
+            if any(offset is not None and offset.topic_id in ids[name] for offset in stored):
                 records.append(tombstone(group_id, name, partition))
         shard.commit(records)
         yield

@@ -45,8 +45,8 @@ class Offsets:
         self.by_group: dict[str, dict[str, dict[int, OffsetTuple]]] = {}
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        found = self.of_topic(group_id, topic).get(partition)
-        return None if found is None else CommittedOffset._make(found)
+        stored = self.of_topic(group_id, topic).get(partition)
+        return None if stored is None else CommittedOffset._make(stored)
 
     def of_topic(self, group_id: str, topic: str) -> Mapping[int, OffsetTuple]:
         return self.by_group.get(group_id, _NO_TOPICS).get(topic, _NO_PARTITIONS)

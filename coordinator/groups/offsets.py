@@ -181,10 +181,10 @@ def commit_transactional_offsets(
     topics: list[TxnOffsetCommitResponseTopic] = []
     _check_fits_batch(shard, request, metadata_max)
     for topic in request.topics:
-        known = shard.context.topics.by_name(topic.name)
-        if known is None and check is not allow_any_partition:
+        topic_metadata = shard.context.topics.by_name(topic.name)
+        if topic_metadata is None and check is not allow_any_partition:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        topic_id = ZERO_UUID if known is None else known.topic_id
+        topic_id = ZERO_UUID if topic_metadata is None else topic_metadata.topic_id
         rows: list[TxnOffsetCommitResponsePartition] = []
         for row in topic.partitions:
             metadata = row.committed_metadata or ""

@@ -52,10 +52,10 @@ class GroupShard:
 
     def group(self, group_id: str) -> Group:
         """The group. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
-        found = self.groups.get(group_id)
-        if found is None:
+        group = self.groups.get(group_id)
+        if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        return found
+        return group
 
     def commit(
         self,

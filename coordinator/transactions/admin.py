@@ -31,19 +31,19 @@ def list_transactions(
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATES_BY_LABEL]
     producer_ids = set(request.producer_id_filters)
     matches = _pattern(request.transactional_id_pattern)
-    found = []
+    rows = []
     for shard in shards:
         now = shard.context.now_ms()
-        for name, known in shard.transactions.items():
-            metadata = known.metadata
+        for name, transaction in shard.transactions.items():
+            metadata = transaction.metadata
             if (
                 (not producer_ids or metadata.producer_id in producer_ids)
                 and (not request.state_filters or metadata.state in states)
                 and (request.duration_filter < 0 or now - metadata.start_ms > request.duration_filter)
                 and (matches is None or matches(name))
             ):
-                found.append(TransactionState(name, metadata.producer_id, metadata.state.label))
-    return ListTransactionsResponse(0, 0, unknown, found)
+                rows.append(TransactionState(name, metadata.producer_id, metadata.state.label))
+    return ListTransactionsResponse(0, 0, unknown, rows)
 
 
 def _pattern(text: str | None) -> Callable[[str], object] | None:
@@ -61,18 +61,18 @@ def _pattern(text: str | None) -> Callable[[str], object] | None:
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"Transaction ID pattern `{text}` is not a valid regular expression: {error}.",
         ) from error
-    found: Callable[[str], object] = compiled.fullmatch
-    return found
+    match: Callable[[str], object] = compiled.fullmatch
+    return match
 
 
 def describe_transaction(shard: TransactionShard, transactional_id: str) -> DescribedTransaction:
     """The described transaction. Raises KafkaError: TRANSACTIONAL_ID_NOT_FOUND."""
-    known = shard.transactions.get(transactional_id)
-    if known is None:
+    transaction = shard.transactions.get(transactional_id)
+    if transaction is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-    metadata = known.metadata
+    metadata = transaction.metadata
     partitions = metadata.partitions
-    pending = known.volatile.pending_end
+    pending = transaction.volatile.pending_end
     if pending is not None:
         # Partitions that have their marker are left out.
         partitions = {}

@@ -56,18 +56,18 @@ def end_transaction(
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS while a transaction is
     being ended, UNSUPPORTED_VERSION for v2 while ``transaction.version`` is 0, errors of the log.
     """
-    known = shard.transaction(transactional_id)
+    transaction = shard.transaction(transactional_id)
     if client_version >= TRANSACTIONS_V2:
-        return _end_v2(shard, transactional_id, known, (producer_id, producer_epoch), commit)
-    metadata = known.metadata
+        return _end_v2(shard, transactional_id, transaction, (producer_id, producer_epoch), commit)
+    metadata = transaction.metadata
     if metadata.producer_id != producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if metadata.producer_epoch != producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if known.volatile.pending_end is not None:
+    if transaction.volatile.pending_end is not None:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if metadata.state is TransactionState.ONGOING:
-        _prepare(shard, transactional_id, known, commit=commit)
+        _prepare(shard, transactional_id, transaction, commit=commit)
     elif metadata.state is _PREPARE[commit]:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     elif metadata.state is not _COMPLETE[commit]:
@@ -75,8 +75,10 @@ def end_transaction(
     return ProducerIdAndEpoch(NO_PRODUCER_ID, -1)
 
 
-def _prepare(shard: TransactionShard, transactional_id: str, known: Transaction, *, commit: bool) -> None:
-    old = known.metadata
+def _prepare(
+    shard: TransactionShard, transactional_id: str, transaction: Transaction, *, commit: bool
+) -> None:
+    old = transaction.metadata
     shard.transition_to(
         transactional_id,
         old._replace(
@@ -91,15 +93,19 @@ def _prepare(shard: TransactionShard, transactional_id: str, known: Transaction,
 
 
 def _end_v2(
-    shard: TransactionShard, transactional_id: str, known: Transaction, sent: tuple[int, int], commit: bool
+    shard: TransactionShard,
+    transactional_id: str,
+    transaction: Transaction,
+    sent: tuple[int, int],
+    commit: bool,
 ) -> ProducerIdAndEpoch:
-    if known.volatile.pending_end is not None:
+    if transaction.volatile.pending_end is not None:
         # Checked first: the producer may already use the producer id that the completed transaction will have.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    metadata = known.metadata
+    metadata = transaction.metadata
     producer_id, producer_epoch = sent
     repeated_overflow = (
-        known.previous_producer_id == producer_id != metadata.producer_id
+        transaction.previous_producer_id == producer_id != metadata.producer_id
         and producer_epoch == PRODUCER_EPOCH_MAX - 1
         and metadata.producer_epoch == 0
     )
@@ -117,7 +123,7 @@ def _end_v2(
     if not allowed:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if state is TransactionState.ONGOING:
-        return prepare_v2(shard, transactional_id, known, commit=commit, empty=False)
+        return prepare_v2(shard, transactional_id, transaction, commit=commit, empty=False)
     if state is _PREPARE[commit]:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if repeated and state is _COMPLETE[commit]:
@@ -125,11 +131,11 @@ def _end_v2(
     if commit or repeated or state in PREPARED:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     # The producer aborts a transaction whose writes may or may not have arrived: none has.
-    return prepare_v2(shard, transactional_id, known, commit=False, empty=True)
+    return prepare_v2(shard, transactional_id, transaction, commit=False, empty=True)
 
 
 def prepare_v2(
-    shard: TransactionShard, transactional_id: str, known: Transaction, *, commit: bool, empty: bool
+    shard: TransactionShard, transactional_id: str, transaction: Transaction, *, commit: bool, empty: bool
 ) -> ProducerIdAndEpoch:
     """Decide with a new producer epoch; after the last epoch the producer gets a new producer id.
 
@@ -137,7 +143,7 @@ def prepare_v2(
     """
     if shard.context.transaction_version() < TRANSACTIONS_V1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    old = known.metadata
+    old = transaction.metadata
     next_producer_id = shard.context.next_producer_id() if old.is_epoch_exhausted else NO_PRODUCER_ID
     now = shard.context.now_ms()
     shard.transition_to(
@@ -153,21 +159,21 @@ def prepare_v2(
             client_version=TRANSACTIONS_V2,
         ),
     )
-    known.volatile.last_producer_epoch = old.producer_epoch
+    transaction.volatile.last_producer_epoch = old.producer_epoch
     prepared = shard.begin_markers(transactional_id).metadata
     after = completed(prepared, prepared.last_update_ms)
     return ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
 
 
-def fence(shard: TransactionShard, transactional_id: str, known: Transaction) -> None:
+def fence(shard: TransactionShard, transactional_id: str, transaction: Transaction) -> None:
     """Abort the open transaction with a new epoch, which fences its producer.
 
     Raises KafkaError: errors of the log; then nothing has changed.
     """
-    old = known.metadata
+    old = transaction.metadata
     assert old.state is TransactionState.ONGOING
     if shard.context.transaction_version() >= TRANSACTIONS_V2:
-        prepare_v2(shard, transactional_id, known, commit=False, empty=False)
+        prepare_v2(shard, transactional_id, transaction, commit=False, empty=False)
         return
     shard.transition_to(
         transactional_id,
@@ -180,7 +186,7 @@ def fence(shard: TransactionShard, transactional_id: str, known: Transaction) ->
             client_version=0,
         ),
     )
-    known.volatile.last_producer_epoch = -1
+    transaction.volatile.last_producer_epoch = -1
     shard.begin_markers(transactional_id)
 
 
@@ -201,7 +207,7 @@ def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata
 def complete(shard: TransactionShard, pending: PendingEnd) -> None:
     """Store that every partition has its marker. Raises KafkaError if the append fails; the caller then retries."""
     assert not pending.partitions
-    known = shard.transactions[pending.transactional_id]
-    assert known.volatile.pending_end is pending
-    shard.transition_to(pending.transactional_id, completed(known.metadata, shard.context.now_ms()))
-    known.volatile.pending_end = None
+    transaction = shard.transactions[pending.transactional_id]
+    assert transaction.volatile.pending_end is pending
+    shard.transition_to(pending.transactional_id, completed(transaction.metadata, shard.context.now_ms()))
+    transaction.volatile.pending_end = None

@@ -52,13 +52,13 @@ def _delay_to_next_check(shard: TransactionShard, due_ms: int, interval_ms: int)
 
 
 def _time_out(shard: TransactionShard, transactional_id: str) -> None:
-    known = shard.transactions.get(transactional_id)
-    if known is None or not shard.loaded or known.metadata.state is not TransactionState.ONGOING:
+    transaction = shard.transactions.get(transactional_id)
+    if transaction is None or not shard.loaded or transaction.metadata.state is not TransactionState.ONGOING:
         return
-    metadata = known.metadata
+    metadata = transaction.metadata
     if metadata.start_ms + metadata.timeout_ms < shard.context.now_ms():
         try:
-            fence(shard, transactional_id, known)
+            fence(shard, transactional_id, transaction)
         except KafkaError:
             # The append failed: try again at the next check, as Kafka does.
             _retry(shard, transactional_id)
@@ -101,10 +101,10 @@ def forget_expired(shard: TransactionShard) -> list[str]:
     before = shard.context.now_ms() - shard.context.settings().transactional_id_expiration_ms
     expired = [
         name
-        for name, known in shard.transactions.items()
-        if known.metadata.state in ENDED
-        and known.volatile.pending_end is None
-        and known.metadata.last_update_ms <= before
+        for name, transaction in shard.transactions.items()
+        if transaction.metadata.state in ENDED
+        and transaction.volatile.pending_end is None
+        and transaction.metadata.last_update_ms <= before
     ]
     for at in range(0, len(expired), EXPIRED_BATCH):
         shard.forget(expired[at : at + EXPIRED_BATCH])

@@ -36,37 +36,37 @@ def init_producer_id(
     """
     if not 0 < timeout_ms <= shard.context.settings().transaction_max_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-    known = shard.transactions.get(transactional_id)
-    if known is None:
+    transaction = shard.transactions.get(transactional_id)
+    if transaction is None:
         return _begin(shard, transactional_id, timeout_ms)
-    old = known.metadata
-    if known.volatile.pending_end is not None or old.state in PREPARED:
+    old = transaction.metadata
+    if transaction.volatile.pending_end is not None or old.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if expected is not None and not _is_owner(known, expected):
+    if expected is not None and not _is_owner(transaction, expected):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if old.state is TransactionState.ONGOING:
-        fence(shard, transactional_id, known)
+        fence(shard, transactional_id, transaction)
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if old.is_epoch_exhausted and (expected is None or expected.producer_epoch == old.producer_epoch):
-        found = ProducerIdAndEpoch(shard.context.next_producer_id(), 0)
+        producer = ProducerIdAndEpoch(shard.context.next_producer_id(), 0)
         last_epoch = NO_PRODUCER_EPOCH if expected is None else old.producer_epoch
     else:
-        epoch, last_epoch = _next_epoch(known, expected)
-        found = ProducerIdAndEpoch(old.producer_id, epoch)
-    shard.transition_to(transactional_id, _initialised(shard, old, found, timeout_ms))
-    known.volatile.last_producer_epoch = last_epoch
-    return found
+        epoch, last_epoch = _next_epoch(transaction, expected)
+        producer = ProducerIdAndEpoch(old.producer_id, epoch)
+    shard.transition_to(transactional_id, _initialised(shard, old, producer, timeout_ms))
+    transaction.volatile.last_producer_epoch = last_epoch
+    return producer
 
 
 def _begin(shard: TransactionShard, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
     """Store a new transactional id, whatever epoch its producer expects."""
-    found = ProducerIdAndEpoch(shard.context.next_producer_id(), 0)
+    producer = ProducerIdAndEpoch(shard.context.next_producer_id(), 0)
     now = shard.context.now_ms()
     empty = TransactionMetadata(
-        found.producer_id,
-        found.producer_id,
+        producer.producer_id,
+        producer.producer_id,
         NO_PRODUCER_ID,
-        found.producer_epoch,
+        producer.producer_epoch,
         timeout_ms,
         TransactionState.EMPTY,
         {},
@@ -75,39 +75,41 @@ def _begin(shard: TransactionShard, transactional_id: str, timeout_ms: int) -> P
         0,
     )
     shard.transition_to(transactional_id, empty)
-    return found
+    return producer
 
 
-def _is_owner(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
+def _is_owner(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
     """Whether the producer id is the present one, or the former one whose epochs are used up. Does not check
     the epoch.
     """
-    metadata = known.metadata
+    metadata = transaction.metadata
     if expected.producer_id == metadata.producer_id:
         return True
-    return expected.producer_id == known.previous_producer_id and is_epoch_exhausted(expected.producer_epoch)
+    return expected.producer_id == transaction.previous_producer_id and is_epoch_exhausted(
+        expected.producer_epoch
+    )
 
 
-def _next_epoch(known: Transaction, expected: ProducerIdAndEpoch | None) -> tuple[int, int]:
+def _next_epoch(transaction: Transaction, expected: ProducerIdAndEpoch | None) -> tuple[int, int]:
     """The epoch to respond with, and the previous epoch, with which its producer may repeat the request."""
-    current = known.metadata.producer_epoch
+    current = transaction.metadata.producer_epoch
     if expected is None:
         return current + 1, NO_PRODUCER_EPOCH
     if expected.producer_epoch == current:
         return current + 1, current
-    if expected.producer_epoch == known.volatile.last_producer_epoch:
+    if expected.producer_epoch == transaction.volatile.last_producer_epoch:
         # The producer repeats a request whose response was lost; a newer producer would have reset the last epoch.
-        return current, known.volatile.last_producer_epoch
+        return current, transaction.volatile.last_producer_epoch
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
 def _initialised(
-    shard: TransactionShard, old: TransactionMetadata, found: ProducerIdAndEpoch, timeout_ms: int
+    shard: TransactionShard, old: TransactionMetadata, producer: ProducerIdAndEpoch, timeout_ms: int
 ) -> TransactionMetadata:
     return old._replace(
-        producer_id=found.producer_id,
+        producer_id=producer.producer_id,
         previous_producer_id=old.producer_id,
-        producer_epoch=found.producer_epoch,
+        producer_epoch=producer.producer_epoch,
         timeout_ms=timeout_ms,
         state=TransactionState.EMPTY,
         partitions={},

@@ -44,9 +44,12 @@ class MarkerOutcome(Enum):
 
 def is_current(shard: TransactionShard, pending: PendingEnd) -> bool:
     """Whether this coordinator still has to complete it: the shard was neither given up nor loaded again."""
-    known = shard.transactions.get(pending.transactional_id)
+    transaction = shard.transactions.get(pending.transactional_id)
     return (
-        shard.loaded and known is not None and known.volatile.pending_end is pending and not pending.given_up
+        shard.loaded
+        and transaction is not None
+        and transaction.volatile.pending_end is pending
+        and not pending.given_up
     )
 
 

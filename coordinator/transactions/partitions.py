@@ -38,12 +38,12 @@ def add_partitions(
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the last transaction
     is being ended, UNSUPPORTED_VERSION for v2 while ``transaction.version`` is 0, errors of the log.
     """
-    known = shard.transaction(transactional_id)
-    if known.volatile.pending_end is not None:
+    transaction = shard.transaction(transactional_id)
+    if transaction.volatile.pending_end is not None:
         # Checked first: the producer may already use the producer id that the completed transaction will have.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    _check_owner(known, producer_id, producer_epoch)
-    old = known.metadata
+    _check_owner(transaction, producer_id, producer_epoch)
+    old = transaction.metadata
     if old.state is TransactionState.ONGOING and all(old.has(*partition) for partition in partitions):
         return
     if client_version >= TRANSACTIONS_V2 and shard.context.transaction_version() < TRANSACTIONS_V1:
@@ -73,13 +73,13 @@ def verify_partitions(
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
-    known = shard.transaction(transactional_id)
-    _check_owner(known, producer_id, producer_epoch)
-    return [partition for partition in partitions if not known.metadata.has(*partition)]
+    transaction = shard.transaction(transactional_id)
+    _check_owner(transaction, producer_id, producer_epoch)
+    return [partition for partition in partitions if not transaction.metadata.has(*partition)]
 
 
-def _check_owner(known: Transaction, producer_id: int, producer_epoch: int) -> None:
-    metadata = known.metadata
+def _check_owner(transaction: Transaction, producer_id: int, producer_epoch: int) -> None:
+    metadata = transaction.metadata
     if metadata.producer_id != producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if metadata.producer_epoch != producer_epoch:

@@ -91,17 +91,17 @@ class TransactionShard:
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        found = self.transactions.get(transactional_id)
-        if found is None:
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        return found
+        return transaction
 
     # --- durable state
 
     def transition_to(self, transactional_id: str, new: TransactionMetadata) -> None:
         """Append and apply the next metadata. Raises KafkaError if the append fails; then nothing has changed."""
-        known = self.transactions.get(transactional_id)
-        old = new if known is None else known.metadata
+        transaction = self.transactions.get(transactional_id)
+        old = new if transaction is None else transaction.metadata
         assert old.state in VALID_PREVIOUS_STATES[new.state], f"{old.state.name} -> {new.state.name}"
         assert new.producer_id >= 0
         assert new.producer_epoch >= 0
@@ -110,7 +110,7 @@ class TransactionShard:
         self.transactions[transactional_id].volatile.previous_producer_id = old.producer_id
         if new.state is TransactionState.ONGOING and old.state is not TransactionState.ONGOING:
             expiry.schedule_timeout(self, transactional_id)
-        elif known is None:
+        elif transaction is None:
             expiry.schedule_id_expiration(self)
 
     def forget(self, transactional_ids: Sequence[str]) -> None:
@@ -141,12 +141,12 @@ class TransactionShard:
             return
         assert isinstance(value, TransactionLogValue)
         metadata = from_value(value)
-        known = self.transactions.get(name)
-        if known is None:
+        transaction = self.transactions.get(name)
+        if transaction is None:
             self.transactions[name] = Transaction(metadata, offset)
         else:
-            known.metadata = metadata
-            known.offset = offset
+            transaction.metadata = metadata
+            transaction.offset = offset
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Do nothing: no record of this topic belongs to a transaction."""

@@ -155,10 +155,10 @@ def is_epoch_exhausted(epoch: int) -> bool:
 
 def with_added(partitions: Partitions, added: Iterable[tuple[str, int]]) -> Partitions:
     """``partitions`` with ``added``, in the order of their addition."""
-    found = {topic: dict.fromkeys(ids) for topic, ids in partitions.items()}
+    topics = {topic: dict.fromkeys(ids) for topic, ids in partitions.items()}
     for topic, partition in added:
-        found.setdefault(topic, {})[partition] = None
-    return {topic: tuple(ids) for topic, ids in found.items()}
+        topics.setdefault(topic, {})[partition] = None
+    return {topic: tuple(ids) for topic, ids in topics.items()}
 
 
 def topic_partitions(partitions: Partitions) -> Iterator[tuple[str, int]]:
@@ -215,5 +215,5 @@ class Transaction:
     @property
     def previous_producer_id(self) -> int:
         """The producer id before the last transition. Records of version 0 lack it."""
-        known = self.volatile.previous_producer_id
-        return self.metadata.previous_producer_id if known == NO_PRODUCER_ID else known
+        previous = self.volatile.previous_producer_id
+        return self.metadata.previous_producer_id if previous == NO_PRODUCER_ID else previous

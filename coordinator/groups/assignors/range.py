@@ -46,11 +46,11 @@ def assign(group: GroupSpec) -> dict[str, Assignment]:
         for topic_id in spec.topics:
             subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
     topics = {topic_id: _Topic(group.partitions[topic_id], count) for topic_id, count in subscribers.items()}
-    made: dict[str, Assignment] = {}
+    assignments: dict[str, Assignment] = {}
     for member_id in order:
         runs = {topic_id: topics[topic_id].take() for topic_id in group.members[member_id].topics}
-        made[member_id] = {topic_id: run for topic_id, run in runs.items() if run}
-    return made
+        assignments[member_id] = {topic_id: run for topic_id, run in runs.items() if run}
+    return assignments
 
 
 def _place(group: GroupSpec, member_id: str) -> tuple[bool, str]:

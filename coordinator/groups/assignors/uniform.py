@@ -34,7 +34,7 @@ def _by_quota(group: GroupSpec) -> dict[str, Assignment]:
         for partition in _unowned(group.partitions[topic_id], group.owners.get(topic_id, {}))
     ]
     quota, extras = divmod(sum(group.partitions[topic_id] for topic_id in topics), len(group.members))
-    made: dict[str, Assignment] = {}
+    assignments: dict[str, Assignment] = {}
     unfilled: list[tuple[str, int]] = []
     still_to_come = len(group.members)
     for member_id, spec in group.members.items():
@@ -50,9 +50,9 @@ def _by_quota(group: GroupSpec) -> dict[str, Assignment]:
             unfilled.append((member_id, room))
         extras -= takes_extra
         still_to_come -= 1
-        made[member_id] = kept
-    _fill(made, unfilled, free)
-    return made
+        assignments[member_id] = kept
+    _fill(assignments, unfilled, free)
+    return assignments
 
 
 def _unowned(count: int, owners: Container[int]) -> list[int]:
@@ -82,7 +82,9 @@ def _kept(
     return kept if changed else assigned, lost, room
 
 
-def _fill(made: dict[str, Assignment], unfilled: list[tuple[str, int]], free: list[tuple[Uuid, int]]) -> None:
+def _fill(
+    assignments: dict[str, Assignment], unfilled: list[tuple[str, int]], free: list[tuple[Uuid, int]]
+) -> None:
     """Assign the free partitions to the members with room, in order."""
     start = 0
     for member_id, room in unfilled:
@@ -90,9 +92,9 @@ def _fill(made: dict[str, Assignment], unfilled: list[tuple[str, int]], free: li
         for topic_id, partition in free[start : start + room]:
             more.setdefault(topic_id, []).append(partition)
         start += room
-        has = made[member_id]
-        made[member_id] = {
-            **has,
-            **{topic_id: has.get(topic_id, frozenset()).union(rows) for topic_id, rows in more.items()},
+        current = assignments[member_id]
+        assignments[member_id] = {
+            **current,
+            **{topic_id: current.get(topic_id, frozenset()).union(rows) for topic_id, rows in more.items()},
         }
     assert start >= len(free), "partitions were left unassigned"

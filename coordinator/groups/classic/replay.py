@@ -21,15 +21,15 @@ def replay_group_metadata(
     producer_id: int,
 ) -> None:
     """Apply a classic group's record. The volatile state of a loaded group stays: a step has brought it up to date."""
-    known = shard.groups.get(key.group)
-    if isinstance(known, ClassicGroup) and value is not None:
-        known.stored = value
+    group = shard.groups.get(key.group)
+    if isinstance(group, ClassicGroup) and value is not None:
+        group.stored = value
         if not shard.loaded:
             shard.groups[key.group] = restore(key.group, value)
         return
-    if known is not None:
+    if group is not None:
         del shard.groups[key.group]
-        known.on_removed(shard)
+        group.on_removed(shard)
     if value is not None:
         shard.groups[key.group] = restore(key.group, value)
 

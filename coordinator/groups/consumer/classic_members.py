@@ -89,10 +89,12 @@ def _join(
     if holder is not None and migration.is_replaced_by_classic(context, group, holder):
         member = _join_downgraded(shard, group, update, holder, replacement, owned)
     else:
-        wanted = target.get_or_compute(context, group, update.epoch, old, update.new, update.subscriptions)
-        update.records.extend(wanted.records)
+        target_assignment = target.get_or_compute(
+            context, group, update.epoch, old, update.new, update.subscriptions
+        )
+        update.records.extend(target_assignment.records)
         change = member_update.reconcile_member(
-            context, group, update, wanted.epoch, wanted.assignment, owned
+            context, group, update, target_assignment.epoch, target_assignment.assignment, owned
         )
         shard.commit([*replacement, *change.records])
         member_update.after_commit(shard, group.group_id, change)
@@ -121,15 +123,20 @@ def _join_downgraded(
     classic one.
     """
     rebalances = group.target_epoch < update.epoch
-    member, made = update.new, update.records
+    member, new_records = update.new, update.records
     if not rebalances:
-        wanted = group.target(update.new)
+        assignment = group.target(update.new)
         change = member_update.reconcile_member(
-            shard.context, group, update, group.target_epoch, wanted, owned
+            shard.context, group, update, group.target_epoch, assignment, owned
         )
-        member, made = change.member, change.records
+        member, new_records = change.member, change.records
     migration.downgrade(
-        shard, group, replaced=holder, joining=member, before=[*replacement, *made], rebalances=rebalances
+        shard,
+        group,
+        replaced=holder,
+        joining=member,
+        before=[*replacement, *new_records],
+        rebalances=rebalances,
     )
     return member
 

@@ -42,34 +42,34 @@ def subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
     """The member's subscription. Raises DecodeError."""
     version = _version(metadata, ConsumerProtocolSubscription.MAX_VERSION)
     # A newer version may have more fields after the known ones.
-    made: ConsumerProtocolSubscription
-    made, _ = ConsumerProtocolSubscription.decoder(version)(metadata, _VERSION.size)
-    return made
+    decoded: ConsumerProtocolSubscription
+    decoded, _ = ConsumerProtocolSubscription.decoder(version)(metadata, _VERSION.size)
+    return decoded
 
 
 def assigned(data: Buffer, topics: Topics) -> dict[Uuid, frozenset[int]]:
     """The assigned partitions by topic id, without unknown topics. Raises DecodeError, CustomAssignorError."""
     version = _version(data, ConsumerProtocolAssignment.MAX_VERSION)
-    made: ConsumerProtocolAssignment
-    made, _ = ConsumerProtocolAssignment.decoder(version)(data, _VERSION.size)
-    if made.user_data:
+    decoded: ConsumerProtocolAssignment
+    decoded, _ = ConsumerProtocolAssignment.decoder(version)(data, _VERSION.size)
+    if decoded.user_data:
         raise CustomAssignorError
     return {
         topic_id: frozenset(partitions)
         for topic_id, partitions in with_ids(
-            ((row.topic, row.partitions) for row in made.assigned_partitions), topics
+            ((row.topic, row.partitions) for row in decoded.assigned_partitions), topics
         ).items()
     }
 
 
 def with_ids(rows: Iterable[tuple[str, list[int]]], topics: Topics) -> dict[Uuid, list[int]]:
     """The partitions by topic id, without unknown topics; ``rows`` have topic names."""
-    made: dict[Uuid, list[int]] = {}
+    by_id: dict[Uuid, list[int]] = {}
     for name, partitions in rows:
         topic = topics.by_name(name)
         if topic is not None:
-            made[topic.topic_id] = partitions
-    return made
+            by_id[topic.topic_id] = partitions
+    return by_id
 
 
 def assignment(partitions: Mapping[Uuid, Collection[int]], metadata: Buffer, topics: Topics) -> bytes:

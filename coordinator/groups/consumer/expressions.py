@@ -59,8 +59,8 @@ def _refusal(expression: str) -> str | None:
     try:
         _compiled(expression)
     except (re2.error, UnicodeError) as error:
-        said = error.args[0]
-        text = said.decode() if isinstance(said, bytes) else str(said)
+        reason = error.args[0]
+        text = reason.decode() if isinstance(reason, bytes) else str(reason)
         for prefix, re2j_text in _RE2J_TEXTS:
             if text.startswith(prefix):
                 return re2j_text

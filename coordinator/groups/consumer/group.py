@@ -117,12 +117,12 @@ class ConsumerGroup:
 
     def member(self, member_id: str) -> ConsumerGroupMember:
         """The member. Raises KafkaError (UNKNOWN_MEMBER_ID)."""
-        found = self.members.get(member_id)
-        if found is None:
+        member = self.members.get(member_id)
+        if member is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
-        return found
+        return member
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
@@ -162,9 +162,9 @@ class ConsumerGroup:
 
     def all_classic_without(self, leaving: Iterable[ConsumerGroupMember]) -> bool:
         """Whether all members but ``leaving`` use the classic protocol."""
-        gone = list(leaving)
-        classic = self.classic_count - sum(member.is_classic for member in gone)
-        return classic == len(self.members) - len(gone)
+        without = list(leaving)
+        classic = self.classic_count - sum(member.is_classic for member in without)
+        return classic == len(self.members) - len(without)
 
     def supports_classic_protocols(self, protocol_type: str, names: Collection[str]) -> bool:
         """Whether a classic member may join with these protocols: all classic members must support one of them."""

@@ -91,8 +91,8 @@ def _heartbeat(
 ) -> ConsumerGroupHeartbeatResponse:
     context, group_id = shard.context, request.group_id
     joins = request.member_epoch == JOINING_EPOCH
-    found = joining.group_for(shard, group_id, create=joins)
-    group = found.group
+    found_group = joining.group_for(shard, group_id, create=joins)
+    group = found_group.group
     joining.check_size(context, group, request.member_id)
     member_id = request.member_id or joining.new_member_id(context)
     replacement: list[CoordinatorRecord] = []
@@ -113,8 +113,8 @@ def _heartbeat(
         classic=None,
     )
     change = member_update.update_and_reconcile(shard, group, old, fields, client, request.topic_partitions)
-    shard.commit([*found.records, *replacement, *change.records])
-    found.after_commit(shard)
+    shard.commit([*found_group.records, *replacement, *change.records])
+    found_group.after_commit(shard)
     member_update.after_commit(shard, group_id, change)
     timers.renew_session(shard, group_id, member_id)
     return _response(context, request, old, change.member)

@@ -26,18 +26,18 @@ def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.Fo
     With ``create``, an unknown group is created, an empty classic group is replaced, and a classic group of consumers
     is converted. Raises KafkaError (GROUP_ID_NOT_FOUND).
     """
-    found = shard.groups.get(group_id)
-    if isinstance(found, ConsumerGroup):
-        return migration.FoundGroup(found)
-    if found is None:
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return migration.FoundGroup(group)
+    if group is None:
         if not create:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
         return migration.FoundGroup(ConsumerGroup(group_id))
-    if not create or not isinstance(found, ClassicGroup):
+    if not create or not isinstance(group, ClassicGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    if found.is_empty():
-        return migration.FoundGroup(ConsumerGroup(group_id), list(found.tombstones()))
-    return migration.upgrade(shard, found)
+    if group.is_empty():
+        return migration.FoundGroup(ConsumerGroup(group_id), list(group.tombstones()))
+    return migration.upgrade(shard, group)
 
 
 def check_size(context: GroupContext, group: ConsumerGroup, member_id: str) -> None:
@@ -86,12 +86,12 @@ def static_member(
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
             f"is owned by {holder.member_id} member.",
         )
-    made = holder._replace(member_id=member_id, epoch=0, previous_epoch=0)
-    return made, [
+    member = holder._replace(member_id=member_id, epoch=0, previous_epoch=0)
+    return member, [
         *records.member_tombstones(group.group_id, holder.member_id),
-        records.member_metadata(group.group_id, made),
+        records.member_metadata(group.group_id, member),
         records.target_assignment(group.group_id, member_id, group.targets.get(holder.member_id, {})),
-        records.current_assignment(group.group_id, made),
+        records.current_assignment(group.group_id, member),
     ]
 
 

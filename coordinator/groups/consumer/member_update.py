@@ -98,9 +98,13 @@ def update_and_reconcile(
     FENCED_MEMBER_EPOCH.
     """
     update = update_member(shard, group, old, fields, client)
-    wanted = target.get_or_compute(shard.context, group, update.epoch, old, update.new, update.subscriptions)
-    update.records.extend(wanted.records)
-    return reconcile_member(shard.context, group, update, wanted.epoch, wanted.assignment, owned)
+    target_assignment = target.get_or_compute(
+        shard.context, group, update.epoch, old, update.new, update.subscriptions
+    )
+    update.records.extend(target_assignment.records)
+    return reconcile_member(
+        shard.context, group, update, target_assignment.epoch, target_assignment.assignment, owned
+    )
 
 
 def update_member(
@@ -142,16 +146,16 @@ def reconcile_member(
     group: ConsumerGroup,
     update: MemberUpdate,
     target_epoch: int,
-    wanted: Assignment,
+    target_assignment: Assignment,
     owned: Owned,
 ) -> MemberChange:
-    """Reconcile the updated member to its target assignment ``wanted``."""
+    """Reconcile the updated member to ``target_assignment``."""
     member = update.new
     if update.changed or not member.is_reconciled_to(target_epoch):
         member = reconcile(
             member,
             target_epoch,
-            wanted,
+            target_assignment,
             _subscribed(group, member, context.topics),
             group.is_held,
             owned,

@@ -25,10 +25,10 @@ class TopicHashes:
     A topic is hashed again when its number of partitions changes; a change of racks shows only after a restart.
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._known: dict[Uuid, tuple[int, int]] = {}
+        self._cache: dict[Uuid, tuple[int, int]] = {}
 
     def of_group(self, names: Iterable[str], topics: Topics) -> int:
         """The hash, an int64, of the topics with these names; 0 if none of them exists."""
@@ -39,12 +39,12 @@ class TopicHashes:
             if topic is None:
                 continue
             count = len(topic.partitions)
-            known = self._known.get(topic.topic_id)
-            if known is None or known[0] != count:
-                known = (count, topic_hash(topic, topics))
-            used[topic.topic_id] = known
-            hashes.append(known[1])
-        self._known = used
+            cached = self._cache.get(topic.topic_id)
+            if cached is None or cached[0] != count:
+                cached = (count, topic_hash(topic, topics))
+            used[topic.topic_id] = cached
+            hashes.append(cached[1])
+        self._cache = used
         return _hash(pack(f"<{len(hashes)}q", *hashes)) if hashes else NO_TOPICS
 
 

@@ -89,11 +89,9 @@ def upgrade(shard: GroupShard, classic: ClassicGroup) -> FoundGroup:
     group.epoch = group.target_epoch = classic.generation_id
     try:
         for member in classic.members.values():
-            made = _upgraded_member(shard, classic, member, protocol)
-            group.put_target(
-                made.member_id, {topic: frozenset(rows) for topic, rows in made.assigned.items()}
-            )
-            group.put_member(made)
+            new = _upgraded_member(shard, classic, member, protocol)
+            group.put_target(new.member_id, {topic: frozenset(rows) for topic, rows in new.assigned.items()})
+            group.put_member(new)
     except DecodeError:
         raise _not_found(refused + "the embedded consumer protocol is malformed.") from None
     except embedded_protocol.CustomAssignorError:
@@ -253,15 +251,20 @@ def _downgraded_member(member: ConsumerGroupMember) -> ClassicGroupMember:
 
 
 def _complete_classic_group(
-    shard: GroupShard, group_id: str, made: ClassicGroup, *, rebalances: bool
+    shard: GroupShard, group_id: str, classic: ClassicGroup, *, rebalances: bool
 ) -> None:
     """Complete the volatile state of the replayed group: its members support more protocols than their records have."""
     live = shard.groups[group_id]
     assert isinstance(live, ClassicGroup)
     assert live.state is ClassicGroupState.STABLE
     for member in live.members.values():
-        known = made.members[member.member_id]
-        live.update(member, known.protocols, known.rebalance_timeout_ms, known.session_timeout_ms)
+        classic_member = classic.members[member.member_id]
+        live.update(
+            member,
+            classic_member.protocols,
+            classic_member.rebalance_timeout_ms,
+            classic_member.session_timeout_ms,
+        )
         classic_timers.renew_session(shard, live, member)
     shard.context.log_info(
         "a consumer group becomes a classic group", group=group_id, members=len(live.members)

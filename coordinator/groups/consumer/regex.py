@@ -43,13 +43,13 @@ def change(
     shard: GroupShard, group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember
 ) -> RegexChange:
     """What follows when ``old`` is replaced by ``new``. Raises KafkaError (INVALID_REGULAR_EXPRESSION)."""
-    made: list[CoordinatorRecord] = []
+    new_records: list[CoordinatorRecord] = []
     rebalances = is_new = False
     members = group.subscriptions.regexes
     changed = old.topic_regex != new.topic_regex
     if changed:
         if old.topic_regex and members.get(old.topic_regex, 0) == 1:
-            made.append(records.regex_tombstone(group.group_id, old.topic_regex))
+            new_records.append(records.regex_tombstone(group.group_id, old.topic_regex))
         if not new.topic_regex:
             rebalances = bool(old.topic_regex)
         elif new.topic_regex not in members:
@@ -58,7 +58,7 @@ def change(
         else:
             rebalances = new.topic_regex in group.subscriptions.resolved
     resolves = _is_due(shard, group, old, new, is_new)
-    return RegexChange(made, changed, rebalances, resolves)
+    return RegexChange(new_records, changed, rebalances, resolves)
 
 
 def _is_due(
@@ -119,8 +119,8 @@ class _Resolution:
                 timers.resolve_soon(self._shard, self._group_id, self.step)
                 return
             names = self._names[self._at : self._at + NAMES_PER_STEP_MAX - compared]
-            found = self._matched.setdefault(self._left[-1], set())
-            found |= expressions.matching(self._left[-1], names)
+            matched = self._matched.setdefault(self._left[-1], set())
+            matched |= expressions.matching(self._left[-1], names)
             self._at += len(names)
             compared += len(names) + 1
             if self._at >= len(self._names):
@@ -132,7 +132,7 @@ class _Resolution:
 def _store(shard: GroupShard, group: ConsumerGroup, matched: dict[str, set[str]], version: int) -> None:
     """Store the matched topics. If they changed, bump the group epoch."""
     after = group.subscriptions.copy()
-    made = []
+    new_records = []
     rebalances = False
     for expression, names in matched.items():
         if expression not in after.regexes:
@@ -141,10 +141,10 @@ def _store(shard: GroupShard, group: ConsumerGroup, matched: dict[str, set[str]]
         rebalances = rebalances or names != (before.topics if before is not None else frozenset())
         resolved = ResolvedRegex(frozenset(names), version, shard.context.now_ms())
         after.resolve(expression, resolved)
-        made.append(records.regex(group.group_id, expression, resolved))
+        new_records.append(records.regex(group.group_id, expression, resolved))
     metadata_hash = group.volatile.topic_hashes.of_group(after.topics, shard.context.topics)
     rebalances = rebalances or metadata_hash != group.metadata_hash
     if rebalances:
-        made.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
-    shard.commit(made)
+        new_records.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
+    shard.commit(new_records)
     group.volatile.metadata_checked = group.volatile.metadata_checked or rebalances

@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 def _group(shard: GroupShard, group_id: str) -> ConsumerGroup | None:
-    found = shard.groups.get(group_id)
-    return found if isinstance(found, ConsumerGroup) else None
+    existing = shard.groups.get(group_id)
+    return existing if isinstance(existing, ConsumerGroup) else None
 
 
 def _group_or_new(shard: GroupShard, group_id: str) -> ConsumerGroup:
     """The group. A new one replaces a simple classic group, which has only offsets and no record."""
-    found = shard.groups.get(group_id)
-    if isinstance(found, ConsumerGroup):
-        return found
-    if found is not None:
-        assert isinstance(found, ClassicGroup), group_id
-        assert found.is_simple(), f"{group_id} is a classic group"
-        found.on_removed(shard)
-    made = shard.groups[group_id] = ConsumerGroup(group_id)
-    return made
+    existing = shard.groups.get(group_id)
+    if isinstance(existing, ConsumerGroup):
+        return existing
+    if existing is not None:
+        assert isinstance(existing, ClassicGroup), group_id
+        assert existing.is_simple(), f"{group_id} is a classic group"
+        existing.on_removed(shard)
+    group = shard.groups[group_id] = ConsumerGroup(group_id)
+    return group
 
 
 def replay_group(
@@ -53,12 +53,12 @@ def replay_group(
         group.epoch = value.epoch
         group.metadata_hash = value.metadata_hash
         return
-    known = _group(shard, key.group_id)
-    if known is not None:
-        assert not known.members, f"{key.group_id} is deleted, but has members"
-        assert not known.targets, f"{key.group_id} is deleted, but has a target assignment"
+    existing = _group(shard, key.group_id)
+    if existing is not None:
+        assert not existing.members, f"{key.group_id} is deleted, but has members"
+        assert not existing.targets, f"{key.group_id} is deleted, but has a target assignment"
         del shard.groups[key.group_id]
-        known.on_removed(shard)
+        existing.on_removed(shard)
 
 
 def replay_subscription_metadata(
@@ -96,13 +96,15 @@ def replay_member(
             )
         )
         return
-    known = _group(shard, key.group_id)
-    if known is not None and key.member_id in known.members:
+    existing = _group(shard, key.group_id)
+    if existing is not None and key.member_id in existing.members:
         # While loading, compaction may already have removed the tombstone of its current assignment.
-        left = known.members[key.member_id].epoch == LEAVING_EPOCH or not shard.loaded
+        left = existing.members[key.member_id].epoch == LEAVING_EPOCH or not shard.loaded
         assert left, f"{key.member_id} is deleted, but has a current assignment"
-        assert key.member_id not in known.targets, f"{key.member_id} is deleted, but has a target assignment"
-        known.remove_member(key.member_id)
+        assert key.member_id not in existing.targets, (
+            f"{key.member_id} is deleted, but has a target assignment"
+        )
+        existing.remove_member(key.member_id)
         timers.cancel_all(shard, key.group_id, key.member_id)
 
 
@@ -117,9 +119,9 @@ def replay_target(
         rows = {row.topic_id: frozenset(row.partitions) for row in value.topic_partitions}
         _group_or_new(shard, key.group_id).put_target(key.member_id, rows)
         return
-    known = _group(shard, key.group_id)
-    if known is not None:
-        known.put_target(key.member_id, None)
+    existing = _group(shard, key.group_id)
+    if existing is not None:
+        existing.put_target(key.member_id, None)
 
 
 def replay_target_epoch(
@@ -134,10 +136,10 @@ def replay_target_epoch(
         group.target_epoch = value.assignment_epoch
         group.target_timestamp_ms = value.assignment_timestamp
         return
-    known = _group(shard, key.group_id)
-    if known is not None:
-        known.target_epoch = NO_TARGET_EPOCH
-        known.target_timestamp_ms = 0
+    existing = _group(shard, key.group_id)
+    if existing is not None:
+        existing.target_epoch = NO_TARGET_EPOCH
+        existing.target_timestamp_ms = 0
 
 
 def replay_current(
@@ -159,10 +161,10 @@ def replay_current(
             )
         )
         return
-    known = _group(shard, key.group_id)
-    if known is not None and key.member_id in known.members:
-        member = known.members[key.member_id]
-        known.put_member(
+    existing = _group(shard, key.group_id)
+    if existing is not None and key.member_id in existing.members:
+        member = existing.members[key.member_id]
+        existing.put_member(
             member._replace(
                 epoch=LEAVING_EPOCH, previous_epoch=LEAVING_EPOCH, assigned={}, pending_revocation={}
             )
@@ -171,14 +173,14 @@ def replay_current(
 
 def _partition_epochs(rows: Iterable[stored.TopicPartitions], member_epoch: int) -> PartitionEpochs:
     """Partitions with their assignment epochs. Brokers before 4.3 stored none: then the member epoch stands for all."""
-    made = {}
+    by_topic = {}
     for row in rows:
         epochs = row.assignment_epochs
         if epochs is None or len(epochs) != len(row.partitions):
-            made[row.topic_id] = dict.fromkeys(row.partitions, max(member_epoch, 0))
+            by_topic[row.topic_id] = dict.fromkeys(row.partitions, max(member_epoch, 0))
         else:
-            made[row.topic_id] = dict(zip(row.partitions, epochs, strict=True))
-    return made
+            by_topic[row.topic_id] = dict(zip(row.partitions, epochs, strict=True))
+    return by_topic
 
 
 def replay_regex(

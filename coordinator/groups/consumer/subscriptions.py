@@ -39,11 +39,11 @@ class Subscriptions:
         self.resolved: dict[str, ResolvedRegex] = {}
 
     def copy(self) -> Subscriptions:
-        made = Subscriptions()
-        made.topics = dict(self.topics)
-        made.regexes = dict(self.regexes)
-        made.resolved = dict(self.resolved)
-        return made
+        result = Subscriptions()
+        result.topics = dict(self.topics)
+        result.regexes = dict(self.regexes)
+        result.resolved = dict(self.resolved)
+        return result
 
     def replace(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
         """Count a member that changed, joined (``old`` is None) or left (``new`` is None)."""
@@ -73,12 +73,12 @@ class Subscriptions:
 
     def without_last_of(self, old: ConsumerGroupMember, new: ConsumerGroupMember | None) -> Subscriptions:
         """A copy with ``old`` replaced by ``new``, and without an expression that only ``old`` used."""
-        made = self.copy()
-        made.replace(old, new)
+        result = self.copy()
+        result.replace(old, new)
         regex = old.topic_regex
-        if regex and regex not in made.regexes:
-            made.resolve(regex, None)
-        return made
+        if regex and regex not in result.regexes:
+            result.resolve(regex, None)
+        return result
 
     def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
         """The names of all topics to which the member is subscribed; an unresolved expression matches none."""
@@ -98,8 +98,8 @@ class Subscriptions:
         return all(count.by_regex == 1 and count.by_name == 0 for count in self.topics.values())
 
     def _count(self, name: str, by_name: int, by_regex: int) -> None:
-        known = self.topics.get(name, _NO_SUBSCRIPTION)
-        count = SubscriptionCount(known.by_name + by_name, known.by_regex + by_regex)
+        old = self.topics.get(name, _NO_SUBSCRIPTION)
+        count = SubscriptionCount(old.by_name + by_name, old.by_regex + by_regex)
         if count == _NO_SUBSCRIPTION:
             del self.topics[name]
         else:

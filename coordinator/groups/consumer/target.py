@@ -64,14 +64,14 @@ def get_or_compute(
     specs, partitions = _specs(group, members, previous_id, new, subscriptions, context.topics)
     homogeneous = subscriptions.are_homogeneous(len(members))
     assign = ASSIGNORS[group.preferred_assignor(old, new) or default_assignor(context)]
-    made = assign(GroupSpec(specs, partitions, group.target_owners, homogeneous))
+    assignments = assign(GroupSpec(specs, partitions, group.target_owners, homogeneous))
     changes = []
     for member_id in specs:
-        assignment = made.get(member_id, {})
+        assignment = assignments.get(member_id, {})
         if assignment != group.targets.get(member_id):
             changes.append(records.target_assignment(group.group_id, member_id, assignment))
     changes.append(records.target_epoch(group.group_id, epoch, context.now_ms()))
-    return TargetAssignment(epoch, made.get(new.member_id, {}), changes)
+    return TargetAssignment(epoch, assignments.get(new.member_id, {}), changes)
 
 
 def _is_time(context: GroupContext, group: ConsumerGroup) -> bool:
@@ -109,5 +109,5 @@ def _specs(
 
 def topic_ids(names: Iterable[str], topics: Topics) -> dict[Uuid, int]:
     """Topic id -> number of partitions, of existing topics, in the order of their names."""
-    found = (topics.by_name(name) for name in sorted(names))
-    return {topic.topic_id: len(topic.partitions) for topic in found if topic is not None}
+    known_topics = (topics.by_name(name) for name in sorted(names))
+    return {topic.topic_id: len(topic.partitions) for topic in known_topics if topic is not None}
