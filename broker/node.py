@@ -23,7 +23,7 @@ from oncelog.broker.fetch.delayed import DelayedFetches
 from oncelog.broker.fetch.sessions import FetchSessions
 from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError
-from oncelog.broker.log.manager import Hosting, LogManager
+from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
 from oncelog.broker.metadata.image import BROKER, TOPIC
@@ -152,7 +152,7 @@ class Node:
         self.dispatcher = Dispatcher(self.services)
         if not logs.was_clean:
             self._raise_leader_epochs()
-        logs.load(self._hosting, self._on_truncated)
+        logs.load(self._local_topic, self._on_truncated)
 
     def _stop(self) -> None:
         metadata = getattr(self, "metadata", None)
@@ -194,11 +194,11 @@ class Node:
         """Return the topic's current configuration."""
         return effective_topic_config(self.metadata.image, self.config.current, topic)
 
-    def _hosting(self, name: str) -> Hosting | None:
+    def _local_topic(self, name: str) -> LocalTopic | None:
         topic = self.metadata.image.topics.get(name)
         if topic is None:
             return None
-        return Hosting(topic.topic_id, self.topic_config(name), range(len(topic.partitions)))
+        return LocalTopic(topic.topic_id, self.topic_config(name), range(len(topic.partitions)))
 
     def _on_truncated(self, cut: PartitionLog) -> None:
         """The start had to cut this log: begin a new leader epoch, durably, before a client reads."""

@@ -52,7 +52,7 @@ FLUSHED_AT_ONCE = 16
 _log = get_logger(__name__)
 
 
-class Hosting(NamedTuple):
+class LocalTopic(NamedTuple):
     """A topic that has partitions on this node, as the metadata describes it."""
 
     topic_id: Uuid
@@ -97,7 +97,7 @@ class LogManager:
         self._queue = RecoveryQueue(
             files, self.lines, self._begin_recovery, self._recovery_done, self._recovery_failed
         )
-        self._lookup: Callable[[str], Hosting | None] = lambda topic: None
+        self._lookup: Callable[[str], LocalTopic | None] = lambda topic: None
         self._on_truncated: Callable[[PartitionLog], None] = lambda log: None
         self.offsets = PartitionOffsets(files, data_dir, self.logs, self._is_unopened)
         self._loaded = False
@@ -123,7 +123,7 @@ class LogManager:
         self.offsets.read()
 
     def load(
-        self, lookup: Callable[[str], Hosting | None], on_truncated: Callable[[PartitionLog], None]
+        self, lookup: Callable[[str], LocalTopic | None], on_truncated: Callable[[PartitionLog], None]
     ) -> None:
         """Find the partitions in the directory. One that belongs to no topic is set aside (``-stray``).
 
@@ -141,7 +141,7 @@ class LogManager:
                 self.deletions.add(path, self.config.log_segment_delete_delay_ms)
             elif name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
                 _log.warning("directory of no partition", path=path)
-            elif not self._is_hosted(*key):
+            elif not self._is_local(*key):
                 self._set_aside(key, path)
             elif self.was_clean:
                 self._unopened[key] = path
@@ -222,7 +222,7 @@ class LogManager:
         return log if log is not None else self._open((topic, partition))
 
     def _open(self, key: Key) -> PartitionLog:
-        if not self._is_hosted(*key):
+        if not self._is_local(*key):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if key in self._queue and not self._queue.attempt(key):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{key[0]}-{key[1]} is being recovered")
@@ -241,16 +241,16 @@ class LogManager:
         return self.logs[key]
 
     def _open_found(self, key: Key) -> None:
-        hosting = self._hosting(key[0])
+        local_topic = self._local_topic(key[0])
         directory = self._unopened.get(key)
         if directory is not None and self._set_aside_if_stray(key, directory):
             del self._unopened[key]
             directory = None
         if directory is None:
-            self._create(key, hosting.topic_id, hosting.config)
+            self._create(key, local_topic.topic_id, local_topic.config)
             return
         start = self.offsets.log_starts.known.get(key, 0)
-        log = open_partition(self._env, directory, *key, hosting.config, start, hosting.topic_id)
+        log = open_partition(self._env, directory, *key, local_topic.config, start, local_topic.topic_id)
         try:
             self._report_loss(key, log, truncated=False)
         except (OSError, KafkaError):
@@ -312,21 +312,21 @@ class LogManager:
 
     def update_config(self, topic: str, config: TopicConfig) -> None:
         """Apply a changed configuration of a topic."""
-        for partition in self._hosting(topic).partitions:
+        for partition in self._local_topic(topic).partitions:
             log = self.logs.get((topic, partition))
             if log is not None:
                 log.update_config(config)
                 self.flusher.reschedule(log)
 
-    def _is_hosted(self, topic: str, partition: int) -> bool:
-        hosting = self._lookup(topic)
-        return hosting is not None and partition in hosting.partitions
+    def _is_local(self, topic: str, partition: int) -> bool:
+        local_topic = self._lookup(topic)
+        return local_topic is not None and partition in local_topic.partitions
 
-    def _hosting(self, topic: str) -> Hosting:
-        hosting = self._lookup(topic)
-        if hosting is None:
+    def _local_topic(self, topic: str) -> LocalTopic:
+        local_topic = self._lookup(topic)
+        if local_topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return hosting
+        return local_topic
 
     def _is_unopened(self, key: Key) -> bool:
         return key in self._unopened or key in self._queue or key in self._unusable
@@ -345,7 +345,7 @@ class LogManager:
         except CorruptPartitionMetadata as error:
             _log.warning("partition.metadata ignored", topic=key[0], partition=key[1], error=str(error))
             return False
-        if topic_id in (None, self._hosting(key[0]).topic_id):
+        if topic_id in (None, self._local_topic(key[0]).topic_id):
             return False
         self._set_aside(key, directory)
         return True
@@ -374,9 +374,9 @@ class LogManager:
         directory = f"{self.data_dir}/{key[0]}-{key[1]}"
         start = self.offsets.log_starts.known.get(key, 0)
         recovery_point = self.offsets.recovery_points.known.get(key, 0)
-        hosting = self._hosting(key[0])
+        local_topic = self._local_topic(key[0])
         return PartitionRecovery(
-            self._env, directory, *key, hosting.config, start, recovery_point, hosting.topic_id
+            self._env, directory, *key, local_topic.config, start, recovery_point, local_topic.topic_id
         )
 
     def _recovery_done(self, key: Key, recovery: PartitionRecovery) -> None:

@@ -12,7 +12,7 @@ import trio.testing
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.topic_config import TopicConfig
-from oncelog.broker.log.manager import Hosting, LogManager
+from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
@@ -49,7 +49,7 @@ class LogManagerHarness:
             self.sim.sync_dir("/")
         self.data_dir = data_dir
         self.config = BrokerConfig({"log.dirs": data_dir, **(keys or {})})
-        self.topics: dict[str, Hosting] = {}
+        self.topics: dict[str, LocalTopic] = {}
         self.truncated: list[tuple[str, int, int]] = []
 
     def add_topic(
@@ -60,7 +60,7 @@ class LogManagerHarness:
         overrides: dict[str, str] | None = None,
     ) -> None:
         config = TopicConfig.effective(overrides or {}, self.config)
-        self.topics[name] = Hosting(topic_id, config, range(partitions))
+        self.topics[name] = LocalTopic(topic_id, config, range(partitions))
 
     def manager(self) -> LogManager:
         """A new process: started and loaded, but nothing in the background."""
