@@ -12,10 +12,10 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.coordinator.deadlines import NEVER, Deadlines
 from oncelog.coordinator.groups.context import Client, GroupContext
 from oncelog.coordinator.groups.shard import GroupShard
-from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorRecord
-from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.stored.coordinator import decode_key, decode_value
 from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
+from tests.harness.memory_log import MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -73,38 +73,11 @@ class FakeTopics:
         return self.racks_of.get((topic.name, partition), ())
 
 
-class MemoryLog:
-    """Keeps the bytes of keys and values. ``failure``: the error of the next append. ``fails``: the probability, by
-    ``rng``, that an append fails.
-    """
-
-    def __init__(self, rng: random.Random | None = None) -> None:
-        self.entries: list[tuple[bytes, bytes | None, int]] = []
-        self.failure: ErrorCode | None = None
-        self.fails = 0.0
-        self._rng = rng or random.Random(0)
-
-    def append(
-        self,
-        records: Sequence[CoordinatorRecord],
-        producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = -1,
-    ) -> int:
-        failure, self.failure = self.failure, None
-        if failure is None and self._rng.random() < self.fails:
-            failure = ErrorCode.NOT_ENOUGH_REPLICAS
-        if failure is not None:
-            raise KafkaError(failure)
-        first = len(self.entries)
-        for key, value, version in records:
-            stored = None if value is None else encode_value(value, version)
-            self.entries.append((encode_key(key), stored, producer_id))
-        return first
-
-    def check_batch_size(self, size: int) -> None:
-        """Accept any size."""
+class GroupLog(MemoryLog):
+    """A partition of ``__consumer_offsets``."""
 
     def replay_into(self, shard: GroupShard) -> None:
+        """Load a shard from what was written."""
         for offset, (key_bytes, value_bytes, producer_id) in enumerate(self.entries):
             key = decode_key(key_bytes, KEY_TYPES)
             assert key is not None
@@ -122,7 +95,7 @@ class GroupShardHarness:
         self.overrides: dict[str, dict[str, str]] = {}
         self.topics = FakeTopics()
         self.rng = random.Random(seed)
-        self.log = MemoryLog(random.Random(seed + 1))
+        self.log = GroupLog(random.Random(seed + 1))
         self.deadlines = Deadlines(lambda: self.now)
         self.retried: set[Hashable] = set()
         self.shard = GroupShard(PARTITION, self.log, self.context(self.deadlines))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from oncelog.coordinator.deadlines import Deadlines
-from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorRecord
 from oncelog.coordinator.transactions import markers
 from oncelog.coordinator.transactions.shard import TransactionContext, TransactionShard
 from oncelog.coordinator.transactions.state import PendingEnd, TransactionMetadata
-from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.stored.coordinator import decode_key, decode_value
 from oncelog.wire.stored.transactions import KEY_TYPES, VALUE_TYPES
+from tests.harness.memory_log import MemoryLog
 
 NOW_MS = 1_900_000_000_000
 
@@ -21,30 +19,6 @@ class Settings:
     transactional_id_expiration_ms = 7 * 24 * 3_600_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms = 10_000
     transaction_remove_expired_transaction_cleanup_interval_ms = 3_600_000
-
-
-class MemoryLog:
-    """Keeps encoded records. ``fails_with``: the error of all appends while it is set."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[bytes, bytes | None]] = []
-        self.fails_with: ErrorCode | None = None
-
-    def append(
-        self,
-        records: Sequence[CoordinatorRecord],
-        producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = -1,
-    ) -> int:
-        if self.fails_with is not None:
-            raise KafkaError(self.fails_with)
-        offset = len(self.records)
-        for key, value, version in records:
-            self.records.append((encode_key(key), None if value is None else encode_value(value, version)))
-        return offset
-
-    def check_batch_size(self, size: int) -> None:
-        """Accept any size."""
 
 
 class TransactionShardHarness:
@@ -72,7 +46,7 @@ class TransactionShardHarness:
             on_prepared=lambda shard, pending: self.prepared.append(pending),
         )
         shard = TransactionShard(0, self.coordinator_epoch, self.log, context)
-        for offset, (key, value) in enumerate(self.log.records):
+        for offset, (key, value, _) in enumerate(self.log.entries):
             decoded = decode_key(key, KEY_TYPES)
             assert decoded is not None
             shard.replay(

@@ -10,10 +10,10 @@ from oncelog.coordinator.groups.offset_expiry import TOMBSTONES_PER_BATCH_MAX
 from oncelog.coordinator.groups.shard import GroupShard
 from oncelog.coordinator.partition_writer import CoordinatorRecord
 from tests.coordinator.groups.test_offsets import MINUTE_MS, all_of, commit, commit_in_transaction
-from tests.harness.group_shard import GroupShardHarness, MemoryLog
+from tests.harness.group_shard import GroupLog, GroupShardHarness
 
 
-class CountingLog(MemoryLog):
+class CountingLog(GroupLog):
     """``sizes``: records per append."""
 
     def __init__(self) -> None:

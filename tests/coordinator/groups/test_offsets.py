@@ -42,7 +42,7 @@ from oncelog.wire.stored.groups import (
     LegacyOffsetCommitValue,
     OffsetCommitValue,
 )
-from tests.harness.group_shard import GroupShardHarness, MemoryLog
+from tests.harness.group_shard import GroupLog, GroupShardHarness
 
 Place = tuple[str, str, int]
 MINUTE_MS = 60_000
@@ -97,7 +97,7 @@ def all_of(shard: GroupShard, group: str) -> dict[tuple[str, int], int]:
 COMMIT, ABORT = b"commit", b"abort"
 
 
-class LogWithMarkers(MemoryLog):
+class LogWithMarkers(GroupLog):
     """A log with markers: entries with the key `COMMIT` or `ABORT`."""
 
     def replay_into(self, shard: GroupShard) -> None:

@@ -30,10 +30,10 @@ def end(
 def end_refused(
     harness: TransactionShardHarness, epoch: int, *, commit: bool, version: int, producer_id: int = ID
 ) -> ErrorCode:
-    before = (harness.durable(), len(harness.log.records))
+    before = (harness.durable(), len(harness.log.entries))
     with pytest.raises(KafkaError) as caught:
         end(harness, epoch, commit=commit, version=version, producer_id=producer_id)
-    assert (harness.durable(), len(harness.log.records)) == before
+    assert (harness.durable(), len(harness.log.entries)) == before
     return caught.value.code
 
 
@@ -217,10 +217,10 @@ def test_errors_by_producer_and_state() -> None:
 def test_asking_which_partitions_were_added_adds_none() -> None:
     harness = begun()
     add(harness, 0, P, version=0)
-    before = len(harness.log.records)
+    before = len(harness.log.entries)
     assert verify_partitions(harness.shard, "t", ID, 0, [P, Q]) == [Q]
     add(harness, 0, P, version=0)
-    assert len(harness.log.records) == before
+    assert len(harness.log.entries) == before
 
 
 def test_v2_needs_records_that_can_hold_it() -> None:
@@ -244,8 +244,8 @@ def test_a_transaction_of_v2_outlives_the_downgrade() -> None:
     harness.crash()
     harness.finish()
     assert (harness.metadata().producer_id, harness.metadata().producer_epoch) == (ID + 1, 0)
-    assert harness.log.records[-1][1] is not None
-    assert harness.log.records[-1][1][:2] == b"\0\0"
+    assert harness.log.entries[-1][1] is not None
+    assert harness.log.entries[-1][1][:2] == b"\0\0"
     before = harness.durable()
     harness.crash()
     assert harness.durable() == before

@@ -94,7 +94,7 @@ def test_unused_ids_are_forgotten() -> None:
     harness.pass_time(3_600_000)
     harness.pass_time(3_600_000)
     assert list(harness.shard.transactions) == ["used"]
-    assert harness.log.records[-1][1] is None
+    assert harness.log.entries[-1][1] is None
     harness.crash()
     assert list(harness.shard.transactions) == ["used"]
     harness.pass_time(8 * DAY_MS)

@@ -25,11 +25,11 @@ def init(
 def refused(
     harness: TransactionShardHarness, code: ErrorCode, expected: tuple[int, int] | None = None
 ) -> None:
-    before = len(harness.log.records)
+    before = len(harness.log.entries)
     with pytest.raises(KafkaError) as caught:
         init(harness, expected)
     assert caught.value.code is code
-    assert len(harness.log.records) == before
+    assert len(harness.log.entries) == before
 
 
 def set_epoch(harness: TransactionShardHarness, epoch: int) -> None:

@@ -45,7 +45,7 @@ class Machine:
 
     def run(self) -> None:
         for _ in range(STEPS):
-            before, records = self.harness.durable(), len(self.harness.log.records)
+            before, records = self.harness.durable(), len(self.harness.log.entries)
             self.harness.log.fails_with = self.rng.choice(LOG_ERRORS) if self.rng.random() < 0.1 else None
             failing = self.harness.log.fails_with is not None
             step = self.rng.choice(
@@ -56,7 +56,7 @@ class Machine:
             step()
             after = self.harness.durable()
             if failing:
-                assert (after, len(self.harness.log.records)) == (before, records), "changed by what failed"
+                assert (after, len(self.harness.log.entries)) == (before, records), "changed by what failed"
             for name, metadata in after.items():
                 self.check_move(before.get(name), metadata)
             self.check()
