@@ -223,18 +223,18 @@ def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now
     except DecodeError as error:
         raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
     try:
-        found = walk(records, header.record_count)
+        result = walk(records, header.record_count)
     except DecodeError as error:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
-    max_timestamp = _check_records(records, header, found, rules, now_ms)
+    max_timestamp = _check_records(records, header, result, rules, now_ms)
 
     target = codec if rules.codec is None else _target_codec(codec, header, rules)
     if target != codec:
-        batch = _rebuild(batch, header, records, found, target, rules, max_timestamp)
+        batch = _rebuild(batch, header, records, result, target, rules, max_timestamp)
         size = header.size
         if size > rules.max_message_bytes:
             raise _too_large(size, rules)
-    elif codec and not found.sequential:
+    elif codec and not result.sequential:
         raise InvalidRecords(
             ErrorCode.UNKNOWN_SERVER_ERROR, "offset deltas in a compressed batch out of order"
         )
@@ -310,36 +310,36 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _check_records(
-    records: bytes | memoryview, header: BatchHeader, found: WalkResult, rules: ValidationRules, now_ms: int
+    records: bytes | memoryview, header: BatchHeader, result: WalkResult, rules: ValidationRules, now_ms: int
 ) -> int:
     """The max timestamp for the batch. Raises InvalidRecords if a record breaks a rule."""
     base = header.base_timestamp
-    latest = NO_TIMESTAMP if found.max_delta is None else base + found.max_delta
-    suspect = header.attributes & LOG_APPEND_TIME_BIT or (rules.compacted and found.has_null_key)
+    latest = NO_TIMESTAMP if result.max_delta is None else base + result.max_delta
+    suspect = header.attributes & LOG_APPEND_TIME_BIT or (rules.compacted and result.has_null_key)
     if not rules.log_append_time and not suspect:
         suspect = (
-            now_ms - base - found.min_delta > rules.timestamp_before_max_ms
+            now_ms - base - result.min_delta > rules.timestamp_before_max_ms
             or latest - now_ms > rules.timestamp_after_max_ms
             or latest > _INT64_MAX
         )
     if suspect and header.record_count > RECORDS_NAMED_MAX:
-        latest = _check_extremes(header, found, rules, now_ms)
+        latest = _check_extremes(header, result, rules, now_ms)
     elif suspect:
         latest = _check_each(records, header, rules, now_ms)
     return now_ms if rules.log_append_time else max(latest, NO_TIMESTAMP)
 
 
-def _check_extremes(header: BatchHeader, found: WalkResult, rules: ValidationRules, now_ms: int) -> int:
+def _check_extremes(header: BatchHeader, result: WalkResult, rules: ValidationRules, now_ms: int) -> int:
     """As `_check_each`, but checks only the lowest and highest timestamp, and lists no single records."""
     stamps = [header.max_timestamp]
     if not header.is_log_append_time:
         stamps = [
-            wrap_int64(header.base_timestamp + delta) for delta in (found.min_delta, found.max_delta or 0)
+            wrap_int64(header.base_timestamp + delta) for delta in (result.min_delta, result.max_delta or 0)
         ]
     for timestamp in stamps:
         if problem := _timestamp_problem(timestamp, header, rules, now_ms):
             raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, problem)
-    if rules.compacted and found.has_null_key:
+    if rules.compacted and result.has_null_key:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, "a record of a compacted topic needs a key")
     return max(stamps)
 
@@ -395,13 +395,13 @@ def _rebuild(
     batch: memoryview,
     header: BatchHeader,
     records: bytes | memoryview,
-    found: WalkResult,
+    result: WalkResult,
     codec: int,
     rules: ValidationRules,
     max_timestamp: int,
 ) -> memoryview:
     """The batch with another codec and the offset deltas 0, 1, 2, …; updates ``header``."""
-    if header.is_log_append_time or not found.sequential:
+    if header.is_log_append_time or not result.sequential:
         builder = BatchBuilder()
         for record in iterate_records(batch, header, max_size=rules.decompressed_bytes_max):
             builder.append(record.timestamp, record.key, record.value, record.headers)

@@ -67,9 +67,9 @@ def walk(records: bytes | memoryview, count: int) -> WalkResult:
     Raises DecodeError, with the record's index, where they are not. Offset deltas out of order are no error
     here, as in ``DefaultRecord``.
     """
-    found = WalkResult()
-    if count == 1 and _is_usual_record(records, found):
-        return found
+    result = WalkResult()
+    if count == 1 and _is_usual_record(records, result):
+        return result
     position = 0
     if len(records) <= _COPIED_BYTES_MAX:
         data = b"".join((_FRONT, records))
@@ -83,32 +83,32 @@ def walk(records: bytes | memoryview, count: int) -> WalkResult:
     pause = BLOCK  # records until the next try for a run; doubled after each failure
     while index < count:
         if index >= no_run_before and count - index >= RUN_MIN:
-            run = read_equal_length(data, position, limit, index, count, found)
+            run = read_equal_length(data, position, limit, index, count, result)
             if run:
                 index, position = index + run[0], run[1]
                 pause = BLOCK
                 continue
             no_run_before = (index | (BLOCK - 1)) + 1 + pause - BLOCK
             pause = min(2 * pause, BIG_BLOCK)
-        done, position = read_short_varints(data, position, limit, index, count, headers, found)
+        done, position = read_short_varints(data, position, limit, index, count, headers, result)
         index += done
         if not done:
-            position, headers = _scan_one(data, position, limit, index, found)
+            position, headers = _scan_one(data, position, limit, index, result)
             index += 1
     if position != limit:
         raise DecodeError(f"{limit - position} bytes after the {count} records of a batch")
-    return found
+    return result
 
 
-def _is_usual_record(records: bytes | memoryview, found: WalkResult) -> bool:
+def _is_usual_record(records: bytes | memoryview, result: WalkResult) -> bool:
     """Whether ``records`` are one well-formed record without headers, with short varints."""
     size = len(records)
     if size < _USUAL_SIZE_MIN or records[size - 1]:  # the header count
         return False
     front = _fronts.get(size)
     if front is not None and records[: len(front)] == front:
-        found.max_delta = 0
-        found.has_null_key = True
+        result.max_delta = 0
+        result.has_null_key = True
         return True
     length = records[0]
     if length < 128:
@@ -141,24 +141,24 @@ def _is_usual_record(records: bytes | memoryview, found: WalkResult) -> bool:
         value_at += 1
         if value_length != 2 * (size - 1 - value_at):
             return False  # a third byte makes it greater than any value that fits a length of two
-    found.max_delta = records[at + 1] >> 1
-    found.has_null_key = key_length == 1
-    if key_length == 1 and not found.max_delta:
+    result.max_delta = records[at + 1] >> 1
+    result.has_null_key = key_length == 1
+    if key_length == 1 and not result.max_delta:
         if len(_fronts) >= _FRONTS_MAX:
             _fronts.clear()
         _fronts[size] = bytes(records[:value_at])
     return True
 
 
-def _scan_one(data: bytes, position: int, limit: int, index: int, found: WalkResult) -> tuple[int, bool]:
+def _scan_one(data: bytes, position: int, limit: int, index: int, result: WalkResult) -> tuple[int, bool]:
     """Read one record with `scan`. Returns the position after it, and whether it has headers."""
     try:
         end, timestamp_delta, offset_delta, _, key_end, _, _, header_count, _ = scan(data, position, limit)
     except DecodeError as error:
         raise DecodeError(f"record {index}: {error}") from None
-    found.note_timestamp_delta(timestamp_delta)
+    result.note_timestamp_delta(timestamp_delta)
     if key_end < 0:
-        found.has_null_key = True
+        result.has_null_key = True
     if offset_delta != index:
-        found.sequential = False
+        result.sequential = False
     return end, header_count > 0

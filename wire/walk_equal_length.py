@@ -36,7 +36,7 @@ _SECOND_OF_THREE = b"".join(bytes((high | 128,)) * BLOCK for high in range(128))
 
 
 def read_equal_length(
-    data: bytes, position: int, limit: int, index: int, count: int, found: WalkResult
+    data: bytes, position: int, limit: int, index: int, count: int, result: WalkResult
 ) -> tuple[int, int] | None:
     """Read the run that begins at ``position``. Returns its number of records and the position after them; None where
     it has fewer than `RUN_MIN`.
@@ -86,8 +86,8 @@ def read_equal_length(
     if index >= BIG_BLOCK and data[delta_at + 2 : end : stride] != bytes((index // BIG_BLOCK,)) * size:
         return None
     if key_length < 0:
-        found.has_null_key = True
-    _see_times(times, ((timestamp_delta << 1) ^ (timestamp_delta >> 63)) >> 7 << 7, found)
+        result.has_null_key = True
+    _note_timestamp_deltas(times, ((timestamp_delta << 1) ^ (timestamp_delta >> 63)) >> 7 << 7, result)
     return size, end
 
 
@@ -116,16 +116,16 @@ def _deltas_follow(first: bytes, second: bytes, index: int) -> bool:
     return first == _FIRST_BYTES[start:stop] and second == expected[start:stop]
 
 
-def _see_times(times: bytes, high: int, found: WalkResult) -> None:
+def _note_timestamp_deltas(times: bytes, high: int, result: WalkResult) -> None:
     """Note timestamp deltas: ``times`` are the lowest bytes of their raw varints, ``high`` the common rest."""
-    later = times.translate(None, _ODD_BYTES)
-    if len(later) != len(times):
+    positive = times.translate(None, _ODD_BYTES)
+    if len(positive) != len(times):
         for byte in {*times}:
             raw = high | byte & 127
-            found.note_timestamp_delta((raw >> 1) ^ -(raw & 1))
+            result.note_timestamp_delta((raw >> 1) ^ -(raw & 1))
         return
-    latest = later[-1]
-    later = later.translate(None, _EVERY_BYTE[: latest + 1])  # they mostly rise: nothing is left
-    if later:
-        latest = max(later)
-    found.note_timestamp_delta((high | latest & 127) >> 1)
+    greatest = positive[-1]
+    positive = positive.translate(None, _EVERY_BYTE[: greatest + 1])  # they mostly rise: nothing is left
+    if positive:
+        greatest = max(positive)
+    result.note_timestamp_delta((high | greatest & 127) >> 1)

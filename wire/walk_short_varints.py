@@ -72,7 +72,7 @@ _two_bytes = Struct("<H").unpack_from
 
 
 def read_short_varints(
-    data: bytes, position: int, limit: int, index: int, count: int, headers: bool, found: WalkResult
+    data: bytes, position: int, limit: int, index: int, count: int, headers: bool, result: WalkResult
 ) -> tuple[int, int]:
     """Read records of one `_Kind`. Returns their number, which may be 0, and the position after them.
 
@@ -98,16 +98,16 @@ def read_short_varints(
             null_key = 1 << 8 | index // BIG_BLOCK
     deltas = range(first, first + 2 * (stop - index), 2)
     kind = _KINDS[length_bytes, timestamp_bytes, delta_bytes]
-    done, keyed, cursor, latest, negative = _read_kind(data, position - 1, deltas, null_key, kind, headers)
+    done, keyed, cursor, greatest, negative = _read_kind(data, position - 1, deltas, null_key, kind, headers)
     if done == 0:
         return 0, position
     if cursor >= limit or (data[cursor] and not headers):
         raise DecodeError(f"record {index + done - 1}: headers where the record ends")
     if keyed < done:
-        found.has_null_key = True
-    for timestamp in (latest, *negative) if latest >= 0 else negative:
+        result.has_null_key = True
+    for timestamp in (greatest, *negative) if greatest >= 0 else negative:
         raw = timestamp if timestamp_bytes == 1 else timestamp >> 8 << 7 | timestamp & 127
-        found.note_timestamp_delta((raw >> 1) ^ -(raw & 1))
+        result.note_timestamp_delta((raw >> 1) ^ -(raw & 1))
     return done, cursor + 1
 
 
@@ -134,7 +134,7 @@ def _read_kind(
     third = null_key & third_mask
     sizes = _SIZES
     keyed = 0
-    latest = last_timestamp = -1
+    greatest = last_timestamp = -1
     negative: list[int] = []
     delta = deltas.start
     try:
@@ -170,8 +170,8 @@ def _read_kind(
                 last_timestamp = timestamp
                 if timestamp & 1:
                     negative.append(timestamp)
-                elif timestamp > latest:
-                    latest = timestamp
+                elif timestamp > greatest:
+                    greatest = timestamp
             cursor += size
         else:
             delta = deltas.stop
@@ -181,7 +181,7 @@ def _read_kind(
         DecodeError,
     ):  # a length of two bytes where one was expected, or past the end
         pass
-    return (delta - deltas.start) // 2, keyed, cursor, latest, negative
+    return (delta - deltas.start) // 2, keyed, cursor, greatest, negative
 
 
 def _long_key_size(data: bytes, position: int) -> int:
