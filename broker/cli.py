@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import trio
 
     from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.config.listeners import Listener
+    from oncelog.broker.config.listeners import ListenerConfig
     from oncelog.broker.config.sources import Setting
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
@@ -94,7 +94,7 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return _run_in(scratch, parent, config, listeners)
 
 
-def _run_in(scratch: str, parent: str, config: BrokerConfig, listeners: list[Listener]) -> int:
+def _run_in(scratch: str, parent: str, config: BrokerConfig, listeners: list[ListenerConfig]) -> int:
     """Run the broker. If its data directory is ``scratch``, make that in ``parent`` and remove it at the end."""
     if config.data_dir != scratch:
         return run(config, listeners, durable=True)
@@ -114,7 +114,7 @@ def _run_in(scratch: str, parent: str, config: BrokerConfig, listeners: list[Lis
         directory.remove()
 
 
-def run(config: BrokerConfig, listeners: list[Listener], *, durable: bool) -> int:
+def run(config: BrokerConfig, listeners: list[ListenerConfig], *, durable: bool) -> int:
     import trio
 
     from oncelog.broker.log.data_directory import DataDirectoryError
@@ -135,7 +135,7 @@ def run(config: BrokerConfig, listeners: list[Listener], *, durable: bool) -> in
     return EXIT_STOPPED
 
 
-async def serve_until_signal(config: BrokerConfig, listeners: list[Listener], durable: bool) -> None:
+async def serve_until_signal(config: BrokerConfig, listeners: list[ListenerConfig], durable: bool) -> None:
     """Run a broker until SIGINT, SIGTERM or SIGHUP, then stop it cleanly; a second signal ends the process at once."""
     import trio
 
@@ -179,10 +179,10 @@ def _on_ready(node: Node, listeners: list[BoundListener]) -> None:
 
 def _say_ready(node: Node, listeners: list[BoundListener]) -> None:
     """One line to standard output: the first listener's address, and all listeners where there are several."""
-    from oncelog.broker.config.listeners import Endpoint, address_text
+    from oncelog.broker.config.listeners import ListenerEndpoint, address_text
 
-    bound = [Endpoint(row.name, *row.listener.address) for row in listeners]
-    told = [Endpoint(row.name, row.host, row.port) for row in listeners]
+    bound = [ListenerEndpoint(row.name, *row.listener.address) for row in listeners]
+    told = [ListenerEndpoint(row.name, row.host, row.port) for row in listeners]
     fields: dict[str, object] = {"address": address_text(*bound[0][1:])}
     if told[0] != bound[0]:
         fields["advertised"] = address_text(*told[0][1:])
@@ -222,7 +222,7 @@ def _log_output(options: argparse.Namespace, environment: Mapping[str, str]) -> 
 
 def _configuration(
     options: argparse.Namespace, environment: Mapping[str, str], scratch: str
-) -> tuple[BrokerConfig, list[Listener]]:
+) -> tuple[BrokerConfig, list[ListenerConfig]]:
     """The configuration of all sources, and its listeners. `scratch`: where data goes with --ephemeral.
 
     Raises ConfigError with everything that is wrong with it."""

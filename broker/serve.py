@@ -22,7 +22,7 @@ from oncelog.broker.seams.transport import SocketListener
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.config.listeners import Listener
+    from oncelog.broker.config.listeners import ListenerConfig
 
 
 class ListenError(Exception):
@@ -31,7 +31,7 @@ class ListenError(Exception):
 
 async def serve(
     config: BrokerConfig,
-    listeners: Sequence[Listener],
+    listeners: Sequence[ListenerConfig],
     on_ready: Callable[[Node, list[BoundListener]], None],
     *,
     durable: bool = True,
@@ -64,7 +64,7 @@ async def _run(node: Node, bound_listeners: list[BoundListener], task_status: tr
     await node.run(bound_listeners, task_status=task_status)
 
 
-def _open(listener: Listener, config: BrokerConfig) -> BoundListener:
+def _open(listener: ListenerConfig, config: BrokerConfig) -> BoundListener:
     host, port = listener.bind.host, listener.bind.port
     try:
         bound = SocketListener.bind(host, port, config.socket_listen_backlog_size)

@@ -9,7 +9,7 @@ from compat_tests.batches import batch, record
 from compat_tests.frames import address
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.errors import error_codes
-from oncelog.broker.client.routes import TRANSACTION, Controller, Coordinator, Leader, Node, Retry
+from oncelog.broker.client.routes import TRANSACTION, BrokerWithId, Controller, CoordinatorOf, LeaderOf, Retry
 from oncelog.broker.seams.transport import connect
 from oncelog.wire.batch import read_header
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -54,7 +54,7 @@ async def create(client: ClusterClient, name: str) -> bytes:
     request = CreateTopicsRequest([CreatableTopic(name, 1, 1)], 30_000)
     response = await client.call(request, Controller())
     assert error_codes(response) == ()
-    await client.call(MetadataRequest([]), Leader(name, 0), retry=RETRY)
+    await client.call(MetadataRequest([]), LeaderOf(name, 0), retry=RETRY)
     return bytes(response.topics[0].topic_id)
 
 
@@ -72,7 +72,7 @@ def fetch_request(name: str, topic_id: bytes, offset: int) -> FetchRequest:
 
 async def read(client: ClusterClient, name: str, topic_id: bytes, offset: int) -> list[bytes | None]:
     request = fetch_request(name, topic_id, offset)
-    response = await client.call(request, Leader(name, 0), retry=RETRY)
+    response = await client.call(request, LeaderOf(name, 0), retry=RETRY)
     assert error_codes(response) == ()
     records = response.responses[0].partitions[0].records
     assert isinstance(records, memoryview)
@@ -92,7 +92,7 @@ def test_cluster_and_topics(bootstrap: str, name: str) -> None:
         cluster = await client.call(DescribeClusterRequest())
         assert (cluster.error_code, cluster.cluster_id) == (0, response.cluster_id)
         [node] = cluster.brokers
-        await client.call(MetadataRequest([]), Node(node.broker_id))
+        await client.call(MetadataRequest([]), BrokerWithId(node.broker_id))
         assert client.metadata.brokers == {node.broker_id: (node.host, node.port)}
         assert response.controller_id == client.metadata.controller_id == node.broker_id
 
@@ -102,7 +102,7 @@ def test_cluster_and_topics(bootstrap: str, name: str) -> None:
 def test_produce_and_fetch(bootstrap: str, name: str) -> None:
     async def scenario(client: ClusterClient) -> None:
         topic_id = await create(client, name)
-        leader = Leader(name, 0)
+        leader = LeaderOf(name, 0)
         response = await client.call(produce_request(name, topic_id, b"a", b"b"), leader, retry=RETRY)
         assert response.responses[0].partition_responses[0].base_offset == 0
         assert await read(client, name, topic_id, 0) == [b"a", b"b"]
@@ -122,7 +122,7 @@ def test_produce_and_fetch(bootstrap: str, name: str) -> None:
     run(bootstrap, scenario)
 
 
-def address_of(client: ClusterClient, leader: Leader) -> tuple[str, int]:
+def address_of(client: ClusterClient, leader: LeaderOf) -> tuple[str, int]:
     found = client.metadata.topic(leader.topic, trio.current_time())
     assert found is not None
     return client.metadata.brokers[found.partitions[leader.partition].leader_id]
@@ -131,7 +131,7 @@ def address_of(client: ClusterClient, leader: Leader) -> tuple[str, int]:
 def test_several_in_flight_and_one_without_a_response(bootstrap: str, name: str) -> None:
     async def scenario(client: ClusterClient) -> None:
         topic_id = await create(client, name)
-        leader = Leader(name, 0)
+        leader = LeaderOf(name, 0)
         await client.call(produce_request(name, topic_id, b"0"), leader, retry=RETRY)
         connection = await client.connection(leader)
         await connection.send_without_response(produce_request(name, topic_id, b"1", acks=0))
@@ -147,7 +147,7 @@ def test_several_in_flight_and_one_without_a_response(bootstrap: str, name: str)
 def test_a_group_of_one(bootstrap: str, name: str) -> None:
     async def scenario(client: ClusterClient) -> None:
         await create(client, name)
-        group = Coordinator(name)
+        group = CoordinatorOf(name)
         protocols = [JoinGroupRequestProtocol("range", b"")]
         join = JoinGroupRequest(name, 30_000, 30_000, "", None, "consumer", protocols)
         joined = await client.call(join, group, retry=RETRY)
@@ -185,7 +185,7 @@ def test_a_group_of_one(bootstrap: str, name: str) -> None:
 
 def test_a_transactional_id(bootstrap: str, name: str) -> None:
     async def scenario(client: ClusterClient) -> None:
-        coordinator = Coordinator(name, TRANSACTION)
+        coordinator = CoordinatorOf(name, TRANSACTION)
         epochs = []
         for _ in range(2):
             response = await client.call(InitProducerIdRequest(name, 60_000), coordinator, retry=RETRY)
@@ -199,10 +199,12 @@ def test_a_transactional_id(bootstrap: str, name: str) -> None:
 def test_errors(bootstrap: str, name: str) -> None:
     async def scenario(client: ClusterClient) -> None:
         with pytest.raises(KafkaError) as caught:
-            await client.call(MetadataRequest([]), Leader(name, 0))
+            await client.call(MetadataRequest([]), LeaderOf(name, 0))
         assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topic_id = await create(client, name)
-        late = await client.call(fetch_request(name, topic_id, 5), Leader(name, 0), retry=Retry(timeout_s=1))
+        late = await client.call(
+            fetch_request(name, topic_id, 5), LeaderOf(name, 0), retry=Retry(timeout_s=1)
+        )
         assert error_codes(late) == (ErrorCode.OFFSET_OUT_OF_RANGE,)
         again = await client.call(CreateTopicsRequest([CreatableTopic(name, 1, 1)], 1000), Controller())
         assert error_codes(again) == (ErrorCode.TOPIC_ALREADY_EXISTS,)

@@ -11,7 +11,7 @@ import trio
 
 from compat_tests.batches import batch, read_batches, record
 from oncelog.broker.client.cluster_client import ClusterClient
-from oncelog.broker.client.routes import Leader, Retry
+from oncelog.broker.client.routes import LeaderOf, Retry
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node import Node
@@ -64,7 +64,7 @@ async def produce(client: ClusterClient) -> None:
     for _ in range(VALUES):
         data = batch([record(None, VALUE)])
         rows = [TopicProduceData("t", partition_data=[PartitionProduceData(0, data)])]
-        response = await client.call(ProduceRequest(None, -1, 30_000, rows), Leader("t", 0), version=9)
+        response = await client.call(ProduceRequest(None, -1, 30_000, rows), LeaderOf("t", 0), version=9)
         assert response.responses[0].partition_responses[0].error_code == 0
 
 
@@ -72,7 +72,7 @@ async def fetch(client: ClusterClient) -> int:
     """How many of the values are there."""
     topics = [FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 24)])]
     request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, topics=topics)
-    response = await client.call(request, Leader("t", 0), version=12, retry=Retry(10))
+    response = await client.call(request, LeaderOf("t", 0), version=12, retry=Retry(10))
     data = bytes(response.responses[0].partitions[0].records or b"")
     batches = list(read_batches(data))
     assert data.count(VALUE) == len(batches)

@@ -18,10 +18,10 @@ from oncelog.broker.seams.transport import (
 )
 from tests.harness.sim_network import MemoryListener, MemoryNetwork
 
-Listener = SocketListener | MemoryListener
+ListenerConfig = SocketListener | MemoryListener
 
 
-async def accepted(listener: Listener) -> Transport:
+async def accepted(listener: ListenerConfig) -> Transport:
     while (transport := listener.accept()) is None:
         await listener.wait_for_connection()
     return transport
@@ -40,7 +40,7 @@ async def received(transport: Transport, size: int) -> bytes:
     return found
 
 
-async def both_ways(listener: Listener, open_transport: Connect) -> None:
+async def both_ways(listener: ListenerConfig, open_transport: Connect) -> None:
     ours = await open_transport(*listener.address)
     theirs = await accepted(listener)
     assert ours.peer == f"{listener.address[0]}:{listener.address[1]}"
@@ -62,7 +62,7 @@ async def both_ways(listener: Listener, open_transport: Connect) -> None:
     ours.close()
 
 
-async def refused(listener: Listener, open_transport: Connect) -> None:
+async def refused(listener: ListenerConfig, open_transport: Connect) -> None:
     listener.close()
     with pytest.raises(ConnectionRefusedError):
         await open_transport(*listener.address)
@@ -70,7 +70,7 @@ async def refused(listener: Listener, open_transport: Connect) -> None:
 
 @pytest.mark.parametrize("check", [both_ways, refused], ids=lambda check: check.__name__)
 @pytest.mark.parametrize("kind", ["tcp", "simulated"])
-def test_opening_a_connection(kind: str, check: Callable[[Listener, Connect], Awaitable[None]]) -> None:
+def test_opening_a_connection(kind: str, check: Callable[[ListenerConfig, Connect], Awaitable[None]]) -> None:
     async def main() -> None:
         if kind == "tcp":
             listener = SocketListener.bind("127.0.0.1", 0, 10)

@@ -17,7 +17,15 @@ from oncelog.broker.client.connection import (
 )
 from oncelog.broker.client.errors import error_codes, to_error_code
 from oncelog.broker.client.metadata import METADATA_MAX_AGE_S, Address, ClusterMetadata, leader_of
-from oncelog.broker.client.routes import AnyBroker, Controller, Coordinator, Leader, Node, Retry, Route
+from oncelog.broker.client.routes import (
+    AnyBroker,
+    BrokerWithId,
+    Controller,
+    CoordinatorOf,
+    LeaderOf,
+    Retry,
+    Route,
+)
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import Connect
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -58,7 +66,7 @@ class ClusterClient:
         self._opening: defaultdict[tuple[Address, bool], trio.StrictFIFOLock] = defaultdict(
             trio.StrictFIFOLock
         )
-        self._coordinators: dict[Coordinator, Address] = {}
+        self._coordinators: dict[CoordinatorOf, Address] = {}
         self._is_closed = False
 
     def __enter__(self) -> ClusterClient:
@@ -132,14 +140,14 @@ class ClusterClient:
         """The connection to the broker that the route names: for several requests in flight. Raises as `call` does."""
         if isinstance(route, AnyBroker):
             return await self._any_connection()
-        return await self._connection_to(await self.address(route), isinstance(route, Coordinator))
+        return await self._connection_to(await self.address(route), isinstance(route, CoordinatorOf))
 
-    async def address(self, route: Node | Controller | Leader | Coordinator) -> Address:
+    async def address(self, route: BrokerWithId | Controller | LeaderOf | CoordinatorOf) -> Address:
         """Where that broker is, by metadata or FindCoordinator where it is not known. Raises as `call` does."""
-        if isinstance(route, Coordinator):
+        if isinstance(route, CoordinatorOf):
             found = self._coordinators.get(route)
             return await self._find_coordinator(route) if found is None else found
-        if isinstance(route, Leader):
+        if isinstance(route, LeaderOf):
             topic = self.metadata.topic(route.topic, real_time.monotonic())
             if topic is None or not self.metadata.brokers:
                 await self.refresh_metadata([route.topic])
@@ -161,9 +169,9 @@ class ClusterClient:
 
     def forget(self, route: Route) -> None:
         """The route led astray: the next call looks it up anew."""
-        if isinstance(route, Coordinator):
+        if isinstance(route, CoordinatorOf):
             self._coordinators.pop(route, None)
-        elif isinstance(route, Leader):
+        elif isinstance(route, LeaderOf):
             self.metadata.forget(route.topic)
         elif not isinstance(route, AnyBroker):
             self.metadata.brokers.clear()
@@ -185,7 +193,7 @@ class ClusterClient:
         self.metadata.update(response, real_time.monotonic())
         return response
 
-    async def _find_coordinator(self, route: Coordinator) -> Address:
+    async def _find_coordinator(self, route: CoordinatorOf) -> Address:
         connection = await self._any_connection()
         version = connection.version_for(FindCoordinatorRequest)
         request = FindCoordinatorRequest(key_type=route.key_type)

@@ -9,37 +9,37 @@ GROUP, TRANSACTION = 0, 1
 
 
 class AnyBroker(NamedTuple):
-    """Whichever broker is at hand."""
+    """Any broker of the cluster."""
 
 
-class Node(NamedTuple):
+class BrokerWithId(NamedTuple):
     """The broker with this id."""
 
     node_id: int
 
 
 class Controller(NamedTuple):
-    """The broker that Metadata calls the controller: with KRaft any that passes requests on to it."""
+    """The broker that Metadata calls the controller: with KRaft any broker that forwards requests to it."""
 
 
-class Leader(NamedTuple):
+class LeaderOf(NamedTuple):
     """The leader of a partition."""
 
     topic: str
     partition: int
 
 
-class Coordinator(NamedTuple):
+class CoordinatorOf(NamedTuple):
     """The coordinator of a group, or of a transactional id (``key_type``).
 
-    It has a connection of its own, as in Kafka's clients: a heartbeat is not to wait behind a Fetch.
+    It has a connection of its own, as in Kafka's clients: a heartbeat must not wait behind a Fetch.
     """
 
     key: str
     key_type: int = GROUP
 
 
-Route: TypeAlias = AnyBroker | Node | Controller | Leader | Coordinator
+Route: TypeAlias = AnyBroker | BrokerWithId | Controller | LeaderOf | CoordinatorOf
 
 
 class Retry(NamedTuple):

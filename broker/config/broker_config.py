@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from oncelog.broker.config.checks import connection_limits, contradictions
-from oncelog.broker.config.definitions import ConfigError, Declared, Key, Value, is_secret
+from oncelog.broker.config.definitions import ConfigError, ConfigKey, KeyCollector, Value, is_secret
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
 from oncelog.broker.config.definitions_node import NetworkKeys, NodeKeys, OwnKeys
@@ -33,8 +33,8 @@ class BrokerConfig(
     SaslKeys,
     TlsKeys,
     OwnKeys,
-    metaclass=Declared,
-    record=True,
+    metaclass=KeyCollector,
+    with_values=True,
 ):
     """All keys' values; immutable. Built from the texts that were given, all other keys have their defaults.
 
@@ -158,7 +158,7 @@ class BrokerConfig(
         return f"{why} [from {origin}]" if origin else why
 
 
-def key_of(name: str) -> Key | None:
+def key_of(name: str) -> ConfigKey | None:
     """The key of that name: a declared one, else one of Kafka's that does nothing here."""
     found = BrokerConfig.KEYS.get(name)
     if found is None:

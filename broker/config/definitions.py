@@ -75,7 +75,7 @@ _BITS = {SHORT: 16, INT: 32, LONG: 64}
 _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "keystore.key")
 
 
-class Key:
+class ConfigKey:
     """One configuration key. `name` and `attribute` are set by the class that it is declared in.
 
     `in_effect`: whether oncelog does anything with it; where not, it is known, shown, and a warning when set.
@@ -189,7 +189,7 @@ def key(
     in_effect: bool = True,
 ) -> T:
     """Declare a key; for the type checker it is its value (the same trick as the wire's field specifiers)."""
-    found: Any = Key(
+    found: Any = ConfigKey(
         type,
         default,  # type: ignore[arg-type]
         documentation,
@@ -206,14 +206,14 @@ def key(
     return found  # type: ignore[no-any-return]
 
 
-class Declared(type):
-    """The metaclass of classes that declare keys: collects them in ``KEYS`` (name -> Key, in declared order).
+class KeyCollector(type):
+    """The metaclass of classes that declare keys: collects them in ``KEYS`` (name -> ConfigKey, in declared order).
 
-    ``record=True`` makes the class whose instances hold the values of all keys, its bases' included, in
+    ``with_values=True`` makes the class whose instances hold the values of all keys, its bases' included, in
     slots. ``in_effect=False`` says that what the keys of this class rule is not built yet: setting one is a
     warning."""
 
-    KEYS: Mapping[str, Key]
+    KEYS: Mapping[str, ConfigKey]
 
     def __new__(
         meta,
@@ -221,24 +221,26 @@ class Declared(type):
         bases: tuple[type, ...],
         namespace: dict[str, Any],
         *,
-        record: bool = False,
+        with_values: bool = False,
         in_effect: bool = True,
-    ) -> Declared:
-        keys: dict[str, Key] = {}
+    ) -> KeyCollector:
+        keys: dict[str, ConfigKey] = {}
         for base in bases:
             keys.update(getattr(base, "KEYS", {}))
         for attribute, found in list(namespace.items()):
-            if isinstance(found, Key):
+            if isinstance(found, ConfigKey):
                 del namespace[attribute]
                 _bind(found, attribute, in_effect)
                 keys[found.name] = found
         namespace["KEYS"] = keys
         more = namespace.get("__slots__", ())
-        namespace["__slots__"] = (*more, *(found.attribute for found in keys.values())) if record else more
+        namespace["__slots__"] = (
+            (*more, *(found.attribute for found in keys.values())) if with_values else more
+        )
         return super().__new__(meta, name, bases, namespace)
 
 
-def _bind(found: Key, attribute: str, in_effect: bool) -> None:
+def _bind(found: ConfigKey, attribute: str, in_effect: bool) -> None:
     found.attribute = attribute
     found.name = attribute.replace("_", ".")
     found.in_effect &= in_effect
@@ -284,14 +286,14 @@ def one_of_any_case(words: tuple[str, ...]) -> Callable[[str, str], None]:
     return check
 
 
-def _boolean(found: Key, stripped: str, text: str) -> bool:
+def _boolean(found: ConfigKey, stripped: str, text: str) -> bool:
     word = stripped.lower()
     if word not in ("true", "false"):
         raise found.refusal(text, "Expected value to be either true or false")
     return word == "true"
 
 
-def _integer(found: Key, stripped: str, text: str) -> int:
+def _integer(found: ConfigKey, stripped: str, text: str) -> int:
     digits = stripped[1:] if stripped[:1] in ("+", "-") else stripped
     limit = 1 << (_BITS[found.type] - 1)
     # As Java's Integer.parseInt: no underscores, no blanks inside; what has more digits than a long is not
@@ -301,7 +303,7 @@ def _integer(found: Key, stripped: str, text: str) -> int:
     return int(stripped)
 
 
-def _double(found: Key, stripped: str, text: str) -> float:
+def _double(found: ConfigKey, stripped: str, text: str) -> float:
     number = stripped[:-1] if stripped[-1:] in ("d", "D", "f", "F") else stripped
     letters = number.lstrip("+-")
     try:
@@ -312,18 +314,18 @@ def _double(found: Key, stripped: str, text: str) -> float:
         raise found.refusal(text, "Not a number of type DOUBLE") from None
 
 
-def _string(found: Key, stripped: str, text: str) -> str:
+def _string(found: ConfigKey, stripped: str, text: str) -> str:
     return stripped
 
 
-def _list(found: Key, stripped: str, text: str) -> tuple[str, ...]:
+def _list(found: ConfigKey, stripped: str, text: str) -> tuple[str, ...]:
     if not stripped:
         return ()
     words = [word.strip() for word in stripped.split(",")]
     return tuple(dict.fromkeys(words)) if found.choices else tuple(words)
 
 
-_PARSERS: dict[ConfigType, Callable[[Key, str, str], Value]] = {
+_PARSERS: dict[ConfigType, Callable[[ConfigKey, str, str], Value]] = {
     BOOLEAN: _boolean,
     STRING: _string,
     INT: _integer,

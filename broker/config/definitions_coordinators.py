@@ -17,7 +17,7 @@ from oncelog.broker.config.definitions import (
     SHORT,
     STRING,
     ConfigError,
-    Declared,
+    KeyCollector,
     key,
     one_of_any_case,
 )
@@ -49,7 +49,7 @@ def _check_assignors(name: str, value: tuple[str, ...]) -> None:
         raise ConfigError(f"Configuration '{name}' must have values, and none of them twice.")
 
 
-class GroupKeys(metaclass=Declared):
+class GroupKeys(metaclass=KeyCollector):
     """Consumer groups, and the offsets that they commit."""
 
     __slots__ = ()
@@ -162,7 +162,7 @@ class GroupKeys(metaclass=Declared):
     )
 
 
-class TransactionKeys(metaclass=Declared):
+class TransactionKeys(metaclass=KeyCollector):
     """Transactions, and the log of their states."""
 
     __slots__ = ()

@@ -14,7 +14,14 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from oncelog.broker.config.definitions import CLUSTER_WIDE, MEDIUM, PER_BROKER, READ_ONLY, ConfigType, Key
+from oncelog.broker.config.definitions import (
+    CLUSTER_WIDE,
+    MEDIUM,
+    PER_BROKER,
+    READ_ONLY,
+    ConfigKey,
+    ConfigType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +82,7 @@ PREFIXES = (
 
 
 @functools.cache
-def keys_without_effect() -> Mapping[str, Key]:
+def keys_without_effect() -> Mapping[str, ConfigKey]:
     """Kafka's keys that are not declared in `BrokerConfig`, by name."""
     from oncelog.broker.config import known_keys_node, known_keys_security
 
@@ -104,13 +111,13 @@ def is_known(name: str) -> bool:
     return name in keys_without_effect()
 
 
-def _key(facts: str, documentation: str) -> Key:
+def _key(facts: str, documentation: str) -> ConfigKey:
     name, type_name, text, *more = facts.split()
     limits = next((word for word in more if ".." in word), "..")
     least, most = (
         float(limit) if "." in limit else int(limit) if limit else None for limit in limits.split("..")
     )
-    key = Key(
+    key = ConfigKey(
         ConfigType[type_name.upper()],
         None,
         documentation.strip(),

@@ -13,7 +13,7 @@ from oncelog.broker.config.definitions import (
     LONG,
     LOW,
     STRING,
-    Declared,
+    KeyCollector,
     between_or,
     key,
 )
@@ -25,7 +25,7 @@ LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 
 
-class LogKeys(metaclass=Declared):
+class LogKeys(metaclass=KeyCollector):
     """Where logs are, and what a topic gets that does not say otherwise."""
 
     __slots__ = ()

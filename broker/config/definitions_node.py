@@ -13,7 +13,7 @@ from oncelog.broker.config.definitions import (
     LOW,
     PER_BROKER,
     STRING,
-    Declared,
+    KeyCollector,
     key,
 )
 from oncelog.broker.config.definitions_log import INT_MAX
@@ -21,7 +21,7 @@ from oncelog.broker.config.definitions_log import INT_MAX
 PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
 
-class NodeKeys(metaclass=Declared):
+class NodeKeys(metaclass=KeyCollector):
     """Who this node is, and what its clients may do to topics."""
 
     __slots__ = ()
@@ -44,7 +44,7 @@ class NodeKeys(metaclass=Declared):
     default_replication_factor: int = key(INT, 1, "Replicas of a topic that does not say how many.")
 
 
-class NetworkKeys(metaclass=Declared):
+class NetworkKeys(metaclass=KeyCollector):
     """Where clients connect, and what they may take."""
 
     __slots__ = ()
@@ -117,7 +117,7 @@ class NetworkKeys(metaclass=Declared):
     )
 
 
-class OwnKeys(metaclass=Declared):
+class OwnKeys(metaclass=KeyCollector):
     """Limits that Kafka has no key for, and what Kafka keeps elsewhere than in its configuration.
 
     Internal, so that DescribeConfigs has Kafka's keys and no others.

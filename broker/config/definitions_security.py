@@ -16,13 +16,13 @@ from oncelog.broker.config.definitions import (
     PER_BROKER,
     SHORT,
     STRING,
-    Declared,
+    KeyCollector,
     key,
     no_blank_words,
 )
 
 
-class SaslKeys(metaclass=Declared, in_effect=False):
+class SaslKeys(metaclass=KeyCollector, in_effect=False):
     """How clients of SASL listeners say who they are."""
 
     __slots__ = ()
@@ -70,7 +70,7 @@ class SaslKeys(metaclass=Declared, in_effect=False):
     )
 
 
-class TlsKeys(metaclass=Declared, in_effect=False):
+class TlsKeys(metaclass=KeyCollector, in_effect=False):
     """How connections to SSL listeners are protected. Stores and their passwords can change for one listener only."""
 
     __slots__ = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.broker.config.definitions import CLUSTER_WIDE, INT, Declared, key
+from oncelog.broker.config.definitions import CLUSTER_WIDE, INT, KeyCollector, key
 
 
 def _plain(default: int, documentation: str, least: int = 1, most: int | None = None, **options: Any) -> Any:
@@ -26,7 +26,7 @@ def _most(default: int, least: int = 1, most: int | None = None, unit: str = ", 
     return key(INT, default, text, at_least=least, at_most=most)
 
 
-class ShareGroupKeys(metaclass=Declared):
+class ShareGroupKeys(metaclass=KeyCollector):
     """Of share groups."""
 
     __slots__ = ()
@@ -59,7 +59,7 @@ class ShareGroupKeys(metaclass=Declared):
     group_share_max_partition_max_record_locks: int = _most(4_000, 2_000, 10_000, unit="")
 
 
-class StreamsGroupKeys(metaclass=Declared):
+class StreamsGroupKeys(metaclass=KeyCollector):
     """Of streams groups."""
 
     __slots__ = ()

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.config.definitions import BOOLEAN, INT, STRING, ConfigError, Declared, Value, key
+from oncelog.broker.config.definitions import BOOLEAN, INT, STRING, ConfigError, KeyCollector, Value, key
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.broker.config.definitions import Key
+    from oncelog.broker.config.definitions import ConfigKey
 
 _BY_DURATION = "by_duration:"
 _ISO_DURATION = r"\+?P(?=[^T]|T.)(?:\+?\d+D)?(?:T(?=.)(?:\+?\d+H)?(?:\+?\d+M)?(?:\+?\d+(?:[.,]\d{0,9})?S)?)?"
@@ -41,11 +41,11 @@ def _key(default: int, documentation: str, synonym: str, **options: Any) -> Any:
     return key(INT, default, documentation, synonyms=((synonym, 1),), **options)
 
 
-class GroupConfig(metaclass=Declared):
+class GroupConfig(metaclass=KeyCollector):
     """``KEYS`` in Kafka's order, which decides what is complained of first."""
 
     __slots__ = ()
-    KEYS: Mapping[str, Key]
+    KEYS: Mapping[str, ConfigKey]
 
     consumer_session_timeout_ms: int = _key(
         45_000,

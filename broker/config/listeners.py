@@ -21,7 +21,7 @@ _EVERY_ADDRESS = ("0.0.0.0", "::")
 _HOST_MARKS = "-%._:"
 
 
-class Endpoint(NamedTuple):
+class ListenerEndpoint(NamedTuple):
     """One ``NAME://HOST:PORT``. An empty host is every address (to listen on) or this machine's name (to
     tell)."""
 
@@ -33,15 +33,15 @@ class Endpoint(NamedTuple):
         return f"{self.listener}://{address_text(self.host, self.port)}"
 
 
-class Listener(NamedTuple):
+class ListenerConfig(NamedTuple):
     """Where to listen, and what clients who come that way are told; its port 0 is the port that listening
     got.
 
     `advertised` is None for a listener that ``advertised.listeners`` leaves out.
     """
 
-    bind: Endpoint
-    advertised: Endpoint | None
+    bind: ListenerEndpoint
+    advertised: ListenerEndpoint | None
 
 
 def address_text(host: str, port: int) -> str:
@@ -49,7 +49,9 @@ def address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def resolve_listeners(config: BrokerConfig, host_name: Callable[[], str]) -> tuple[list[Listener], list[str]]:
+def resolve_listeners(
+    config: BrokerConfig, host_name: Callable[[], str]
+) -> tuple[list[ListenerConfig], list[str]]:
     """The listeners to open, controllers' left out, and warnings. `host_name` gives this machine's name.
 
     Raises `ConfigError`, naming keys and values, for all that cannot be read, what Kafka refuses, and security
@@ -74,10 +76,10 @@ def resolve_listeners(config: BrokerConfig, host_name: Callable[[], str]) -> tup
     warnings = [
         f"listener {endpoint} is the controller's: not opened, oncelog needs none" for endpoint in closed
     ]
-    return [Listener(endpoint, advertised.get(endpoint.listener)) for endpoint in opened], warnings
+    return [ListenerConfig(endpoint, advertised.get(endpoint.listener)) for endpoint in opened], warnings
 
 
-def parse_endpoint(text: str) -> Endpoint:
+def parse_endpoint(text: str) -> ListenerEndpoint:
     """``NAME://HOST:PORT``; the name in upper case, an IPv6 host in brackets. Raises ValueError."""
     name, slashes, address = text.partition("://")
     host, colon, port = address.rpartition(":")
@@ -88,10 +90,10 @@ def parse_endpoint(text: str) -> Endpoint:
         slashes and name and colon and plain and port.isascii() and port.isdecimal() and int(port) < 65536
     ):
         raise ValueError(f"Unable to parse {text} to a broker endpoint, expected NAME://HOST:PORT")
-    return Endpoint(name.upper(), host, int(port))
+    return ListenerEndpoint(name.upper(), host, int(port))
 
 
-def _endpoints(config: BrokerConfig, key: str, texts: Iterable[str]) -> list[Endpoint]:
+def _endpoints(config: BrokerConfig, key: str, texts: Iterable[str]) -> list[ListenerEndpoint]:
     try:
         found = [parse_endpoint(text) for text in texts]
     except ValueError as error:
@@ -119,7 +121,7 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
 
 
 def _protocol_refusal(
-    config: BrokerConfig, endpoint: Endpoint, protocols: dict[str, str]
+    config: BrokerConfig, endpoint: ListenerEndpoint, protocols: dict[str, str]
 ) -> ConfigError | None:
     protocol = protocols.get(endpoint.listener)
     if protocol is None:
@@ -134,8 +136,8 @@ def _protocol_refusal(
 
 
 def _advertised(
-    config: BrokerConfig, bound: list[Endpoint], controllers: set[str], host_name: Callable[[], str]
-) -> dict[str, Endpoint]:
+    config: BrokerConfig, bound: list[ListenerEndpoint], controllers: set[str], host_name: Callable[[], str]
+) -> dict[str, ListenerEndpoint]:
     key = "listeners" if config.advertised_listeners is None else "advertised.listeners"
     if config.advertised_listeners is None:
         told = bound

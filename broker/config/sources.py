@@ -140,14 +140,14 @@ def from_options(options: Iterable[str], problems: list[str] | None = None) -> l
     return settings
 
 
-class Environment(NamedTuple):
+class EnvironmentSettings(NamedTuple):
     """What the environment sets, and the ``KAFKA_…`` variables in it that set no key."""
 
     settings: list[Setting]
     no_keys: list[str]
 
 
-def from_environment(environment: Mapping[str, str]) -> Environment:
+def from_environment(environment: Mapping[str, str]) -> EnvironmentSettings:
     """The settings of ``KAFKA_…`` variables and of ``CLUSTER_ID``.
 
     Of ``KAFKA_X`` and ``KAFKA_CFG_X`` the second wins. A ``broker.id`` of -1 asked Kafka 2 to make one up, and is
@@ -171,7 +171,7 @@ def from_environment(environment: Mapping[str, str]) -> Environment:
         alone = [setting for setting in settings if setting.name in (_HOST, _PORT)]
         no_keys += [setting.origin.removeprefix(ENVIRONMENT_ORIGIN) for setting in alone]
         settings = [setting for setting in settings if setting not in alone]
-    return Environment(settings, no_keys)
+    return EnvironmentSettings(settings, no_keys)
 
 
 def _is_meant(name: str, text: str) -> bool:

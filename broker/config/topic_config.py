@@ -18,7 +18,7 @@ from oncelog.broker.config.definitions import (
     STRING,
     ConfigError,
     ConfigType,
-    Declared,
+    KeyCollector,
     Value,
     between_or,
     key,
@@ -51,7 +51,7 @@ def _is_throttled_replica(pair: str) -> bool:
     return not pair or (partition.isdecimal() and broker.isdecimal())
 
 
-class TopicKeys(metaclass=Declared):
+class TopicKeys(metaclass=KeyCollector):
     """The keys that a topic may set, in Kafka's order (which decides what is complained of first)."""
 
     __slots__ = ()
@@ -234,7 +234,7 @@ class TopicKeys(metaclass=Declared):
     )
 
 
-class TopicConfig(TopicKeys, metaclass=Declared, record=True):
+class TopicConfig(TopicKeys, metaclass=KeyCollector, with_values=True):
     """All topic keys' values; immutable.
 
     `compact` and `delete` are what `cleanup_policy` says. `segment_size` is the size in bytes at which a

@@ -35,14 +35,14 @@ class SupportedOperation(IntEnum):
     """Its writes add partitions: transactions v2."""
 
 
-class Producer(NamedTuple):
+class TransactionalProducer(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
 
 
-Partition = tuple[str, int]
-Refusals = dict[Partition, ErrorCode]
+PartitionKey = tuple[str, int]
+Refusals = dict[PartitionKey, ErrorCode]
 
 
 class AddPartitionsToTxnManager:
@@ -56,7 +56,10 @@ class AddPartitionsToTxnManager:
         self._transactions = transactions
 
     def verify_or_add_now(
-        self, producer: Producer, base_sequences: Mapping[Partition, int], operation: SupportedOperation
+        self,
+        producer: TransactionalProducer,
+        base_sequences: Mapping[PartitionKey, int],
+        operation: SupportedOperation,
     ) -> Refusals | None:
         """Return the error of each partition that refuses the producer's batches. The others may be written in this
         step. None: the coordinator needs time, call `verify_or_add`.
@@ -70,7 +73,10 @@ class AddPartitionsToTxnManager:
         return None if self._must_wait(producer, found, operation) else refusals | found
 
     async def verify_or_add(
-        self, producer: Producer, base_sequences: Mapping[Partition, int], operation: SupportedOperation
+        self,
+        producer: TransactionalProducer,
+        base_sequences: Mapping[PartitionKey, int],
+        operation: SupportedOperation,
     ) -> Refusals:
         """Wait until the id's last transaction is complete and the coordinator's record on the disk, and return the
         error of each partition that refuses the producer's batches.
@@ -103,13 +109,16 @@ class AddPartitionsToTxnManager:
                 return refusals | dict.fromkeys(asked, error.code)
 
     def _partitions_to_ask_about(
-        self, producer: Producer, base_sequences: Mapping[Partition, int], operation: SupportedOperation
-    ) -> tuple[list[Partition], Refusals]:
+        self,
+        producer: TransactionalProducer,
+        base_sequences: Mapping[PartitionKey, int],
+        operation: SupportedOperation,
+    ) -> tuple[list[PartitionKey], Refusals]:
         """Return the partitions in which the producer has no open transaction, and those that refuse it at once."""
         adds = operation is SupportedOperation.ADD_PARTITION
         if not adds and not self._config.current.transaction_partition_verification_enable:
             return [], {}
-        asked: list[Partition] = []
+        asked: list[PartitionKey] = []
         refusals: Refusals = {}
         for (topic, partition), sequence in base_sequences.items():
             try:
@@ -130,7 +139,7 @@ class AddPartitionsToTxnManager:
         return asked, refusals
 
     def _ask(
-        self, producer: Producer, partitions: list[Partition], operation: SupportedOperation
+        self, producer: TransactionalProducer, partitions: list[PartitionKey], operation: SupportedOperation
     ) -> Refusals:
         """Verify or add ``partitions`` at the coordinator, and return the error of each that it refuses."""
         from oncelog.coordinator.transactions.partitions import add_partitions, verify_partitions
@@ -153,7 +162,9 @@ class AddPartitionsToTxnManager:
         )
         return dict.fromkeys(missing, code)
 
-    def _must_wait(self, producer: Producer, refusals: Refusals, operation: SupportedOperation) -> bool:
+    def _must_wait(
+        self, producer: TransactionalProducer, refusals: Refusals, operation: SupportedOperation
+    ) -> bool:
         """Whether `verify_or_add` would get a better result."""
         if (
             operation is SupportedOperation.ADD_PARTITION
@@ -165,7 +176,7 @@ class AddPartitionsToTxnManager:
         except KafkaError:
             return False
 
-    def _is_durable(self, producer: Producer) -> bool:
+    def _is_durable(self, producer: TransactionalProducer) -> bool:
         """Whether the coordinator's last record of the id is as durable as ``flush.messages`` demands.
 
         Raises KafkaError as `TransactionCoordinator.shard`.

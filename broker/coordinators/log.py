@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.log.producers.state import Origin
+from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.compression import NONE
@@ -75,7 +75,7 @@ class CoordinatorLog:
             if batch.size > size_max:
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         return leader.log.append(
-            batch.build(), leader_epoch=leader.leader_epoch, origin=Origin.COORDINATOR
+            batch.build(), leader_epoch=leader.leader_epoch, origin=AppendOrigin.COORDINATOR
         ).base_offset
 
     def check_batch_size(self, size: int) -> None:
@@ -106,7 +106,7 @@ class CoordinatorLog:
         return leader.log.append(
             marker,
             leader_epoch=leader.leader_epoch,
-            origin=Origin.COORDINATOR,
+            origin=AppendOrigin.COORDINATOR,
             transaction_version=transaction_version,
         ).base_offset
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from oncelog.broker.log.producers.state import Origin
+from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.logs import get_logger
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.topic_names import OFFSETS_TOPIC
@@ -201,7 +201,7 @@ class MarkerWriter:
         result = leader.log.append(
             bytearray(marker),
             leader_epoch=leader.leader_epoch,
-            origin=Origin.COORDINATOR,
+            origin=AppendOrigin.COORDINATOR,
             transaction_version=metadata.client_version,
         )
         return leader.log, result.last_offset + 1

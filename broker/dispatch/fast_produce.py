@@ -13,7 +13,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordinators.add_partitions_to_txn_manager import Producer
+from oncelog.broker.coordinators.add_partitions_to_txn_manager import TransactionalProducer
 from oncelog.broker.handlers.produce import (
     ATTRIBUTES_AT,
     MAGIC,
@@ -212,7 +212,7 @@ class FastProduce:
         producer_id, epoch, sequence = producer_of(records, PRODUCER_AT)
         if producer_id < 0:
             return False
-        producer = Producer(known.transactional_id, producer_id, epoch)
+        producer = TransactionalProducer(known.transactional_id, producer_id, epoch)
         sequences = {(known.topic, known.index): sequence}
         return self._services.txn_partitions.verify_or_add_now(producer, sequences, known.support) == {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.fetch.sessions import FetchContext, FetchItem, Key, len_of
+from oncelog.broker.fetch.sessions import FetchContext, FetchItem, FetchKey, len_of
 from oncelog.broker.log.results import FileRange
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.fetch import (
@@ -38,7 +38,7 @@ EMPTY = b""
 INLINE_BYTES_MAX = 16 * 1024
 """Bytes of records up to which a response holds them itself."""
 
-Row = tuple[Key, FetchItem, PartitionData]
+Row = tuple[FetchKey, FetchItem, PartitionData]
 
 
 class Fetch:

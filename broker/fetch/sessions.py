@@ -24,7 +24,7 @@ MIN_EVICTION_MS = 120_000
 SESSION_PARTITIONS_MAX = 250_000
 """How many partitions all sessions together may have, at about 350 bytes each. Beyond that no session begins."""
 
-Key = tuple[str | Uuid, int]
+FetchKey = tuple[str | Uuid, int]
 """The topic's id (from version 13 on) or name, and the partition."""
 
 
@@ -59,7 +59,7 @@ class FetchSession:
     __slots__ = ("created_ms", "epoch", "items", "last_used_ms", "session_id", "uses_topic_ids")
 
     def __init__(
-        self, session_id: int, uses_topic_ids: bool, items: dict[Key, FetchItem], now_ms: int
+        self, session_id: int, uses_topic_ids: bool, items: dict[FetchKey, FetchItem], now_ms: int
     ) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
@@ -78,7 +78,7 @@ class FetchContext:
 
     def __init__(
         self,
-        items: dict[Key, FetchItem],
+        items: dict[FetchKey, FetchItem],
         uses_topic_ids: bool,
         session: FetchSession | None = None,
         *,
@@ -106,7 +106,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, version: int, items: dict[Key, FetchItem]) -> FetchContext:
+    def open(self, request: FetchRequest, version: int, items: dict[FetchKey, FetchItem]) -> FetchContext:
         """Return the context of a request with the partitions ``items``.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
@@ -144,7 +144,9 @@ class FetchSessions:
             self.partitions -= len(session.items)
 
     @staticmethod
-    def _update(session: FetchSession, asked: dict[Key, FetchItem], forgotten: Iterable[Key]) -> None:
+    def _update(
+        session: FetchSession, asked: dict[FetchKey, FetchItem], forgotten: Iterable[FetchKey]
+    ) -> None:
         for key, item in asked.items():
             known = session.items.get(key)
             if known is None:
@@ -155,8 +157,8 @@ class FetchSessions:
             session.items.pop(key, None)
 
     def close_response(
-        self, context: FetchContext, rows: list[tuple[Key, FetchItem, PartitionData]]
-    ) -> tuple[int, list[tuple[Key, FetchItem, PartitionData]]]:
+        self, context: FetchContext, rows: list[tuple[FetchKey, FetchItem, PartitionData]]
+    ) -> tuple[int, list[tuple[FetchKey, FetchItem, PartitionData]]]:
         """Return the response's session id, and those of ``rows`` that it holds.
 
         Raises KafkaError (INVALID_FETCH_SESSION_EPOCH) if the session had another request while this one waited.
@@ -174,7 +176,7 @@ class FetchSessions:
                     session.items[key] = session.items.pop(key)
         return session.session_id, response_rows
 
-    def _create(self, context: FetchContext, rows: list[tuple[Key, FetchItem, PartitionData]]) -> int:
+    def _create(self, context: FetchContext, rows: list[tuple[FetchKey, FetchItem, PartitionData]]) -> int:
         """Begin a session. Returns its id, or `NO_SESSION` if there is no room for it."""
         if not self._make_room(len(rows)):
             return NO_SESSION
@@ -222,7 +224,7 @@ def len_of(records: object) -> int:
     return size if isinstance(size, int) else len(records)  # type: ignore[arg-type]
 
 
-def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> list[Key]:
+def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> list[FetchKey]:
     return [
         (topic.topic_id if uses_topic_ids else topic.topic, partition)
         for topic in request.forgotten_topics_data

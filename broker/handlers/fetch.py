@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.fetch.delayed import DelayedFetch
 from oncelog.broker.fetch.fetch import Fetch
-from oncelog.broker.fetch.sessions import FetchItem, Key
+from oncelog.broker.fetch.sessions import FetchItem, FetchKey
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.fetch import FETCH_TOPIC_ID_VERSION, FetchRequest, FetchResponse
 from oncelog.wire.schema import ZERO_UUID
@@ -40,9 +40,9 @@ def handle(
     return DelayedFetch(fetch, request.max_wait_ms, services.delayed_fetches)
 
 
-def _items(cluster: Cluster, request: FetchRequest, version: int) -> dict[Key, FetchItem]:
+def _items(cluster: Cluster, request: FetchRequest, version: int) -> dict[FetchKey, FetchItem]:
     """The request's partitions; one named twice counts once, with what is said last, as in Kafka's map."""
-    items: dict[Key, FetchItem] = {}
+    items: dict[FetchKey, FetchItem] = {}
     by_id = version >= FETCH_TOPIC_ID_VERSION
     for topic in request.topics:
         name, topic_id = topic.topic, ZERO_UUID

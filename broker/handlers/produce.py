@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
-    Partition,
-    Producer,
+    PartitionKey,
     Refusals,
     SupportedOperation,
+    TransactionalProducer,
 )
 from oncelog.broker.request import CloseConnection, Pending, finished
 from oncelog.broker.seams.clock import real_time
@@ -276,7 +276,7 @@ def _handle_transactional(
         )
     if not producers:
         return _append_all(services.cluster, request, context, {})
-    producer = Producer(request.transactional_id, *producers.pop())
+    producer = TransactionalProducer(request.transactional_id, *producers.pop())
     support = support_of(context.api_version)
     refusals = services.txn_partitions.verify_or_add_now(producer, sequences, support)
     if refusals is not None:
@@ -298,7 +298,7 @@ async def _append_later(
     services: Services,
     request: ProduceRequest,
     context: RequestContext,
-    asked: tuple[Producer, dict[Partition, int], SupportedOperation],
+    asked: tuple[TransactionalProducer, dict[PartitionKey, int], SupportedOperation],
 ) -> ProduceResponse | None:
     refusals = await services.txn_partitions.verify_or_add(*asked)
     return await finished(_append_all(services.cluster, request, context, refusals))

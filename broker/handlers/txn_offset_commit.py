@@ -12,10 +12,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
-    Partition,
-    Producer,
+    PartitionKey,
     Refusals,
     SupportedOperation,
+    TransactionalProducer,
 )
 from oncelog.broker.handlers.chunked import chunked_then
 from oncelog.broker.handlers.client import client_of
@@ -61,7 +61,9 @@ class _Commit:
         self.request = request
         self.context = context
         self.unknown: list[TxnOffsetCommitResponseTopic] = []
-        self.producer = Producer(request.transactional_id, request.producer_id, request.producer_epoch)
+        self.producer = TransactionalProducer(
+            request.transactional_id, request.producer_id, request.producer_epoch
+        )
         self.support = (
             SupportedOperation.ADD_PARTITION
             if context.api_version >= ADDS_VERSION
@@ -113,7 +115,7 @@ class _Commit:
             return self.error_response(to_client_error(KafkaError(code)))
         return self.services.groups.ask(self.request.group_id, self._step, self.error_response)
 
-    async def store_afterwards(self, sequences: dict[Partition, int]) -> TxnOffsetCommitResponse:
+    async def store_afterwards(self, sequences: dict[PartitionKey, int]) -> TxnOffsetCommitResponse:
         refusals = await self.services.txn_partitions.verify_or_add(self.producer, sequences, self.support)
         return await finished(self.store(refusals))
 

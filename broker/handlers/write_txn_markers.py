@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
-from oncelog.broker.log.producers.state import Origin
+from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.request import Pending, finished
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.wire.control import end_transaction_marker
@@ -120,7 +120,7 @@ def _append(
             timestamp=services.clock.now_ms(),
         ),
         leader_epoch=leader.leader_epoch,
-        origin=Origin.COORDINATOR,
+        origin=AppendOrigin.COORDINATOR,
         transaction_version=marker.transaction_version,
     )
     return leader.log, result.last_offset + 1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.seams.files import FileSystem
 
-Key = tuple[str, int]
+PartitionKey = tuple[str, int]
 """Topic and partition."""
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -47,9 +47,9 @@ class OffsetCheckpoint:
         self._saving = False
         self._overtaken = False
         self.path = path
-        self.known: dict[Key, int] = {}
+        self.known: dict[PartitionKey, int] = {}
 
-    def read(self) -> dict[Key, int]:
+    def read(self) -> dict[PartitionKey, int]:
         """The file's content: (topic, partition) -> offset. Empty if there is no file.
 
         Raises MalformedCheckpointError, OSError.
@@ -59,7 +59,7 @@ class OffsetCheckpoint:
             self.known = parse_offsets(self._files.read_bytes(self.path), self.path)
         return self.known
 
-    async def save(self, offsets: Mapping[Key, int]) -> None:
+    async def save(self, offsets: Mapping[PartitionKey, int]) -> None:
         """Write in a worker thread; only one task may do so at a time. Raises OSError, and then the file is
         unchanged."""
         offsets = dict(offsets)
@@ -76,7 +76,7 @@ class OffsetCheckpoint:
         finally:
             self._saving = False
 
-    def save_now(self, offsets: Mapping[Key, int]) -> None:
+    def save_now(self, offsets: Mapping[PartitionKey, int]) -> None:
         """Write, and return when it is durable. While a `save` is under way, that one writes this content right
         afterwards instead.
 
@@ -91,7 +91,7 @@ class OffsetCheckpoint:
             self._write(offsets)
         self.known = offsets
 
-    def _write(self, offsets: Mapping[Key, int]) -> None:
+    def _write(self, offsets: Mapping[PartitionKey, int]) -> None:
         """Formats the text, too: in a thread, since ten thousand lines take a while. Nobody changes ``offsets``
         meanwhile."""
         self._files.replace(self.path, format_offsets(offsets))
@@ -105,8 +105,8 @@ class PartitionOffsets:
         self,
         files: FileSystem,
         data_dir: str,
-        logs: Mapping[Key, PartitionLog],
-        is_unopened: Callable[[Key], bool],
+        logs: Mapping[PartitionKey, PartitionLog],
+        is_unopened: Callable[[PartitionKey], bool],
     ) -> None:
         self._logs = logs
         self._is_unopened = is_unopened
@@ -124,7 +124,7 @@ class PartitionOffsets:
                 # As in Kafka. Without it more has to be recovered, or is visible, than necessary.
                 _log.warning("checkpoint ignored", path=checkpoint.path, error=str(error))
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: PartitionKey) -> None:
         """Drop the offsets of an earlier partition with this name, before a new one is created. Raises
         OSError."""
         for checkpoint in self._all:
@@ -157,17 +157,17 @@ class PartitionOffsets:
         self.recovery_points.save_now(self._recovery_points())
         self.high_watermarks.save_now(self._high_watermarks())
 
-    def _recovery_points(self) -> dict[Key, int]:
+    def _recovery_points(self) -> dict[PartitionKey, int]:
         return self._current(
             self.recovery_points, {key: log.recovery_point for key, log in self._logs.items()}
         )
 
-    def _high_watermarks(self) -> dict[Key, int]:
+    def _high_watermarks(self) -> dict[PartitionKey, int]:
         return self._current(
             self.high_watermarks, {key: log.high_watermark for key, log in self._logs.items()}
         )
 
-    def _log_starts(self) -> dict[Key, int]:
+    def _log_starts(self) -> dict[PartitionKey, int]:
         """Only those that differ from the first segment's base offset, as in Kafka."""
         starts = {}
         for key, log in self._logs.items():
@@ -175,19 +175,21 @@ class PartitionOffsets:
                 starts[key] = log.log_start_offset
         return self._current(self.log_starts, starts)
 
-    def _current(self, checkpoint: OffsetCheckpoint, now: Mapping[Key, int]) -> dict[Key, int]:
+    def _current(
+        self, checkpoint: OffsetCheckpoint, now: Mapping[PartitionKey, int]
+    ) -> dict[PartitionKey, int]:
         """The offsets ``now``, and those known of partitions that are not open."""
         known = {key: offset for key, offset in checkpoint.known.items() if self._is_unopened(key)}
         return {**known, **now}
 
 
-def format_offsets(offsets: Mapping[Key, int]) -> bytes:
+def format_offsets(offsets: Mapping[PartitionKey, int]) -> bytes:
     lines = [_VERSION, str(len(offsets))]
     lines.extend(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
     return ("\n".join(lines) + "\n").encode()
 
 
-def parse_offsets(text: bytes, path: str) -> dict[Key, int]:
+def parse_offsets(text: bytes, path: str) -> dict[PartitionKey, int]:
     """The reverse of `format_offsets`. An empty text, or one with a version only, has no offsets, as in Kafka.
 
     Raises MalformedCheckpointError, naming ``path``.
@@ -202,7 +204,7 @@ def parse_offsets(text: bytes, path: str) -> dict[Key, int]:
         raise MalformedCheckpointError(f"{path} has version {lines[0]!r}, not {_VERSION}")
     if len(lines) == 1:
         return {}
-    found: dict[Key, int] = {}
+    found: dict[PartitionKey, int] = {}
     for line in lines[2:]:
         try:
             topic, partition, offset = line.split()

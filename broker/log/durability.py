@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.log.leader_epochs import LeaderEpochs
     from oncelog.broker.log.local_log import LocalLog
-    from oncelog.broker.log.producers.state import ProducerState
+    from oncelog.broker.log.producers.state import ProducerStateManager
     from oncelog.broker.log.segment import Segment
     from oncelog.broker.seams.files import File, FileSystem
 
@@ -93,7 +93,7 @@ class Durability:
         files: FileSystem,
         local: LocalLog,
         epochs: LeaderEpochs,
-        producers: ProducerState,
+        producers: ProducerStateManager,
         topic_id: bytes,
         *,
         recovery_point: int,

@@ -323,7 +323,7 @@ class TimeIndex(_Index):
             self.last_timestamp, self.last_offset = NO_TIMESTAMP, self.base_offset
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     """An aborted transaction's part in one partition."""
 
     producer_id: int
@@ -337,7 +337,7 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex(_Index):
     """``.txnindex``: the aborted transactions whose marker is in the segment, in the order of the markers.
 
-    An entry is an int16 version (0) and the int64s of ``AbortedTransaction``. The file is created with the
+    An entry is an int16 version (0) and the int64s of ``AbortedTxn``. The file is created with the
     first entry.
     """
 
@@ -345,19 +345,19 @@ class TransactionIndex(_Index):
 
     ENTRY = _aborted_entry
 
-    def append(self, aborted: AbortedTransaction) -> None:
+    def append(self, aborted: AbortedTxn) -> None:
         self._tail += _aborted_entry.pack(ABORTED_TXN_VERSION, *aborted)
         self.entries += 1
 
-    def transactions(self) -> Iterator[AbortedTransaction]:
+    def transactions(self) -> Iterator[AbortedTxn]:
         """Raises CorruptIndex for an entry of another version."""
         if self.entries:
             for version, *fields in self.all():
                 if version != ABORTED_TXN_VERSION:
                     raise CorruptIndex(f"{self.path} has an entry of version {version}")
-                yield AbortedTransaction(*fields)
+                yield AbortedTxn(*fields)
 
-    def collect(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+    def collect(self, start: int, end: int) -> tuple[list[AbortedTxn], bool]:
         """The transactions with records from ``start`` to before ``end``, and whether no later segment can have
         more of them."""
         found = []

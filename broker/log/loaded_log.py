@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from oncelog.broker.log.leader_epochs import LeaderEpochs
     from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-    from oncelog.broker.log.producers.state import ProducerState
+    from oncelog.broker.log.producers.state import ProducerStateManager
     from oncelog.broker.log.segment import Segment
 
 
@@ -16,7 +16,7 @@ class LoadedLog(NamedTuple):
 
     segments: list[Segment]
     epochs: LeaderEpochs
-    producers: ProducerState
+    producers: ProducerStateManager
     snapshots: ProducerSnapshots
     log_start_offset: int
     log_end_offset: int

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.log.indexes import AbortedTransaction
+    from oncelog.broker.log.indexes import AbortedTxn
     from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-    from oncelog.broker.log.producers.state import ProducerState
+    from oncelog.broker.log.producers.state import ProducerStateManager
 
 READ_POSITIONS_MAX = 64
 """Offsets whose file position a log remembers, so that a consumer that reads on needs no search."""
@@ -121,9 +121,9 @@ class LocalLog:
     def forget_positions(self) -> None:
         self._positions.clear()
 
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """The aborted transactions with records from offset ``start`` to before ``end``."""
-        found: list[AbortedTransaction] = []
+        found: list[AbortedTxn] = []
         for segment in self.segments[self._segment_at(start) :]:
             if segment.txn_index.entries:
                 some, complete = segment.txn_index.collect(start, end)
@@ -134,7 +134,7 @@ class LocalLog:
 
     # Segments come and go.
 
-    def roll(self, log_end_offset: int, config: TopicConfig, producers: ProducerState) -> bool:
+    def roll(self, log_end_offset: int, config: TopicConfig, producers: ProducerStateManager) -> bool:
         """Begin a new active segment at the log end offset. Returns False if the active segment is empty, and
         stays.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from oncelog.broker.log.checkpoints import Key, PartitionOffsets
+from oncelog.broker.log.checkpoints import PartitionKey, PartitionOffsets
 from oncelog.broker.log.data_directory import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -78,7 +78,7 @@ class LogManager:
         self.on_bug: Callable[[], None] = lambda: None
         self.flusher = Flusher(files, clock, data_dir)
         self.deletions = Deletions(files, clock)
-        self.logs: dict[Key, PartitionLog] = {}
+        self.logs: dict[PartitionKey, PartitionLog] = {}
         """The partitions that are open."""
         self.random = random
         self._directory = DataDirectory(files, data_dir)
@@ -92,8 +92,8 @@ class LogManager:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
         self.lines = self._env.lines
-        self._unopened: dict[Key, str] = {}
-        self._unusable: dict[Key, str] = {}
+        self._unopened: dict[PartitionKey, str] = {}
+        self._unusable: dict[PartitionKey, str] = {}
         self._queue = RecoveryQueue(
             files, self.lines, self._begin_recovery, self._recovery_done, self._recovery_failed
         )
@@ -221,7 +221,7 @@ class LogManager:
         log = self.logs.get((topic, partition))
         return log if log is not None else self._open((topic, partition))
 
-    def _open(self, key: Key) -> PartitionLog:
+    def _open(self, key: PartitionKey) -> PartitionLog:
         if not self._is_local(*key):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if key in self._queue and not self._queue.attempt(key):
@@ -240,7 +240,7 @@ class LogManager:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return self.logs[key]
 
-    def _open_found(self, key: Key) -> None:
+    def _open_found(self, key: PartitionKey) -> None:
         local_topic = self._local_topic(key[0])
         directory = self._unopened.get(key)
         if directory is not None and self._set_aside_if_stray(key, directory):
@@ -261,7 +261,7 @@ class LogManager:
         del self._unopened[key]
         self.logs[key] = log
 
-    def _create(self, key: Key, topic_id: Uuid, config: TopicConfig) -> None:
+    def _create(self, key: PartitionKey, topic_id: Uuid, config: TopicConfig) -> None:
         try:
             self.offsets.forget(key)
             log = create_partition(self._env, f"{self.data_dir}/{key[0]}-{key[1]}", *key, topic_id, config)
@@ -328,16 +328,16 @@ class LogManager:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return local_topic
 
-    def _is_unopened(self, key: Key) -> bool:
+    def _is_unopened(self, key: PartitionKey) -> bool:
         return key in self._unopened or key in self._queue or key in self._unusable
 
-    def unopened(self) -> list[Key]:
+    def unopened(self) -> list[PartitionKey]:
         """The partitions that have not been opened since the start."""
         return list(self._unopened)
 
     # --- stray directories
 
-    def _set_aside_if_stray(self, key: Key, directory: str) -> bool:
+    def _set_aside_if_stray(self, key: PartitionKey, directory: str) -> bool:
         """Whether the directory belonged to an earlier topic of that name, and was set aside. Raises
         OSError."""
         try:
@@ -350,7 +350,7 @@ class LogManager:
         self._set_aside(key, directory)
         return True
 
-    def _set_aside(self, key: Key, directory: str) -> None:
+    def _set_aside(self, key: PartitionKey, directory: str) -> None:
         target = f"{self.data_dir}/{set_aside_name(*key, STRAY_SUFFIX, self.random)}"
         self.files.rename(directory, target)
         _log.warning("moved aside: the metadata has no such topic", path=directory, to=target)
@@ -370,7 +370,7 @@ class LogManager:
         """Wait until recovery is over."""
         await self._queue.finished.wait()
 
-    def _begin_recovery(self, key: Key) -> PartitionRecovery:
+    def _begin_recovery(self, key: PartitionKey) -> PartitionRecovery:
         directory = f"{self.data_dir}/{key[0]}-{key[1]}"
         start = self.offsets.log_starts.known.get(key, 0)
         recovery_point = self.offsets.recovery_points.known.get(key, 0)
@@ -379,14 +379,14 @@ class LogManager:
             self._env, directory, *key, local_topic.config, start, recovery_point, local_topic.topic_id
         )
 
-    def _recovery_done(self, key: Key, recovery: PartitionRecovery) -> None:
+    def _recovery_done(self, key: PartitionKey, recovery: PartitionRecovery) -> None:
         log = recovery.log
         self._report_loss(key, log, truncated=recovery.truncated)
         self.logs[key] = log
         if log.unflushed_bytes:
             self.flusher.due(log)
 
-    def _report_loss(self, key: Key, log: PartitionLog, *, truncated: bool) -> None:
+    def _report_loss(self, key: PartitionKey, log: PartitionLog, *, truncated: bool) -> None:
         """Report a log that has lost records which readers may have seen: its leader epoch is raised. Also
         after a clean stop."""
         was_seen = self.offsets.high_watermarks.known.get(key, 0)
@@ -394,7 +394,7 @@ class LogManager:
             _log.warning("records were lost", topic=key[0], partition=key[1], from_offset=log.log_end_offset)
             self._on_truncated(log)
 
-    def _recovery_failed(self, key: Key, error: Exception) -> None:
+    def _recovery_failed(self, key: PartitionKey, error: Exception) -> None:
         self._unopened.pop(key, None)
         self._unusable[key] = str(error)
         _log.exception("log is offline", topic=key[0], partition=key[1], error=str(error))

@@ -14,7 +14,7 @@ from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
 from oncelog.broker.log.producers.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay_producers
 from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-from oncelog.broker.log.producers.state import ProducerState
+from oncelog.broker.log.producers.state import ProducerStateManager
 from oncelog.broker.log.recovery.indexes import rebuild_indexes
 from oncelog.broker.log.recovery.partition_directory import PartitionDirectory
 from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
@@ -48,7 +48,7 @@ def create_partition(
     loaded = LoadedLog(
         [segment],
         LeaderEpochs(),
-        ProducerState(),
+        ProducerStateManager(),
         ProducerSnapshots(env.files, directory),
         log_start_offset=0,
         log_end_offset=0,
@@ -124,7 +124,7 @@ def _open(
     epochs.truncate_from_start(log_start_offset)
     snapshots = ProducerSnapshots(env.files, directory, found.snapshot_offsets)
     snapshots.remove_strays(found.base_offsets)
-    producers = ProducerState()
+    producers = ProducerStateManager()
     start = load_newest_snapshot(env, snapshots, producers, log_end_offset)
     if start >= 0:
         for _ in replay_producers(segments, producers, start, log_end_offset):

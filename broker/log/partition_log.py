@@ -16,7 +16,7 @@ from oncelog.broker.log.durability import Durability
 from oncelog.broker.log.environment import WaiterSet, shortage_of
 from oncelog.broker.log.local_log import LocalLog
 from oncelog.broker.log.producers.replay import read_marker, restore_earlier_batches
-from oncelog.broker.log.producers.state import NO_SEQUENCE, Origin
+from oncelog.broker.log.producers.state import NO_SEQUENCE, AppendOrigin
 from oncelog.broker.log.results import AppendResult, LogRead, first_at_or_after, latest_timestamp
 from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, AppendRules
 from oncelog.broker.logs import get_logger
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.log.durability import FlushWork
     from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.log.indexes import AbortedTransaction
+    from oncelog.broker.log.indexes import AbortedTxn
     from oncelog.broker.log.loaded_log import LoadedLog
     from oncelog.broker.log.producers.snapshots import ProducerSnapshots
     from oncelog.broker.log.producers.state import BatchMetadata, Marker
@@ -160,7 +160,7 @@ class PartitionLog:
         records: memoryview | bytearray,
         *,
         leader_epoch: int,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         produce_version: int = PRODUCE_VERSION_LATEST,
         transaction_version: int = 0,
     ) -> AppendResult:
@@ -174,11 +174,11 @@ class PartitionLog:
             self.check_alive()
         now_ms = self.env.clock.now_ms()
         config = self.config
-        if origin is Origin.CLIENT and produce_version >= ZSTD_PRODUCE_VERSION:
+        if origin is AppendOrigin.CLIENT and produce_version >= ZSTD_PRODUCE_VERSION:
             rules = self._rules.of_produce
         else:
-            rules = self._rules.others(from_client=origin is Origin.CLIENT)
-        check = validate_built if origin is Origin.COORDINATOR else validate
+            rules = self._rules.others(from_client=origin is AppendOrigin.CLIENT)
+        check = validate_built if origin is AppendOrigin.COORDINATOR else validate
         valid = check(*read_produced_batch(records, rules), rules, now_ms)
         batch, header, max_timestamp = valid.batch, valid.header, valid.max_timestamp
         size = header.batch_length + LOG_OVERHEAD
@@ -237,7 +237,7 @@ class PartitionLog:
         if self.waiters:
             self.waiters.notify(self)
 
-    def _check_producer(self, header: BatchHeader, origin: Origin) -> BatchMetadata | None:
+    def _check_producer(self, header: BatchHeader, origin: AppendOrigin) -> BatchMetadata | None:
         """Check a batch against its producer's state. Returns the batch in the log that it duplicates, None for
         a new one."""
         if self.producers.is_next(header):
@@ -250,7 +250,11 @@ class PartitionLog:
         return self.producers.check(header, origin)
 
     def _check_marker(
-        self, batch: memoryview | bytearray, header: BatchHeader, origin: Origin, transaction_version: int
+        self,
+        batch: memoryview | bytearray,
+        header: BatchHeader,
+        origin: AppendOrigin,
+        transaction_version: int,
     ) -> Marker | None:
         """The end-transaction marker in a control batch; None for another control batch. Raises KafkaError."""
         marker = read_marker(batch)
@@ -309,7 +313,7 @@ class PartitionLog:
         except OSError as error:
             raise self.storage_error(error) from error
 
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """The aborted transactions with records from offset ``start`` to before ``end``. Raises KafkaError:
         KAFKA_STORAGE_ERROR."""
         try:

@@ -1,6 +1,6 @@
 """Reading ahead of a recovery in a thread, so that its steps in the loop do not wait for the disk.
 
-The generators that walk a log yield a `Cold` for each part that is not in the page cache before they read it. A
+The generators that walk a log yield a `ColdRange` for each part that is not in the page cache before they read it. A
 task that steps them has a thread read it first; a caller that cannot wait just goes on.
 """
 
@@ -24,7 +24,7 @@ MARGIN_BYTES = 2 * CHECK_WINDOW_BYTES
 unless a batch is larger than a window."""
 
 
-class Cold(NamedTuple):
+class ColdRange(NamedTuple):
     """A part of a file that is not in the page cache; `size` in bytes."""
 
     file: File
@@ -50,15 +50,15 @@ class ReadAhead:
         self._known = position
         self._end = end
 
-    def before(self, position: int) -> Iterator[Cold]:
+    def before(self, position: int) -> Iterator[ColdRange]:
         """Yields what should be read ahead before the walk goes on from ``position``, if anything."""
         start = max(self._known, position)
         if position + MARGIN_BYTES > self._known and start < self._end:
             size = min(READ_AHEAD_BYTES, self._end - start)
             self._known = start + size
             if not self._file.is_cached(start, size):
-                yield Cold(self._file, start, size)
+                yield ColdRange(self._file, start, size)
 
 
-Progress = int | Cold
+Progress = int | ColdRange
 """What a step of a recovery yields: the bytes of log that it read, or the cold part that comes next."""

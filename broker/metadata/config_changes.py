@@ -30,7 +30,7 @@ from oncelog.wire.stored.metadata import ClearElrRecord, ConfigRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from oncelog.broker.config.definitions import Key
+    from oncelog.broker.config.definitions import ConfigKey
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.image import MetadataImage
     from oncelog.broker.metadata.store import MetadataStore
@@ -180,7 +180,7 @@ def _alter_group(image: MetadataImage, config: DynamicBrokerConfig, resource: Re
     return _changes_only(resource, current, changed)
 
 
-def _check_lists(resource: Resource, keys: Mapping[str, Key]) -> None:
+def _check_lists(resource: Resource, keys: Mapping[str, ConfigKey]) -> None:
     """Raise KafkaError (INVALID_CONFIG) if a value that is no list is appended to or subtracted from."""
     for change in resource.changes:
         key = keys.get(change.name)
@@ -282,7 +282,7 @@ def _check_values(
 
 
 def _changed(
-    resource: Resource, current: Mapping[str, str], keys: Mapping[str, Key]
+    resource: Resource, current: Mapping[str, str], keys: Mapping[str, ConfigKey]
 ) -> dict[str, str | None]:
     """Return the new text of every key in the request; None removes the key."""
     changed: dict[str, str | None] = {}
@@ -301,7 +301,7 @@ def _changed(
     return changed
 
 
-def _kafka_default(key: Key) -> str:
+def _kafka_default(key: ConfigKey) -> str:
     """Return the text that an unset list is appended to: the key's default, not the broker's configured value."""
     source = BrokerConfig.KEYS[key.synonyms[0][0]] if key.synonyms else key
     return source.to_text(source.kafka_default) or ""

@@ -23,7 +23,7 @@ from oncelog.wire.messages.describe_configs import DescribeConfigsResourceResult
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from oncelog.broker.config.definitions import Key
+    from oncelog.broker.config.definitions import ConfigKey
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.image import MetadataImage
 
@@ -185,7 +185,7 @@ def broker_rows(
 
 
 @functools.cache
-def broker_keys() -> Mapping[str, Key]:
+def broker_keys() -> Mapping[str, ConfigKey]:
     """Return all of a broker's keys, those of Kafka's without effect too."""
     from oncelog.broker.config.definitions_known import keys_without_effect
 
@@ -257,7 +257,7 @@ def group_rows(
     return rows
 
 
-def is_dynamic(key: Key) -> bool:
+def is_dynamic(key: ConfigKey) -> bool:
     """Whether a broker key can change while the broker runs: in Kafka, and here with the same effect."""
     if key.update_mode is UpdateMode.READ_ONLY or key.name in READ_AT_START:
         return False
@@ -265,7 +265,7 @@ def is_dynamic(key: Key) -> bool:
 
 
 def _row(
-    key: Key,
+    key: ConfigKey,
     text: str | None,
     synonyms: list[DescribeConfigsSynonym],
     *,

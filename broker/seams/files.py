@@ -12,9 +12,10 @@ What is promised:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from oncelog.wire.primitives import Buffer as Buffer
+
 T = TypeVar("T")
 
 

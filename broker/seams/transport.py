@@ -16,8 +16,7 @@ from typing import Any, Protocol
 import trio
 
 from oncelog.broker.seams.platforms import HERE
-
-Buffer = bytes | bytearray | memoryview
+from oncelog.wire.primitives import Buffer as Buffer
 
 WOULD_BLOCK = -1
 """A call that would block returns this instead. (A receive returns 0 when the peer has closed.)"""

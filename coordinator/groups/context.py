@@ -77,7 +77,7 @@ class Client(NamedTuple):
     api_version: int
 
 
-class LogInfo(Protocol):
+class InfoLogger(Protocol):
     """Writes a message to the broker's own log (not to a partition)."""
 
     def __call__(self, text: str, **fields: object) -> None: ...
@@ -105,7 +105,7 @@ class GroupContext:
         settings: Callable[[], GroupSettings],
         overrides: Callable[[str], Mapping[str, str]],
         topics: Topics,
-        log_info: LogInfo = _discard,
+        log_info: InfoLogger = _discard,
     ) -> None:
         self.now_ms = now_ms
         self.random = rng

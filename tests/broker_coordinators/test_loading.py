@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from oncelog.broker.coordinators.runtime import LOAD_AT_ONCE_BYTES
-from oncelog.broker.log.producers.state import Origin
+from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -117,7 +117,7 @@ async def test_a_cold_disk_is_read_in_a_thread() -> None:
 def append(broker: SimBroker, key: bytes, value: bytes | None) -> None:
     batch = BatchBuilder()
     batch.append(broker.clock.now_ms(), key, value)
-    log_of(broker).append(batch.build(), leader_epoch=0, origin=Origin.COORDINATOR)
+    log_of(broker).append(batch.build(), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
 
 
 @simulated

@@ -11,10 +11,10 @@ from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import (
     TRANSACTION,
     AnyBroker,
+    BrokerWithId,
     Controller,
-    Coordinator,
-    Leader,
-    Node,
+    CoordinatorOf,
+    LeaderOf,
     Retry,
     Route,
 )
@@ -126,13 +126,13 @@ async def raised(call: Awaitable[object]) -> KafkaError:
 async def test_each_route(cluster: Cluster, client: ClusterClient) -> None:
     routes: list[tuple[Route, int]] = [
         (AnyBroker(), 1),
-        (Node(2), 2),
+        (BrokerWithId(2), 2),
         (Controller(), 3),
-        (Leader("t", 0), 1),
-        (Leader("t", 1), 2),
-        (Leader("t", 2), 3),
-        (Coordinator("group"), 2),
-        (Coordinator("id", TRANSACTION), 3),
+        (LeaderOf("t", 0), 1),
+        (LeaderOf("t", 1), 2),
+        (LeaderOf("t", 2), 3),
+        (CoordinatorOf("group"), 2),
+        (CoordinatorOf("id", TRANSACTION), 3),
     ]
     for _ in range(2):  # the second time nothing is looked up
         for route, _ in routes:
@@ -150,7 +150,7 @@ async def test_each_route(cluster: Cluster, client: ClusterClient) -> None:
 async def test_many_tasks_share_a_connection(cluster: Cluster, client: ClusterClient) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(20):
-            nursery.start_soon(client.call, BEAT, Node(2))
+            nursery.start_soon(client.call, BEAT, BrokerWithId(2))
     assert cluster.network.connected.count(NODES[2]) == 1
     assert cluster.beats == [(2, 0)] * 20
 
@@ -161,7 +161,7 @@ async def test_an_error_is_not_raised_and_nothing_is_sent_twice(
 ) -> None:
     cluster.answers[2] = [16, 27]
     for code in (16, 27, 0):
-        assert await client.call(BEAT, Coordinator("group")) == HeartbeatResponse(0, code)
+        assert await client.call(BEAT, CoordinatorOf("group")) == HeartbeatResponse(0, code)
     assert len(cluster.beats) == 3
 
 
@@ -170,8 +170,8 @@ async def test_a_retriable_error_makes_the_route_looked_up_anew(
     cluster: Cluster, client: ClusterClient
 ) -> None:
     for route, old, new in (
-        (Leader("t", 1), 2, 3),
-        (Coordinator("group"), 2, 1),
+        (LeaderOf("t", 1), 2, 3),
+        (CoordinatorOf("group"), 2, 1),
     ):
         await client.call(BEAT, route)
         cluster.leaders["t"][1] = cluster.coordinators["group"] = new
@@ -188,7 +188,7 @@ async def test_a_retriable_error_makes_the_route_looked_up_anew(
 async def test_retries_where_asked_for(cluster: Cluster, client: ClusterClient) -> None:
     cluster.answers[2] = [16, 14, 15, 14, 14]
     start = trio.current_time()
-    assert await client.call(BEAT, Coordinator("group"), retry=RETRY) == HeartbeatResponse()
+    assert await client.call(BEAT, CoordinatorOf("group"), retry=RETRY) == HeartbeatResponse()
     assert len(cluster.beats) == 6
     assert trio.current_time() - start == pytest.approx(0.1 + 0.2 + 0.4 + 0.4 + 0.4)
     assert cluster.count(FindCoordinatorRequest) == 6
@@ -199,7 +199,7 @@ async def test_no_retry_of_what_will_not_pass(cluster: Cluster, client: ClusterC
     cluster.answers[1] = [25, 0]
     assert await client.call(BEAT, retry=RETRY) == HeartbeatResponse(0, 25)
     assert len(cluster.beats) == 1
-    error = await raised(client.call(BEAT, Node(7), retry=RETRY))
+    error = await raised(client.call(BEAT, BrokerWithId(7), retry=RETRY))
     assert (error.code, error.message) == (ErrorCode.BROKER_NOT_AVAILABLE, "Metadata does not list node 7")
 
 
@@ -209,21 +209,21 @@ async def test_retries_end(cluster: Cluster, client: ClusterClient) -> None:
     start = trio.current_time()
     assert await client.call(BEAT, retry=RETRY) == HeartbeatResponse(0, 14)
     assert 9.5 < trio.current_time() - start <= 10
-    assert (await raised(client.call(BEAT, Leader("none", 0), retry=RETRY))).code == ErrorCode(3)
+    assert (await raised(client.call(BEAT, LeaderOf("none", 0), retry=RETRY))).code == ErrorCode(3)
     assert 19 < trio.current_time() - start <= 20
 
 
 @on_a_cluster
 async def test_partitions_without_a_leader(cluster: Cluster, client: ClusterClient) -> None:
     for route, code in (
-        (Leader("t", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (Leader("none", 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (Leader("leaderless", 0), ErrorCode.LEADER_NOT_AVAILABLE),
+        (LeaderOf("t", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (LeaderOf("none", 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (LeaderOf("leaderless", 0), ErrorCode.LEADER_NOT_AVAILABLE),
     ):
         assert (await raised(client.call(BEAT, route))).code == code
     del cluster.listed[2]
-    assert (await raised(client.call(BEAT, Leader("t", 1)))).code == ErrorCode.LEADER_NOT_AVAILABLE
-    error = await raised(client.call(BEAT, Coordinator("stranger")))
+    assert (await raised(client.call(BEAT, LeaderOf("t", 1)))).code == ErrorCode.LEADER_NOT_AVAILABLE
+    error = await raised(client.call(BEAT, CoordinatorOf("stranger")))
     assert (error.code, error.message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody")
 
 
@@ -236,7 +236,7 @@ async def test_a_leader_that_is_elected_meanwhile(cluster: Cluster, client: Clus
             cluster.leaders["leaderless"] = [2]
 
         nursery.start_soon(elect)
-        await client.call(BEAT, Leader("leaderless", 0), retry=RETRY)
+        await client.call(BEAT, LeaderOf("leaderless", 0), retry=RETRY)
     assert cluster.beats == [(2, 0)]
 
 
@@ -248,10 +248,10 @@ async def test_a_lost_connection(cluster: Cluster, client: ClusterClient) -> Non
 
     respond = cluster.responder(2)
     cluster.brokers[2].on(HeartbeatRequest, lose)
-    assert (await raised(client.call(BEAT, Node(2)))).code == ErrorCode.NETWORK_EXCEPTION
-    await client.call(BEAT, Node(2))
+    assert (await raised(client.call(BEAT, BrokerWithId(2)))).code == ErrorCode.NETWORK_EXCEPTION
+    await client.call(BEAT, BrokerWithId(2))
     cluster.brokers[2].on(HeartbeatRequest, lose)
-    await client.call(BEAT, Node(2), retry=RETRY)
+    await client.call(BEAT, BrokerWithId(2), retry=RETRY)
     assert len(cluster.brokers[2].peers) == 3
     assert cluster.beats == [(2, 1), (2, 2)]
 
@@ -261,7 +261,7 @@ def test_a_connection_that_was_lost_while_nothing_happened(how: str) -> None:
     @on_a_cluster
     async def test(cluster: Cluster, client: ClusterClient) -> None:
         for _ in range(3):
-            await client.call(BEAT, Node(2))
+            await client.call(BEAT, BrokerWithId(2))
             getattr(cluster.brokers[2].peers[-1].transport, how)()
         assert cluster.beats == [(2, 0), (2, 1), (2, 2)]
 
@@ -270,15 +270,15 @@ def test_a_connection_that_was_lost_while_nothing_happened(how: str) -> None:
 
 @on_a_cluster
 async def test_brokers_that_are_to_be_asked_for_anew(cluster: Cluster, client: ClusterClient) -> None:
-    await client.call(BEAT, Leader("t", 1))
-    client.forget(Node(2))
-    await client.call(BEAT, Leader("t", 1))
+    await client.call(BEAT, LeaderOf("t", 1))
+    client.forget(BrokerWithId(2))
+    await client.call(BEAT, LeaderOf("t", 1))
     assert cluster.beats == [(2, 0)] * 2
 
 
 @on_a_cluster
 async def test_a_coordinators_connection_is_for_nothing_else(cluster: Cluster, client: ClusterClient) -> None:
-    await client.call(BEAT, Coordinator("group"))
+    await client.call(BEAT, CoordinatorOf("group"))
     assert cluster.network.connected[-2:] == [NODES[1], NODES[2]]
     cluster.brokers[1].peers[0].transport.break_off()
     await client.call(BEAT)
@@ -287,12 +287,12 @@ async def test_a_coordinators_connection_is_for_nothing_else(cluster: Cluster, c
 
 @on_a_cluster
 async def test_a_broker_that_moved_is_found_by_its_id(cluster: Cluster, client: ClusterClient) -> None:
-    await client.call(BEAT, Node(2))
+    await client.call(BEAT, BrokerWithId(2))
     cluster.listed[2] = NODES[3]
     cluster.brokers[2].listener.close()
     cluster.brokers[2].peers[0].transport.close()
-    assert (await raised(client.call(BEAT, Node(2)))).code == ErrorCode.NETWORK_EXCEPTION
-    await client.call(BEAT, Node(2))
+    assert (await raised(client.call(BEAT, BrokerWithId(2)))).code == ErrorCode.NETWORK_EXCEPTION
+    await client.call(BEAT, BrokerWithId(2))
     assert cluster.beats == [(2, 0), (3, 0)]
 
 
@@ -300,9 +300,9 @@ async def test_a_broker_that_moved_is_found_by_its_id(cluster: Cluster, client: 
 async def test_time_outs(cluster: Cluster, client: ClusterClient) -> None:
     cluster.brokers[2].on(HeartbeatRequest, lambda request, version: None)
     start = trio.current_time()
-    assert (await raised(client.call(BEAT, Node(2)))).code == ErrorCode.REQUEST_TIMED_OUT
+    assert (await raised(client.call(BEAT, BrokerWithId(2)))).code == ErrorCode.REQUEST_TIMED_OUT
     assert trio.current_time() - start == pytest.approx(30)
-    error = await raised(client.call(BEAT, Node(2), timeout_s=1, retry=Retry(5)))
+    error = await raised(client.call(BEAT, BrokerWithId(2), timeout_s=1, retry=Retry(5)))
     assert error.code == ErrorCode.REQUEST_TIMED_OUT
     assert trio.current_time() - start == pytest.approx(30 + 1 + 0.1 + 1 + 0.2 + 1 + 0.4 + 1)
     assert len(cluster.brokers[2].peers) == 5
@@ -313,7 +313,7 @@ async def test_metadata_is_renewed_when_it_is_old() -> None:
     cluster = Cluster()
     async with serving(cluster, metadata_max_age_s=60) as client:
         for _ in range(3):
-            await client.call(BEAT, Leader("t", 0))
+            await client.call(BEAT, LeaderOf("t", 0))
             await trio.sleep(59)
         assert cluster.count(MetadataRequest) == 2
 
@@ -336,17 +336,17 @@ async def test_old_brokers() -> None:
     for broker in cluster.brokers.values():
         broker.versions = {3: (0, 3), 10: (0, 3)}
     async with serving(cluster) as client:
-        await client.call(BEAT, Leader("t", 1))
-        await client.call(BEAT, Coordinator("id", TRANSACTION))
+        await client.call(BEAT, LeaderOf("t", 1))
+        await client.call(BEAT, CoordinatorOf("id", TRANSACTION))
         assert (
-            await raised(client.call(BEAT, Coordinator("stranger")))
+            await raised(client.call(BEAT, CoordinatorOf("stranger")))
         ).code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert [node for node, _ in cluster.beats] == [2, 3]
 
 
 @on_a_cluster
 async def test_several_requests_in_flight(cluster: Cluster, client: ClusterClient) -> None:
-    connection = await client.connection(Leader("t", 1))
+    connection = await client.connection(LeaderOf("t", 1))
     sent = [await connection.send(BEAT) for _ in range(3)]
     assert [await one.wait_response() for one in sent] == [HeartbeatResponse()] * 3
     assert cluster.beats == [(2, 0)] * 3
@@ -375,7 +375,7 @@ async def test_a_closed_client(cluster: Cluster, client: ClusterClient) -> None:
 
         nursery.start_soon(close)
         assert (await raised(client.call(BEAT))).code == ErrorCode.NETWORK_EXCEPTION
-    for route in (AnyBroker(), Node(1), Coordinator("group")):
+    for route in (AnyBroker(), BrokerWithId(1), CoordinatorOf("group")):
         assert "closed" in str(await raised(client.call(BEAT, route)))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.config.definitions import DOUBLE, ConfigError, Declared, Key, key
+from oncelog.broker.config.definitions import DOUBLE, ConfigError, ConfigKey, KeyCollector, key
 from oncelog.broker.config.definitions_known import (
     OF_OLDER_KAFKA,
     OF_THE_AUTHORIZER,
@@ -160,8 +160,8 @@ def test_keys_of_one_listener(name: str, base: str | None) -> None:
 
 
 def test_a_password_is_never_shown() -> None:
-    secret = Key.__new__(Key)
-    for slot in Key.__slots__:
+    secret = ConfigKey.__new__(ConfigKey)
+    for slot in ConfigKey.__slots__:
         setattr(secret, slot, getattr(BrokerConfig.KEYS["broker.rack"], slot))
     secret.type = BrokerConfig.KEYS["broker.rack"].type.__class__.PASSWORD
     assert secret.sensitive
@@ -169,14 +169,14 @@ def test_a_password_is_never_shown() -> None:
 
 
 def test_a_class_collects_the_keys_of_its_bases() -> None:
-    class Base(metaclass=Declared, in_effect=False):
+    class Base(metaclass=KeyCollector, in_effect=False):
         __slots__ = ()
         a_b: float = key(DOUBLE, 0.5, "A.")
 
-    class Record(Base, metaclass=Declared, record=True):
+    class Values(Base, metaclass=KeyCollector, with_values=True):
         __slots__ = ("more",)
         c: float = key(DOUBLE, 1.5, "C.")
 
-    assert list(Record.KEYS) == ["a.b", "c"]
-    assert Record.__slots__ == ("more", "a_b", "c")  # type: ignore[comparison-overlap]
-    assert [found.in_effect for found in Record.KEYS.values()] == [False, True]
+    assert list(Values.KEYS) == ["a.b", "c"]
+    assert Values.__slots__ == ("more", "a_b", "c")  # type: ignore[comparison-overlap]
+    assert [found.in_effect for found in Values.KEYS.values()] == [False, True]

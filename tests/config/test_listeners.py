@@ -4,7 +4,12 @@ import pytest
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.config.listeners import Endpoint, Listener, parse_endpoint, resolve_listeners
+from oncelog.broker.config.listeners import (
+    ListenerConfig,
+    ListenerEndpoint,
+    parse_endpoint,
+    resolve_listeners,
+)
 
 
 def resolved(**texts: str) -> list[str]:
@@ -22,15 +27,15 @@ def refusal(**texts: str) -> str:
 @pytest.mark.parametrize(
     ("text", "endpoint"),
     [
-        ("PLAINTEXT://localhost:9092", Endpoint("PLAINTEXT", "localhost", 9092)),
-        ("plaintext://h:0", Endpoint("PLAINTEXT", "h", 0)),
-        ("A://:1", Endpoint("A", "", 1)),
-        ("A://[::1]:1", Endpoint("A", "::1", 1)),
-        ("A://[fe80::1%eth0]:1", Endpoint("A", "fe80::1%eth0", 1)),
-        ("A://my_host-1.example:65535", Endpoint("A", "my_host-1.example", 65535)),
+        ("PLAINTEXT://localhost:9092", ListenerEndpoint("PLAINTEXT", "localhost", 9092)),
+        ("plaintext://h:0", ListenerEndpoint("PLAINTEXT", "h", 0)),
+        ("A://:1", ListenerEndpoint("A", "", 1)),
+        ("A://[::1]:1", ListenerEndpoint("A", "::1", 1)),
+        ("A://[fe80::1%eth0]:1", ListenerEndpoint("A", "fe80::1%eth0", 1)),
+        ("A://my_host-1.example:65535", ListenerEndpoint("A", "my_host-1.example", 65535)),
     ],
 )
-def test_endpoints(text: str, endpoint: Endpoint) -> None:
+def test_endpoints(text: str, endpoint: ListenerEndpoint) -> None:
     assert parse_endpoint(text) == endpoint
 
 
@@ -71,7 +76,11 @@ def test_kafkas_own_server_properties() -> None:
         }
     )
     found, warnings = resolve_listeners(config, lambda: "me")
-    assert found == [Listener(Endpoint("PLAINTEXT", "", 9092), Endpoint("PLAINTEXT", "localhost", 9092))]
+    assert found == [
+        ListenerConfig(
+            ListenerEndpoint("PLAINTEXT", "", 9092), ListenerEndpoint("PLAINTEXT", "localhost", 9092)
+        )
+    ]
     assert warnings == ["listener CONTROLLER://:9093 is the controller's: not opened, oncelog needs none"]
 
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.broker.log.producers.state import Origin
+from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import KafkaError
@@ -222,7 +222,7 @@ def mark(log: PartitionLog, producer_id: int, commit: bool) -> None:
     marker = end_transaction_marker(
         commit=commit, coordinator_epoch=0, producer_id=producer_id, producer_epoch=0, timestamp=START_MS
     )
-    log.append(memoryview(marker), leader_epoch=0, origin=Origin.COORDINATOR)
+    log.append(memoryview(marker), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
 
 
 def test_transactions() -> None:

@@ -12,7 +12,7 @@ from conftest import KafkaTool
 from oncelog.broker.log.cleaner.cleaner import Cleaner
 from oncelog.broker.log.cleaner.log_to_clean import LogToClean
 from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.broker.log.producers.state import Origin
+from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.batch import BatchBuilder, read_header
 from oncelog.wire.control import end_transaction_marker
@@ -67,7 +67,7 @@ class Writer:
             value = None if chance.random() < 0.2 else chance.randbytes(chance.randint(0, 90))
             headers = [("name", b"value"), ("none", None)][: chance.randint(0, 2)]
             builder.append(START_MS - chance.randint(0, 90_000), key, value, headers)
-        self.log.append(memoryview(builder.build()), leader_epoch=0, origin=Origin.CLIENT)
+        self.log.append(memoryview(builder.build()), leader_epoch=0, origin=AppendOrigin.CLIENT)
         if builder.producer_id >= 0:
             self.sequences[builder.producer_id] += builder.record_count
 
@@ -92,7 +92,7 @@ class Writer:
             producer_epoch=0,
             timestamp=START_MS,
         )
-        self.log.append(memoryview(marker), leader_epoch=0, origin=Origin.COORDINATOR)
+        self.log.append(memoryview(marker), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
 
     def finish(self) -> None:
         while self.open:

@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.real_kafka import RealPartMissing, java, kafka_libs, require
 from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.broker.log.producers.state import Origin
+from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.control import end_transaction_marker
 from tests.harness.partition_log import PartitionLogHarness, batch, flush
@@ -92,7 +92,7 @@ def fill(log: PartitionLog, harness: PartitionLogHarness) -> None:
             producer_epoch=0,
             timestamp=harness.clock.ms,
         )
-        log.append(marker, leader_epoch=3, origin=Origin.COORDINATOR)
+        log.append(marker, leader_epoch=3, origin=AppendOrigin.COORDINATOR)
 
 
 def check(directory: Path, log: PartitionLog) -> None:

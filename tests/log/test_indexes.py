@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.broker.log.indexes import (
-    AbortedTransaction,
+    AbortedTxn,
     CorruptIndex,
     OffsetIndex,
     TimeIndex,
@@ -168,9 +168,9 @@ def test_transaction_index() -> None:
     assert index.collect(0, 10**9) == ([], False)
     assert not files.exists("/data/x.txnindex")
     rows = [
-        AbortedTransaction(7, 1_000, 1_010, 1_005),
-        AbortedTransaction(8, 1_005, 1_020, 1_021),
-        AbortedTransaction(7, 1_030, 1_040, 1_041),
+        AbortedTxn(7, 1_000, 1_010, 1_005),
+        AbortedTxn(8, 1_005, 1_020, 1_021),
+        AbortedTxn(7, 1_030, 1_040, 1_041),
     ]
     for row in rows:
         index.append(row)

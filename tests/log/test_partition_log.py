@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.broker.log.producers.state import Origin
+from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.harness.partition_log import (
@@ -258,7 +258,7 @@ def test_the_last_stable_offset() -> None:
         marker = end_transaction_marker(
             commit=commit, coordinator_epoch=1, producer_id=producer_id, producer_epoch=0, timestamp=START_MS
         )
-        log.append(marker, leader_epoch=0, origin=Origin.COORDINATOR)
+        log.append(marker, leader_epoch=0, origin=AppendOrigin.COORDINATOR)
 
     end(7, commit=False)
     assert (log.high_watermark, log.last_stable_offset) == (5, 3)

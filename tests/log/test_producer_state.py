@@ -8,7 +8,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from oncelog.broker.log.indexes import AbortedTransaction
+from oncelog.broker.log.indexes import AbortedTxn
 from oncelog.broker.log.producers.snapshots import (
     CorruptSnapshot,
     ProducerSnapshots,
@@ -16,7 +16,7 @@ from oncelog.broker.log.producers.snapshots import (
     decode_snapshot,
     encode_snapshot,
 )
-from oncelog.broker.log.producers.state import Marker, Origin, ProducerState, first_sequence_of
+from oncelog.broker.log.producers.state import AppendOrigin, Marker, ProducerStateManager, first_sequence_of
 from oncelog.wire.batch import BatchHeader, read_header
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -39,12 +39,12 @@ class Log:
     """A producer state and the offset that comes next."""
 
     def __init__(self) -> None:
-        self.state = ProducerState()
+        self.state = ProducerStateManager()
         self.next = 0
 
-    def add(self, sent: BatchHeader, origin: Origin = Origin.CLIENT) -> int | None:
+    def add(self, sent: BatchHeader, origin: AppendOrigin = AppendOrigin.CLIENT) -> int | None:
         """The first offset of the batch that it repeats, or None: it was added."""
-        if origin is Origin.CLIENT:
+        if origin is AppendOrigin.CLIENT:
             repeated = self.state.find_duplicate(sent)
             if repeated is not None:
                 return repeated.first_offset
@@ -53,7 +53,7 @@ class Log:
         self.next += sent.last_offset_delta + 1
         return None
 
-    def refuse(self, sent: BatchHeader, code: ErrorCode, origin: Origin = Origin.CLIENT) -> None:
+    def refuse(self, sent: BatchHeader, code: ErrorCode, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
         before = self.state.snapshot()
         with pytest.raises(KafkaError) as error:
             self.add(sent, origin)
@@ -108,8 +108,8 @@ def test_a_new_epoch_begins_at_zero() -> None:
     assert log.add(header(5, 0)) is None
     log.refuse(header(4, 11), EPOCH)
     log.refuse(header(4, 10), EPOCH)  # the batches of another epoch are forgotten
-    log.refuse(header(4, 11), EPOCH, Origin.COORDINATOR)
-    assert log.add(header(5, 9), Origin.COORDINATOR) is None  # only clients number their batches
+    log.refuse(header(4, 11), EPOCH, AppendOrigin.COORDINATOR)
+    assert log.add(header(5, 9), AppendOrigin.COORDINATOR) is None  # only clients number their batches
 
 
 def test_producers_do_not_meet() -> None:
@@ -148,9 +148,9 @@ def test_transactions() -> None:
     log.add(header(0, 0, 3, producer_id=8, transactional=True))
     log.refuse(header(0, 2), ErrorCode.INVALID_TXN_STATE)
     assert state.first_unstable_offset == 0
-    state.check_marker(marker(0), 1, Origin.COORDINATOR, 0)
+    state.check_marker(marker(0), 1, AppendOrigin.COORDINATOR, 0)
     ended = state.add_marker(marker(0), 5, Marker(1, START_MS, aborted=True))
-    assert ended == AbortedTransaction(producer_id=7, first_offset=0, last_offset=5, last_stable_offset=2)
+    assert ended == AbortedTxn(producer_id=7, first_offset=0, last_offset=5, last_stable_offset=2)
     assert state.first_unstable_offset == 0  # until the high watermark has passed the marker
     state.on_high_watermark(5)
     assert state.first_unstable_offset == 0
@@ -174,15 +174,15 @@ def test_markers_that_are_refused() -> None:
     for epoch, version, refused in ((2, 0, True), (3, 0, False), (3, 2, True), (4, 2, False), (4, 0, False)):
         if refused:
             with pytest.raises(KafkaError) as error:
-                state.check_marker(marker(epoch), 1, Origin.COORDINATOR, version)
+                state.check_marker(marker(epoch), 1, AppendOrigin.COORDINATOR, version)
             assert error.value.code is EPOCH
         else:
-            state.check_marker(marker(epoch), 1, Origin.COORDINATOR, version)
-    state.check_marker(marker(2), 1, Origin.REPLICATION, 0)
+            state.check_marker(marker(epoch), 1, AppendOrigin.COORDINATOR, version)
+    state.check_marker(marker(2), 1, AppendOrigin.REPLICATION, 0)
     state.add_marker(marker(3), 1, Marker(5, START_MS, aborted=True))
-    state.check_marker(marker(3), 5, Origin.COORDINATOR, 2)  # a marker's retry
+    state.check_marker(marker(3), 5, AppendOrigin.COORDINATOR, 2)  # a marker's retry
     with pytest.raises(KafkaError) as error:
-        state.check_marker(marker(4), 4, Origin.COORDINATOR, 2)
+        state.check_marker(marker(4), 4, AppendOrigin.COORDINATOR, 2)
     assert error.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 

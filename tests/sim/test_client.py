@@ -5,7 +5,7 @@ import trio
 from compat_tests.batches import batch, read_batches
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.errors import error_codes
-from oncelog.broker.client.routes import Controller, Coordinator, Leader, Retry
+from oncelog.broker.client.routes import Controller, CoordinatorOf, LeaderOf, Retry
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -44,7 +44,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
         async def produce(client: ClusterClient, partition: int) -> None:
             for _ in range(3):
                 request = produce_request("t", batch(), partition)
-                response = await client.call(request, Leader("t", partition), version=9, retry=RETRY)
+                response = await client.call(request, LeaderOf("t", partition), version=9, retry=RETRY)
                 row = response.responses[0].partition_responses[0]
                 trace.append((trio.current_time(), f"produced {partition}-{row.base_offset}"))
                 await trio.sleep(0.2)
@@ -53,7 +53,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
             offset = 0
             while offset < 3:
                 request = fetch_request("t", offset, partition, max_wait_ms=500)
-                response = await client.call(request, Leader("t", partition), version=12)
+                response = await client.call(request, LeaderOf("t", partition), version=12)
                 records = response.responses[0].partitions[0].records
                 assert isinstance(records, memoryview)
                 offset += sum(1 for _ in read_batches(bytes(records)))
@@ -73,7 +73,7 @@ async def test_a_call_outlives_restart_and_crash() -> None:
         with ClusterClient(SIMULATED, broker.open_transport, request_timeout_s=5) as client:
             await client.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 1000), Controller())
             for offset in range(3):
-                response = await client.call(commit(offset), Coordinator("group"), version=8, retry=RETRY)
+                response = await client.call(commit(offset), CoordinatorOf("group"), version=8, retry=RETRY)
                 assert error_codes(response) == ()
                 if offset == 0:
                     await broker.stop()
@@ -88,7 +88,7 @@ async def test_a_call_outlives_restart_and_crash() -> None:
                     nursery.start_soon(start)
                     produced = await client.call(
                         produce_request("t", batch()),
-                        Leader("t", 0),
+                        LeaderOf("t", 0),
                         version=9,
                         retry=RETRY,
                     )
@@ -101,13 +101,13 @@ async def test_a_heartbeat_does_not_wait_behind_a_fetch() -> None:
     async with SimBroker(1) as broker:
         with ClusterClient(SIMULATED, broker.open_transport) as client:
             await client.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 1000), Controller())
-            await client.call(commit(0), Coordinator("group"), version=8, retry=RETRY)
+            await client.call(commit(0), CoordinatorOf("group"), version=8, retry=RETRY)
             async with trio.open_nursery() as nursery:
                 fetch = fetch_request("t", 0, max_wait_ms=20_000)
-                nursery.start_soon(lambda: client.call(fetch, Leader("t", 0), version=12))
+                nursery.start_soon(lambda: client.call(fetch, LeaderOf("t", 0), version=12))
                 await trio.sleep(1)
                 start = trio.current_time()
-                assert error_codes(await client.call(commit(1), Coordinator("group"), version=8)) == ()
+                assert error_codes(await client.call(commit(1), CoordinatorOf("group"), version=8)) == ()
                 assert trio.current_time() == start
                 found = await client.call(FindCoordinatorRequest(coordinator_keys=["group"]))
                 assert trio.current_time() - start > 15  # it waited behind the Fetch
@@ -120,6 +120,6 @@ async def test_errors_of_a_group() -> None:
         with ClusterClient(SIMULATED, broker.open_transport) as client:
             protocols = [JoinGroupRequestProtocol("range", b"")]
             join = JoinGroupRequest("group", 10_000, 10_000, "", None, "consumer", protocols)
-            response = await client.call(join, Coordinator("group"), retry=RETRY)
+            response = await client.call(join, CoordinatorOf("group"), retry=RETRY)
             assert error_codes(response) == (ErrorCode.MEMBER_ID_REQUIRED,)
             assert response.member_id

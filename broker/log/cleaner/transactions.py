@@ -14,14 +14,14 @@ from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oncelog.broker.log.indexes import AbortedTransaction, TransactionIndex
+    from oncelog.broker.log.indexes import AbortedTxn, TransactionIndex
     from oncelog.wire.batch import BatchHeader
 
 
 class _Aborted:
     __slots__ = ("seen_batch", "transaction")
 
-    def __init__(self, transaction: AbortedTransaction) -> None:
+    def __init__(self, transaction: AbortedTxn) -> None:
         self.transaction = transaction
         self.seen_batch = False
 
@@ -34,11 +34,11 @@ class CleanedTransactions:
 
     def __init__(self) -> None:
         self.cleaned_index: TransactionIndex | None = None
-        self._expected: list[tuple[int, AbortedTransaction]] = []
+        self._expected: list[tuple[int, AbortedTxn]] = []
         self._aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
 
-    def expect(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def expect(self, aborted: Iterable[AbortedTxn]) -> None:
         """Note the aborted transactions of the part of the log that comes next."""
         for transaction in aborted:
             heappush(self._expected, (transaction.first_offset, transaction))

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.log.indexes import AbortedTransaction
+    from oncelog.broker.log.indexes import AbortedTxn
     from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-    from oncelog.broker.log.producers.state import ProducerEntry, ProducerState
+    from oncelog.broker.log.producers.state import ProducerEntry, ProducerStateManager
     from oncelog.broker.log.read_ahead import Progress
     from oncelog.broker.log.segment import Segment
     from oncelog.wire.batch import BatchHeader
@@ -36,7 +36,7 @@ EARLIER_BATCHES_MAX = 2000
 """Bytes read at once, and limits in bytes and batches, of `restore_earlier_batches`."""
 
 
-def restore_earlier_batches(state: ProducerState, segments: Sequence[Segment]) -> None:
+def restore_earlier_batches(state: ProducerStateManager, segments: Sequence[Segment]) -> None:
     """Read back the last five batches of each producer: a snapshot has only the last one.
 
     The log is read backwards, a chunk at a time, until every producer has its five, or up to a limit of bytes
@@ -94,7 +94,11 @@ def read_marker(batch: memoryview | bytearray | bytes) -> Marker | None:
 
 
 def load_newest_snapshot(
-    env: LogEnvironment, snapshots: ProducerSnapshots, producers: ProducerState, up_to: int, above: int = -1
+    env: LogEnvironment,
+    snapshots: ProducerSnapshots,
+    producers: ProducerStateManager,
+    up_to: int,
+    above: int = -1,
 ) -> int:
     """Load the newest undamaged snapshot that is above ``above`` and not above ``up_to``. Returns its offset,
     or -1. Damaged ones are removed.
@@ -112,7 +116,7 @@ def load_newest_snapshot(
 
 
 def replay_producers(
-    segments: list[Segment], producers: ProducerState, start: int, end: int
+    segments: list[Segment], producers: ProducerStateManager, start: int, end: int
 ) -> Iterator[Progress]:
     """Add the batches from offset ``start`` to before ``end`` to the producer state, by their headers. Raises
     DecodeError."""
@@ -133,8 +137,8 @@ def replay_producers(
 
 
 def replay(
-    producers: ProducerState, header: BatchHeader, batch: bytes | memoryview
-) -> AbortedTransaction | None:
+    producers: ProducerStateManager, header: BatchHeader, batch: bytes | memoryview
+) -> AbortedTxn | None:
     """Add a batch that is in the log to the producer state. Returns the transaction that it aborted, if any."""
     if header.producer_id < 0:
         return None

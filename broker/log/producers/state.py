@@ -1,4 +1,4 @@
-"""`ProducerState`: what a partition knows of its producers: the last five batches of each, for idempotence, and
+"""`ProducerStateManager`: what a partition knows of its producers: the last five batches of each, for idempotence, and
 their open transactions.
 
 A batch is checked before it is written, which changes nothing, and added afterwards; so a failed write leaves
@@ -12,7 +12,7 @@ from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.log.indexes import AbortedTransaction
+from oncelog.broker.log.indexes import AbortedTxn
 from oncelog.broker.log.producers.snapshots import SnapshotEntry
 from oncelog.broker.log.producers.verification import Verification
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -36,7 +36,7 @@ TRANSACTIONS_V2 = 2
 """The transaction version from which on every transaction has a producer epoch of its own (KIP-890)."""
 
 
-class Origin(IntEnum):
+class AppendOrigin(IntEnum):
     """Who appends (Kafka: ``AppendOrigin``)."""
 
     REPLICATION = 0
@@ -120,7 +120,7 @@ def first_sequence_of(last_sequence: int, offset_delta: int) -> int:
     return (last_sequence - offset_delta) & SEQUENCE_MAX
 
 
-class ProducerState:
+class ProducerStateManager:
     """All producers of one partition, and its transactions."""
 
     __slots__ = (
@@ -179,24 +179,24 @@ class ProducerState:
                 return batch
         return None
 
-    def check(self, header: BatchHeader, origin: Origin) -> BatchMetadata | None:
+    def check(self, header: BatchHeader, origin: AppendOrigin) -> BatchMetadata | None:
         """Check that a data batch may follow its producer's last one. Returns the batch that it duplicates, if any.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH for an epoch below the last one, OUT_OF_ORDER_SEQUENCE_NUMBER
         for a gap or a new epoch that does not begin at 0, INVALID_TXN_STATE for a non-transactional batch while
         its producer has a transaction open. An unknown producer may begin anywhere.
         """
-        if origin is Origin.CLIENT:
+        if origin is AppendOrigin.CLIENT:
             duplicate = self.find_duplicate(header)
             if duplicate is not None:
                 return duplicate
         entry = self.producers.get(header.producer_id)
-        if origin is Origin.CLIENT and header.producer_id in self._verifications:
+        if origin is AppendOrigin.CLIENT and header.producer_id in self._verifications:
             self._check_verified_sequence(entry, header)
         if entry is None:
             return None
         self._check_epoch(entry, header.producer_epoch, origin, 0)
-        if origin is Origin.CLIENT:
+        if origin is AppendOrigin.CLIENT:
             self._check_sequence(entry, header)
         if entry.txn_first_offset >= 0 and not header.is_transactional:
             raise KafkaError(
@@ -213,7 +213,7 @@ class ProducerState:
         """
         entry = self.producers.get(producer_id)
         if entry is not None:
-            self._check_epoch(entry, epoch, Origin.CLIENT, 0)
+            self._check_epoch(entry, epoch, AppendOrigin.CLIENT, 0)
             if entry.txn_first_offset >= 0 and entry.producer_epoch == epoch:
                 return False
         known = self._verifications.get(producer_id)
@@ -250,9 +250,11 @@ class ProducerState:
             )
 
     @staticmethod
-    def _check_epoch(entry: ProducerEntry, epoch: int, origin: Origin, transaction_version: int) -> None:
+    def _check_epoch(
+        entry: ProducerEntry, epoch: int, origin: AppendOrigin, transaction_version: int
+    ) -> None:
         current = entry.producer_epoch
-        if origin is Origin.REPLICATION or epoch > current:
+        if origin is AppendOrigin.REPLICATION or epoch > current:
             return
         if epoch == current:
             if transaction_version < TRANSACTIONS_V2:
@@ -289,7 +291,7 @@ class ProducerState:
     # Markers.
 
     def check_marker(
-        self, header: BatchHeader, coordinator_epoch: int, origin: Origin, transaction_version: int
+        self, header: BatchHeader, coordinator_epoch: int, origin: AppendOrigin, transaction_version: int
     ) -> None:
         """Check that an end-transaction marker may be written.
 
@@ -299,14 +301,14 @@ class ProducerState:
         if entry is None:
             return
         self._check_epoch(entry, header.producer_epoch, origin, transaction_version)
-        if origin is not Origin.REPLICATION and entry.coordinator_epoch > coordinator_epoch:
+        if origin is not AppendOrigin.REPLICATION and entry.coordinator_epoch > coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"Coordinator epoch {coordinator_epoch} for producer {header.producer_id} is below "
                 f"{entry.coordinator_epoch}",
             )
 
-    def add_marker(self, header: BatchHeader, offset: int, marker: Marker) -> AbortedTransaction | None:
+    def add_marker(self, header: BatchHeader, offset: int, marker: Marker) -> AbortedTxn | None:
         """Note a marker that is in the log at ``offset``. Returns the transaction that it aborted, None if
         there is none."""
         producer_id = header.producer_id
@@ -332,7 +334,7 @@ class ProducerState:
         if not marker.aborted:
             return None
         last_stable_offset = self._ongoing[0][0] if self._ongoing else offset + 1
-        return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
+        return AbortedTxn(producer_id, first_offset, offset, last_stable_offset)
 
     # The ends of the log.
 

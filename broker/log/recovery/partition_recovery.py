@@ -23,8 +23,8 @@ from oncelog.broker.log.producers.replay import (
     replay_producers,
 )
 from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-from oncelog.broker.log.producers.state import ProducerState
-from oncelog.broker.log.read_ahead import Cold, ReadAhead
+from oncelog.broker.log.producers.state import ProducerStateManager
+from oncelog.broker.log.read_ahead import ColdRange, ReadAhead
 from oncelog.broker.log.recovery.indexes import keep_indexes_below
 from oncelog.broker.log.recovery.partition_directory import PartitionDirectory
 from oncelog.broker.log.segment import DELETED_SUFFIX, Segment, open_segment
@@ -76,7 +76,7 @@ class PartitionRecovery:
         self.truncated = False
         """Whether the log has lost records: its leader epoch must rise, so that readers notice."""
         self.checked_bytes = 0
-        self.cold: Cold | None = None
+        self.cold: ColdRange | None = None
         """What the next step would have to wait for; the caller may have it read ahead."""
         self._has_removed = False
         self._env = env
@@ -86,7 +86,7 @@ class PartitionRecovery:
         self._topic_id = topic_id
         self._segments: list[Segment] = []
         self._epochs: LeaderEpochs
-        self._producers = ProducerState()
+        self._producers = ProducerStateManager()
         self._snapshots: ProducerSnapshots
         self._steps = self._run()
 
@@ -99,7 +99,7 @@ class PartitionRecovery:
         self.cold = None
         try:
             for made in self._steps:
-                if isinstance(made, Cold):
+                if isinstance(made, ColdRange):
                     self.cold = made
                     return False
                 max_bytes -= made
@@ -119,7 +119,7 @@ class PartitionRecovery:
     def _begin_anew(self) -> None:
         """Cuts that were made stay in `cuts`."""
         self.close()
-        self._producers = ProducerState()
+        self._producers = ProducerStateManager()
         self.checked_bytes = 0
         self._steps = self._run()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.seams.files import FileSystem
 
-Key = tuple[str, int]
+PartitionKey = tuple[str, int]
 
 RECOVER_AT_ONCE_BYTES = 128 * 1024
 """A partition with at most this much to check is recovered by the first request for it."""
@@ -50,43 +50,43 @@ class RecoveryQueue:
         self,
         files: FileSystem,
         lines: LineLimiter,
-        begin: Callable[[Key], PartitionRecovery],
-        done: Callable[[Key, PartitionRecovery], None],
-        failed: Callable[[Key, Exception], None],
+        begin: Callable[[PartitionKey], PartitionRecovery],
+        done: Callable[[PartitionKey, PartitionRecovery], None],
+        failed: Callable[[PartitionKey, Exception], None],
     ) -> None:
         self._files = files
         self._lines = lines
         self._begin = begin
         self._done = done
         self._failed = failed
-        self._pending: dict[Key, str] = {}
-        self._begun: dict[Key, PartitionRecovery] = {}
-        self._asked: dict[Key, None] = {}
+        self._pending: dict[PartitionKey, str] = {}
+        self._begun: dict[PartitionKey, PartitionRecovery] = {}
+        self._asked: dict[PartitionKey, None] = {}
         self._step_bytes = RECOVER_AT_ONCE_BYTES
         self.finished = trio.Event()
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: PartitionKey) -> bool:
         return key in self._pending
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def add(self, key: Key, directory: str) -> None:
+    def add(self, key: PartitionKey, directory: str) -> None:
         self._pending[key] = directory
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: PartitionKey) -> None:
         """Drop a partition that was deleted."""
         recovery = self._begun.get(key)
         if recovery is not None:
             recovery.close()
         self._drop(key)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: PartitionKey) -> None:
         self._pending.pop(key, None)
         self._begun.pop(key, None)
         self._asked.pop(key, None)
 
-    def attempt(self, key: Key) -> bool:
+    def attempt(self, key: PartitionKey) -> bool:
         """A request asks for a partition: recover it now if that is little work, otherwise next. Returns
         whether it is recovered."""
         self._asked[key] = None
@@ -98,7 +98,7 @@ class RecoveryQueue:
         except OSError:
             return False
 
-    def _step(self, key: Key, max_bytes: int) -> bool:
+    def _step(self, key: PartitionKey, max_bytes: int) -> bool:
         """Do one step. Returns whether the partition is recovered, or has failed. Raises OSError for a
         shortage; the next step begins anew."""
         try:
@@ -130,7 +130,7 @@ class RecoveryQueue:
         self.finished.set()
 
     def _order_by_last_use(self) -> Iterator[None]:
-        last_write: dict[Key, int] = {}
+        last_write: dict[PartitionKey, int] = {}
         for key, directory in list(self._pending.items()):
             try:
                 last_write[key] = self._last_write_ms(directory)
@@ -149,7 +149,7 @@ class RecoveryQueue:
             with suppress(OSError):  # the step will raise it, too
                 await recovery.cold.read(self._files)
 
-    async def _recover(self, key: Key) -> None:
+    async def _recover(self, key: PartitionKey) -> None:
         """Recover one partition, a slice at a time, until it is done or a request asks for another one."""
         while key in self._pending:
             await self._read_ahead(self._begun.get(key))

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from oncelog.coordinator.groups.assignors.spec import Assignment as Assignment
 from oncelog.coordinator.groups.consumer.states import MemberState
 from oncelog.wire.schema import Uuid
 from oncelog.wire.stored.groups import ClassicMemberMetadata
 
 PartitionEpochs = Mapping[Uuid, Mapping[int, int]]
 """Topic id -> partition -> the member epoch at which it was assigned (KIP-1251)."""
-
-Assignment = Mapping[Uuid, frozenset[int]]
-"""Topic id -> partitions. Topics without partitions are left out."""
 
 NO_PARTITIONS: PartitionEpochs = {}
 
