@@ -8,9 +8,10 @@ from oncelog.broker.handlers.table import HANDLERS, Handler
 HEAD = """\
 # APIs
 
-Made by `make docs` from `broker/handlers/table.py`; a test compares. What is not here is not advertised.
+`make docs` makes this page from `broker/handlers/table.py` and the handlers' docstrings; a test compares. oncelog
+serves and advertises no other API. A version is flexible if its request has tagged fields (KIP-482).
 
-| key | API | versions | first flexible | what it does |
+| key | API | versions | first flexible version | what it does |
 |--:|---|---|--:|---|
 """
 

@@ -1,4 +1,4 @@
-"""Fetch (API key 1): records from given offsets on, with long polls and sessions.
+"""Fetch (API key 1): returns records from given offsets on, may wait for them, and keeps fetch sessions.
 
 Version 7 brings sessions (KIP-227), 12 flexible fields and the last fetched epoch (KIP-595), 13 topic ids,
 16 node endpoints. A request that cannot be answered at once becomes a delayed fetch, which waits for its partitions

@@ -1,4 +1,4 @@
-"""Produce (API key 0): append record batches.
+"""Produce (API key 0): appends record batches to partitions.
 
 Versions 3 to 9 know topics by name, 13 by id; 8 adds errors per record; 11 knows TRANSACTION_ABORTABLE; from 12 on a
 transactional batch adds its partition to the transaction (KIP-890), before that the producer must have done so.
