@@ -1,4 +1,4 @@
-"""The targets as fixtures. A test with `target` runs once on oncelog and once on a real Apache Kafka."""
+"""The targets as fixtures. A test with the fixture `target` runs once on oncelog and once on a real Apache Kafka."""
 
 import contextlib
 import itertools
@@ -42,7 +42,7 @@ def target(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def broker(brokers: SharedBrokers, target: str) -> Iterator[Broker]:
-    """The session's broker of this target; afterwards it must run, and oncelog have logged no traceback."""
+    """The session's broker of this target; `check_after` checks it after the test."""
     running = brokers[target]
     yield from check_after(running)
 
@@ -53,33 +53,33 @@ def bootstrap(broker: Broker) -> str:
 
 
 class OwnBrokers:
-    """Makes, and starts, brokers of one target, for one test."""
+    """Starts brokers of one target for one test."""
 
     def __init__(self, target: str, stack: contextlib.ExitStack) -> None:
-        self.made: list[Broker] = []
+        self.started: list[Broker] = []
         self._target = target
         self._stack = stack
 
     def __call__(self, properties: Mapping[str, str] | None = None) -> Broker:
         try:
-            self.made.append(self._stack.enter_context(make_broker(self._target, properties)))
+            self.started.append(self._stack.enter_context(make_broker(self._target, properties)))
         except RealPartMissing as missing:
             require(str(missing))
-        return self.made[-1]
+        return self.started[-1]
 
 
 @pytest.fixture
 def own_broker(target: str) -> Iterator[OwnBrokers]:
-    """Make (and start) brokers of this target for this test alone: `own_broker(properties)`."""
+    """`own_broker(properties)` starts a broker of this target for this test alone."""
     with contextlib.ExitStack() as stack:
         yield OwnBrokers(target, stack)
 
 
 @pytest.fixture
 def pair(brokers: SharedBrokers) -> Iterator[Pair]:
-    """Both targets at once, for tests that compare their answers.
+    """Both targets at once, for tests that compare their responses.
 
-    With ONCELOG_SELF_CHECK set a second real Kafka stands in for oncelog: differences are the scenario's.
+    With ONCELOG_SELF_CHECK a second real Kafka takes oncelog's place: any difference is then the scenario's fault.
     """
     kafka = brokers["kafka"]
     for ours in check_after(brokers["kafka-2" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"]):
@@ -93,10 +93,8 @@ def name() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What clients' own code warns of is theirs; everything else stays an error."""
-    config.addinivalue_line(
-        "filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning"
-    )  # kafka-python
+    """Ignore a warning of kafka-python's own code; every other warning stays an error."""
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -107,13 +105,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows what the broker said last."""
+    """Add the last output of the test's brokers to the report of a failed test."""
     report = yield
     if not report.failed:
         return report
     fixtures = getattr(item, "funcargs", {})
     own, running = fixtures.get("own_broker"), fixtures.get("brokers")
-    shown = list(own.made) if isinstance(own, OwnBrokers) else []
+    shown = list(own.started) if isinstance(own, OwnBrokers) else []
     if isinstance(running, SharedBrokers) and "oncelog" in running.started:
         shown.append(running["oncelog"])
     for one in shown:

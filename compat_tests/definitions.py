@@ -1,8 +1,8 @@
 """Requests and responses as plain dictionaries, encoded and decoded by Kafka's own message definitions.
 
-The definitions are read from the kafka-clients jar and interpreted: the broker's own codecs of bodies are not on this
-side of the wire; only headers and frames are written by `oncelog.wire`. Where there is no jar, kafka-python's copy of
-them serves. Keys are Kafka's field names, snake_cased. Unknown tagged fields come back under "_tags".
+The definitions come from the kafka-clients jar, or from kafka-python's copy where there is no jar. Bodies are not encoded
+with the broker's own codecs; only headers and frames are written by `oncelog.wire`. Keys are Kafka's field names in
+snake case; unknown tagged fields are under "_tags".
 """
 
 import functools
@@ -42,13 +42,13 @@ def _texts() -> dict[str, str]:
 
 @functools.cache
 def definition(name: str) -> Fields:
-    """One message, such as "FetchRequest". Raises KeyError."""
+    """The definition of a message such as "FetchRequest". Raises KeyError if there is none."""
     loaded: Fields = json.loads(re.sub(r"^\s*//.*$", "", _texts()[name], flags=re.MULTILINE))
     return loaded
 
 
 def api_names() -> list[str]:
-    """Every API, such as "Fetch"."""
+    """The names of all APIs, such as "Fetch"."""
     return sorted(name.removesuffix("Request") for name in _texts() if name.endswith("Request"))
 
 
@@ -60,7 +60,7 @@ def snake(name: str) -> str:
 
 @functools.cache
 def in_versions(text: str | None, version: int) -> bool:
-    """Whether `version` is in a range of Kafka's: "3+", "0-4", "7", "none"."""
+    """Whether `version` is in a range as Kafka writes it: "3+", "0-4", "7" or "none"."""
     if not text or text == "none":
         return False
     first, plus, _ = text.partition("+")
@@ -69,7 +69,7 @@ def in_versions(text: str | None, version: int) -> bool:
 
 
 def versions_of(api: str) -> range:
-    """All valid versions of an API's request, such as "Fetch"."""
+    """All valid versions of the request of an API such as "Fetch"."""
     low, _, high = definition(f"{api}Request")["validVersions"].partition("-")
     return range(int(low), int(high or low) + 1)
 
@@ -83,12 +83,12 @@ def is_flexible(api: str, version: int) -> bool:
 
 
 def encode(name: str, version: int, values: Fields) -> bytes:
-    """The body of message `name`. Fields left out have Kafka's defaults. Raises KeyError for unknown ones."""
+    """The body of message `name`; omitted fields have Kafka's defaults. Raises KeyError for unknown fields."""
     return _Writer(definition(name), version).message(values)
 
 
 def decode(name: str, version: int, data: bytes) -> Fields:
-    """The fields of a body. Raises ValueError or struct.error for a truncated one or for trailing bytes."""
+    """The fields of a body. Raises ValueError or struct.error if it is truncated or has trailing bytes."""
     reader = _Reader(definition(name), version, data)
     fields = reader.message()
     if reader.position != len(data):
@@ -159,9 +159,9 @@ class _Writer(_Schema):
             if not self.is_tagged(field):
                 self.value(field, field["type"], value)
             elif value != self.default(field):
-                whole, self.out = self.out, bytearray()
+                before, self.out = self.out, bytearray()
                 self.value(field, field["type"], value)
-                tags[field["tag"]], self.out = bytes(self.out), whole
+                tags[field["tag"]], self.out = bytes(self.out), before
         if self.flexible:
             self.varint(len(tags))
             for tag, data in sorted(tags.items()):
@@ -240,7 +240,7 @@ class _Reader(_Schema):
                 else:
                     values.setdefault("_tags", {})[tag] = self.take(size)
                 if self.position != end:
-                    raise ValueError(f"tagged field {tag} has not {size} bytes")
+                    raise ValueError(f"tagged field {tag} does not have {size} bytes")
         return values
 
     def length(self, fixed: str) -> int:

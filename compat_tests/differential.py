@@ -1,7 +1,7 @@
-"""The same requests to both targets, and what they answered, compared field by field.
+"""The same requests to both targets; their responses are compared field by field.
 
-A scenario is a function of a `Session`; every response it gets is remembered. Values that must differ (ids,
-times, the port) are replaced by what they are: the first topic id of a scenario is "uuid#1" on both sides.
+A scenario is a function of a `Session`, which keeps what it observes. Values that must differ (ids, times, the port)
+are replaced by names: the first topic id of a scenario is "uuid#1" on both targets.
 """
 
 import os
@@ -14,18 +14,18 @@ from compat_tests.definitions import ZERO_UUID, Fields
 from compat_tests.frames import CLOSED, Connection, address
 
 RECENT_MS = 3_600_000
-TEXTS = ("error_message", "batch_index_error_message")
+ERROR_MESSAGES = ("error_message", "batch_index_error_message")
 MEMBER_ID = re.compile("(.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Scenario = Callable[["Session"], None]
 
 
 class Session:
-    """One target as a scenario sees it. `call` keeps to one connection; a closed one is opened again."""
+    """One target of a scenario. `call` uses one connection, and opens it again after the broker closed it."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.exact_texts = False
-        """Whether the texts of errors are compared, too."""
+        self.exact_error_messages = False
+        """Whether error messages must be equal; otherwise oncelog needs one wherever Kafka has one."""
         self.observations: list[tuple[str, Any]] = []
         self._connection: Connection | None = None
         self._others: list[Connection] = []
@@ -43,7 +43,7 @@ class Session:
             self._connection = None
 
     def connect(self, client_id: str | None) -> Connection:
-        """One more connection, closed when the scenario ends."""
+        """Another connection, closed when the scenario ends."""
         self._others.append(Connection(self.bootstrap, client_id))
         return self._others[-1]
 
@@ -53,24 +53,24 @@ class Session:
         self.close()
 
     def call(self, api: str, version: int, values: Fields | None = None, note: str = "") -> Any:
-        """The response, which is remembered as well; CLOSED where the broker closed the connection."""
+        """The response, which is observed; CLOSED if the broker closed the connection."""
         response = self.call_unobserved(api, version, values)
         self.observe(f"{api} v{version} {note}".strip(), response)
         return response
 
     def call_unobserved(self, api: str, version: int, values: Fields | None = None) -> Any:
-        """The response, not compared."""
+        """The response, which is not observed; CLOSED if the broker closed the connection."""
         response = self.connection.call(api, version, values)
         if response == CLOSED:
             self.close()
         return response
 
-    def observe(self, label: str, seen: Any) -> None:
-        """Something to compare."""
-        self.observations.append((label, self._same("", seen)))
+    def observe(self, label: str, value: Any) -> None:
+        """Keep a value, to be compared with the other target's value of the same label."""
+        self.observations.append((label, self._same("", value)))
 
     def topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> bytes:
-        """Create a topic, wait until it can be used, and return its id; nothing of it is compared."""
+        """Create a topic, wait for its leaders, and return its id. Nothing is observed."""
         rows = [{"name": key, "value": value} for key, value in (configs or {}).items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": rows}
         response = self.call_unobserved("CreateTopics", 7, {"topics": [topic], "timeout_ms": 15000})
@@ -79,7 +79,7 @@ class Session:
         return bytes(response["topics"][0]["topic_id"])
 
     def wait_for_leaders(self, name: str, partitions: int) -> None:
-        """Kafka's broker learns of a topic a moment after the controller answered: ask until it knows."""
+        """Wait until the broker leads the partitions: Kafka's learns of them a moment after the response."""
         deadline = now_ms() + 20_000
         listed = {
             "topics": [{"name": name, "partitions": [{"partition_index": p} for p in range(partitions)]}]
@@ -91,7 +91,7 @@ class Session:
             assert now_ms() < deadline, rows
 
     def wait_for_config(self, name: str, key: str, value: str) -> None:
-        """Kafka's broker learns of a topic's new configuration a moment after the response: ask until it knows."""
+        """Wait until the topic's key has the value: Kafka's broker learns of it a moment after the response."""
         deadline = now_ms() + 20_000
         resource = {"resource_type": 2, "resource_name": name, "configuration_keys": [key]}
         while True:
@@ -103,7 +103,7 @@ class Session:
             assert now_ms() < deadline, row
 
     def wait_for_producer_ids(self) -> None:
-        """Right after its start a real Kafka waits for its first block of ids."""
+        """Wait until the broker has producer ids: a real Kafka gets its first block of ids after its start."""
         deadline = now_ms() + 20_000
         while (response := self.call_unobserved("InitProducerId", 4, {"transactional_id": None}))[
             "error_code"
@@ -111,7 +111,7 @@ class Session:
             assert now_ms() < deadline, response
 
     def delete_records(self, name: str, offset: int, partition: int = 0) -> Any:
-        """Delete the partition's records before `offset`; the response, not compared."""
+        """Delete the partition's records before `offset`; the response, which is not observed."""
         row = {"partition_index": partition, "offset": offset}
         values = {"topics": [{"name": name, "partitions": [row]}], "timeout_ms": 15000}
         return self.call_unobserved("DeleteRecords", 2, values)
@@ -119,13 +119,13 @@ class Session:
     def produce(
         self, name: str, records: bytes, *, partition: int = 0, version: int = 9, acks: int = -1
     ) -> Any:
-        """Produce one batch; the partition's row of the response, not compared."""
+        """Produce one batch; the partition's row of the response, which is not observed."""
         return self.call_unobserved("Produce", version, produce_request(name, records, partition, acks))[
             "responses"
         ][0]["partition_responses"][0]
 
     def _same(self, field: str, value: Any) -> Any:
-        """`value` with what must differ replaced."""
+        """`value` with everything that must differ replaced."""
         if isinstance(value, dict):
             return {key: self._same(key, one) for key, one in value.items()}
         if isinstance(value, list):
@@ -134,10 +134,10 @@ class Session:
             return self._bytes(field, value)
         if isinstance(value, str) and field == "cluster_id":
             return "cluster" if re.fullmatch(r"[A-Za-z0-9_-]{22}", value) else value
-        if isinstance(value, str) and field in TEXTS and not self.exact_texts:
+        if isinstance(value, str) and field in ERROR_MESSAGES and not self.exact_error_messages:
             return "text"
-        if isinstance(value, str) and (given := MEMBER_ID.fullmatch(value)):
-            return self._seen.setdefault(("member", value), f"{given[1]}#{self._count('member')}")
+        if isinstance(value, str) and (member_id := MEMBER_ID.fullmatch(value)):
+            return self._seen.setdefault(("member", value), f"{member_id[1]}#{self._count('member')}")
         if isinstance(value, int) and not isinstance(value, bool):
             return self._number(field, value)
         return value
@@ -163,7 +163,7 @@ class Session:
 
     def _batches(self, value: bytes) -> Iterator[Any]:
         for one in read_batches(value):
-            yield one._replace(crc=0)  # it covers the times and the producer id
+            yield one._replace(crc=0)  # the CRC covers timestamps and the producer id
 
 
 class Pair:
@@ -174,16 +174,16 @@ class Pair:
         self.oncelog = oncelog
 
     def compare(self, scenario: Scenario, *, known: tuple[str, ...] = ()) -> None:
-        """Run it on both and fail with every difference but those that match a pattern of `known`."""
-        traces = {"kafka": self._run(scenario, self.kafka), "oncelog": self._run(scenario, self.oncelog)}
-        if os.environ.get("ONCELOG_SHOW"):  # what Kafka said, to write assertions from
-            print("\n".join(f"{label}: {seen!r}" for label, seen in traces["kafka"]))
-        found = [
-            one
-            for one in differences(traces["kafka"], traces["oncelog"])
-            if not any(re.search(path, one) for path in known)
+        """Run the scenario on both; assert that every difference matches a pattern of `known`."""
+        kafka, oncelog = self._run(scenario, self.kafka), self._run(scenario, self.oncelog)
+        if os.environ.get("ONCELOG_SHOW"):  # to write assertions from
+            print("\n".join(f"{label}: {value!r}" for label, value in kafka))
+        unknown = [
+            difference
+            for difference in differences(kafka, oncelog)
+            if not any(re.search(pattern, difference) for pattern in known)
         ]
-        assert not found, "kafka != oncelog\n" + "\n".join(found[:60])
+        assert not unknown, "kafka != oncelog\n" + "\n".join(unknown[:60])
 
     @staticmethod
     def _run(scenario: Scenario, bootstrap: str) -> list[tuple[str, Any]]:
@@ -196,13 +196,13 @@ class Pair:
 
 
 def differences(kafka: list[tuple[str, Any]], oncelog: list[tuple[str, Any]]) -> Iterator[str]:
-    """One line per difference: "label: path: kafka's != oncelog's"."""
+    """One line per difference: "label: path: Kafka's value != oncelog's value"."""
     for (label, theirs), (other, ours) in zip(kafka, oncelog, strict=False):
-        assert label == other, f"the scenario took another way: {label} and {other}"
+        assert label == other, f"the scenario took different paths: {label} and {other}"
         for path, left, right in _walk("", theirs, ours):
             yield f"{label}: {path or '.'}: {left!r} != {right!r}"
     if len(kafka) != len(oncelog):
-        yield f"{len(kafka)} != {len(oncelog)} answers"
+        yield f"{len(kafka)} != {len(oncelog)} observations"
 
 
 def _walk(path: str, left: Any, right: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -213,7 +213,7 @@ def _walk(path: str, left: Any, right: Any) -> Iterator[tuple[str, Any, Any]]:
         for index, (one, other) in enumerate(zip(left, right, strict=True)):
             yield from _walk(f"{path}[{index}]", one, other)
     elif left is None and right == "text":
-        return  # ours may explain an error that Kafka only names
+        return  # oncelog may add a message to an error for which Kafka has none
     elif left != right:
         yield path, left, right
 

@@ -1,6 +1,6 @@
-"""The real Apache Kafka from its container image, chosen by ONCELOG_REAL_KAFKA=docker.
+"""A real Apache Kafka from its container image, used with ONCELOG_REAL_KAFKA=docker.
 
-Same face as `RealKafka`. The command-line tools still come from the jars.
+It has the interface of `RealKafka`. The command-line tools still come from the jars.
 """
 
 import pathlib
@@ -23,12 +23,12 @@ CONTAINER_DATA_DIR = "/var/lib/kafka/data"
 
 
 def environment_key(key: str) -> str:
-    """The image's rule for a property as a variable: upper case, `.` to `_`, `_` to `__`, `-` to `___`."""
+    """The image's environment variable for a property: upper case, `.` to `_`, `_` to `__`, `-` to `___`."""
     return "KAFKA_" + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()
 
 
 class DockerKafka:
-    """One Apache Kafka node in a container; its port is the same inside and outside."""
+    """One Apache Kafka node in a container, with the same port inside and outside."""
 
     def __init__(
         self, properties: Mapping[str, str] | None = None, data_dir: pathlib.Path | None = None
@@ -43,7 +43,7 @@ class DockerKafka:
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> Self:
-        """Start the container (a stopped one is started again). Raises RealPartMissing without an engine."""
+        """Start the container, new or stopped. Raises RealPartMissing without a Docker engine."""
         if self._container is None:
             self._container = self._create()
         else:
@@ -78,17 +78,17 @@ class DockerKafka:
             raise RealPartMissing(f"no Docker engine: {error}") from error
 
     def stop(self) -> None:
-        """A controlled shut-down; the container stays for a restart until the context is left."""
+        """Stop Kafka cleanly. The container is kept for a restart until the context is left."""
         if self._container is not None:
             self._container.get_wrapped_container().stop()
 
     def kill(self) -> None:
-        """SIGKILL to the container's main process."""
+        """Send SIGKILL to the container's main process."""
         if self._container is not None:
             self._container.get_wrapped_container().kill()
 
     def restart(self) -> None:
-        """Stop if it runs, and start again on the same data and port."""
+        """Stop cleanly, if running, and start on the same data and port."""
         self.stop()
         self.start()
 

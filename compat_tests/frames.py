@@ -1,4 +1,4 @@
-"""A blocking client that sends what a test tells it to, right or wrong, and shows what came back."""
+"""A blocking client that sends any request, valid or not, and returns the response as it came."""
 
 import socket
 from types import TracebackType
@@ -8,7 +8,7 @@ from compat_tests.definitions import Fields, api_key, decode, encode, is_flexibl
 from oncelog.wire.framing import FrameReader, encode_frame
 from oncelog.wire.header import encode_request_header, has_tagged_response_header, read_response_header
 
-ANSWER_TIMEOUT_S = 20
+RESPONSE_TIMEOUT_S = 20
 CLOSED = "closed"
 
 
@@ -21,7 +21,7 @@ class Connection:
     """One TCP connection to a broker."""
 
     def __init__(self, bootstrap: str, client_id: str | None = "frames") -> None:
-        self.socket = socket.create_connection(address(bootstrap), timeout=ANSWER_TIMEOUT_S)
+        self.socket = socket.create_connection(address(bootstrap), timeout=RESPONSE_TIMEOUT_S)
         self._client_id = client_id
         self._correlation_id = 0
         self._frames = FrameReader()
@@ -38,7 +38,7 @@ class Connection:
         self.close()
 
     def header(self, key: int, version: int, *, flexible: bool) -> bytes:
-        """A request header v2 (v1 where not flexible) with the next correlation id."""
+        """A request header with the next correlation id: version 2, or 1 if not `flexible`."""
         self._correlation_id += 1
         return encode_request_header(key, version, self._correlation_id, self._client_id, flexible)
 
@@ -46,12 +46,16 @@ class Connection:
         self.socket.sendall(encode_frame(payload))
 
     def receive_frame(self) -> bytes | None:
-        """The next response without its size; None where the broker closed. Raises TimeoutError."""
+        """The next response without its size; None if the broker closed the connection. Raises TimeoutError."""
         try:
-            while missing := self._frames.missing():  # no byte more: a test may read from the socket itself
+            while (
+                missing := self._frames.missing()
+            ):  # and no byte more: a test may read from the socket itself
                 some = self.socket.recv(min(missing, 1 << 20))
                 if not some:
-                    assert not len(self._frames), f"closed where {missing} bytes were missing"
+                    assert not len(self._frames), (
+                        f"the connection closed {missing} bytes before a frame's end"
+                    )
                     return None
                 self._frames.feed(some)
         except ConnectionError:
@@ -59,22 +63,22 @@ class Connection:
         return self._frames.next_frame()
 
     def send(self, api: str, version: int, values: Fields) -> int:
-        """Send a request; its correlation id."""
+        """Send a request; returns its correlation id."""
         body = encode(f"{api}Request", version, values)
         self.send_frame(self.header(api_key(api), version, flexible=is_flexible(api, version)) + body)
         return self._correlation_id
 
     def receive(self, api: str, version: int, correlation_id: int) -> Fields | str:
-        """The response to the oldest unanswered request, or CLOSED."""
+        """The response to the oldest request without one; CLOSED if the broker closed the connection."""
         frame = self.receive_frame()
         if frame is None:
             return CLOSED
         tagged = has_tagged_response_header(api_key(api), is_flexible(api, version))
         found, size = read_response_header(frame, tagged)
         assert found == correlation_id
-        assert size == 4 + tagged, "tags in a response header"
+        assert size == 4 + tagged, "a response header with tagged fields"
         return decode(f"{api}Response", version, frame[size:])
 
     def call(self, api: str, version: int, values: Fields | None = None) -> Any:
-        """Send and receive; CLOSED where the broker closed the connection instead of answering."""
+        """Send a request and receive its response; CLOSED if the broker closed the connection instead."""
         return self.receive(api, version, self.send(api, version, values or {}))

@@ -1,4 +1,4 @@
-"""What every broker that a test starts as a process has: its data, its end, its restart."""
+"""The base class of brokers that run as a process: data directory, stop, kill and restart."""
 
 import pathlib
 import tempfile
@@ -10,9 +10,9 @@ from compat_tests.process import Process
 
 
 class LocalBroker(ABC):
-    """One broker in a process of its own; a context manager that starts and stops it.
+    """A broker in its own process; a context manager that starts and stops it.
 
-    With `data_dir` its logs stay there; otherwise they go with the context.
+    A given `data_dir` is kept; without one the data is deleted with the context.
     """
 
     def __init__(self, data_dir: pathlib.Path | None, prefix: str) -> None:
@@ -22,7 +22,7 @@ class LocalBroker(ABC):
 
     @abstractmethod
     def start(self) -> Self:
-        """Start and return when it serves. Raises AssertionError with the broker's output."""
+        """Start, and return when the broker serves. Raises AssertionError with its output."""
 
     @property
     def pid(self) -> int:
@@ -30,11 +30,11 @@ class LocalBroker(ABC):
         return self.process.pid
 
     def stop(self) -> int | None:
-        """A clean stop (SIGTERM); the exit code, None when it did not run."""
+        """Stop cleanly (SIGTERM). Returns the exit code, or None if it did not run."""
         return self._end(kill=False)
 
     def kill(self) -> None:
-        """SIGKILL, to this broker's own process."""
+        """Send SIGKILL to the broker's process."""
         self._end(kill=True)
 
     def _end(self, *, kill: bool) -> int | None:
@@ -45,27 +45,27 @@ class LocalBroker(ABC):
         return code
 
     def restart(self) -> None:
-        """Stop cleanly if it runs, and start again on the same data and ports."""
+        """Stop cleanly, if running, and start on the same data and ports."""
         self.stop()
         self.start()
 
     def output(self) -> str:
-        """The last lines the running broker wrote."""
+        """The last lines that the running broker wrote."""
         return self.process.output() if self.process is not None else ""
 
     def __enter__(self) -> Self:
         try:
             return self.start()
         except BaseException:
-            self._forget_data()
+            self._delete_data()
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        self._forget_data()
+        self._delete_data()
 
-    def _forget_data(self) -> None:
+    def _delete_data(self) -> None:
         if self._own_dir is not None:
             self._own_dir.cleanup()

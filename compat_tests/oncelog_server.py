@@ -1,4 +1,4 @@
-"""oncelog as its users run it: `oncelog serve` in a process of its own, known by its one ready line."""
+"""oncelog as users run it: `oncelog serve` in its own process, which prints one line when it is ready."""
 
 import pathlib
 import re
@@ -14,9 +14,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Oncelog(LocalBroker):
-    """One broker on a free port of 127.0.0.1; a restart keeps data and port.
+    """An oncelog broker on a free port of 127.0.0.1; a restart keeps data and port.
 
-    `properties` go to `-c key=value`. With `data_dir` its logs stay there; else they go with the context.
+    `properties` become `-c key=value`. A given `data_dir` is kept; without one the data is deleted with the context.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Oncelog(LocalBroker):
         self._arguments = tuple(arguments)
         self._port = 0
         self.ready_line = ""
-        self._tracebacks_before = 0  # of processes that ended
+        self._earlier_tracebacks = 0  # of processes that have ended
 
     @property
     def bootstrap(self) -> str:
@@ -38,17 +38,17 @@ class Oncelog(LocalBroker):
 
     @property
     def tracebacks(self) -> int:
-        """How many tracebacks the broker logged so far: each is a bug of ours."""
-        return self._tracebacks_before + (self.process.stderr.tracebacks if self.process is not None else 0)
+        """The number of tracebacks that the broker has logged; each is a bug of oncelog."""
+        return self._earlier_tracebacks + (self.process.stderr.tracebacks if self.process is not None else 0)
 
     def start(self) -> Self:
-        """Start and return at the ready line. Raises AssertionError with the broker's output."""
+        """Start, and return at the ready line. Raises AssertionError with the broker's output."""
         command = [sys.executable, "-m", "oncelog.broker.cli", "serve", "--listen", f"127.0.0.1:{self._port}"]
         command += ["--data-dir", str(self.data_dir), *self._arguments]
         for key, value in self._properties.items():
             command += ["-c", f"{key}={value}"]
         env = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-        self.process = Process(command, env, without=("KAFKA_", "ONCELOG_"))  # tests' own switches, too
+        self.process = Process(command, env, without=("KAFKA_", "ONCELOG_"))  # the tests' own variables, too
         self.ready_line = self.process.stdout.wait_for("127.0.0.1:", START_TIMEOUT_S) or ""
         found = re.search(r"127\.0\.0\.1:(\d+)", self.ready_line)
         if found is None:
@@ -62,5 +62,5 @@ class Oncelog(LocalBroker):
         process = self.process
         code = super()._end(kill=kill)
         if process is not None:
-            self._tracebacks_before += process.stderr.tracebacks
+            self._earlier_tracebacks += process.stderr.tracebacks
         return code

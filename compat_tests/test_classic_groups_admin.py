@@ -1,4 +1,4 @@
-"""Classic groups on both targets as administrators see them, and what is stored of them."""
+"""Administration of classic groups on both targets, and the records that their coordinator stores."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
 pytestmark = pytest.mark.slow
 
 
-def test_members_are_taken_out_together(pair: Pair, name: str) -> None:
+def test_several_members_are_removed_at_once(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         members = [Member(session, name, f"m{at}", instance=f"i{at}") for at in range(3)]
         members[0].found_group()
@@ -93,7 +93,7 @@ def test_lists_and_descriptions(pair: Pair, name: str) -> None:
     compare(pair, name, scenario)
 
 
-def test_what_is_stored(pair: Pair, name: str) -> None:
+def test_stored_records(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         Member(session, name, "nobody").join("no protocols", protocols=[])
         one = Member(session, name, "one", instance="i1", rebalance_ms=40_000)

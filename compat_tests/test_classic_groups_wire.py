@@ -1,5 +1,5 @@
 """The classic group protocol on both targets, field by field: members that join, wait, assign, leave and restart, and
-what is refused."""
+requests that are refused."""
 
 import pytest
 
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("version", versions_of("JoinGroup"))
-def test_one_life_in_every_version(pair: Pair, name: str, version: int) -> None:
+def test_the_only_member_in_every_version(pair: Pair, name: str, version: int) -> None:
     sync, heartbeat, leave = min(version, SYNC), min(version, HEARTBEAT), min(version, LEAVE)
-    describe, listed, deleted = min(version, DESCRIBE), min(version, LIST), min(version, DELETE)
+    describe, list_, delete = min(version, DESCRIBE), min(version, LIST), min(version, DELETE)
 
     def scenario(session: Session) -> None:
         member = Member(session, name, "one", version=version)
@@ -33,16 +33,16 @@ def test_one_life_in_every_version(pair: Pair, name: str, version: int) -> None:
         member.sync({member.member_id: b"all", "stranger": b"x"}, version=sync)
         member.heartbeat(version=heartbeat)
         observe_group(session, name, "stable", describe)
-        rows = session.call_unobserved("ListGroups", listed)
+        rows = session.call_unobserved("ListGroups", list_)
         session.observe("listed", [row for row in rows["groups"] if row["group_id"] == name])
-        session.call("DeleteGroups", deleted, {"groups_names": [name]}, "not empty")
+        session.call("DeleteGroups", delete, {"groups_names": [name]}, "not empty")
         member.leave(version=leave)
         member.leave("again", version=leave)
         member.heartbeat("gone", version=heartbeat)
         member.sync({}, "gone", version=sync)
         member.join("gone")
         observe_group(session, name, "empty", describe)
-        response = session.call_unobserved("DeleteGroups", deleted, {"groups_names": [name, "nobody", name]})
+        response = session.call_unobserved("DeleteGroups", delete, {"groups_names": [name, "nobody", name]})
         response["results"].sort(key=lambda row: row["error_code"])
         session.observe("deleted", response)
         observe_group(session, name, "deleted", describe)
@@ -53,7 +53,7 @@ def test_one_life_in_every_version(pair: Pair, name: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 6, 7, 9])
-def test_who_may_not_join(pair: Pair, name: str, version: int) -> None:
+def test_refused_joins(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         member = Member(session, name, "one", version=version)
         member.join("no group", group_id="")
@@ -62,8 +62,8 @@ def test_who_may_not_join(pair: Pair, name: str, version: int) -> None:
             member.join(f"session of {timeout}", session_timeout_ms=timeout, member_id="said")
         member.join("unknown", member_id="said")
         observe_group(session, name, "not there")
-        # Whether a refused join leaves an empty group behind is not asked: Kafka's response depends on whether the last
-        # write to that partition of __consumer_offsets was committed by then.
+        # After a refused join the group is not described: whether Kafka has an empty group then depends on whether the
+        # last write to that partition of __consumer_offsets is committed by then.
         member.join("no protocols", protocols=[])
         member.join("no type", protocol_type="")
         member.join("unknown member", member_id="said")
@@ -80,7 +80,7 @@ def test_who_may_not_join(pair: Pair, name: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("client_id", [None, ""])
-def test_a_client_without_a_name(pair: Pair, name: str, client_id: str | None) -> None:
+def test_a_client_without_an_id(pair: Pair, name: str, client_id: str | None) -> None:
     def scenario(session: Session) -> None:
         member = Member(session, name, "one")
         member.connection = session.connect(client_id)
@@ -120,13 +120,13 @@ def test_two_members(pair: Pair, name: str) -> None:
         two.sync({}, "static", group_instance_id="i")
         two.sync({}, "no group", group_id="")
         two.sync({}, "other group", group_id="nobody")
-        two.join("once more, with the same words")
+        two.join("once more, the same protocols")
         one.join("once more, the leader")
         two.send_sync()
         one.sync({one.member_id: b"1", two.member_id: b"2"}, "leader")
         two.receive("follower")
         two.sync({two.member_id: b"ignored"}, "once more")
-        two.sync({}, "without words", protocol_type=None, version=4)
+        two.sync({}, "without a protocol", protocol_type=None, version=4)
         for member in (one, two):
             member.heartbeat("stable")
             member.commit("stable")
@@ -154,16 +154,16 @@ def test_two_members(pair: Pair, name: str) -> None:
     compare(pair, name, scenario)
 
 
-def test_protocols_are_voted_for(pair: Pair, name: str) -> None:
+def test_members_vote_for_a_protocol(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
-        words = [
+        votes = [
             {"range": b"1", "sticky": b"1", "only": b""},
             {"sticky": b"2", "range": b"2"},
             {"own": b"", "sticky": b"3", "range": b"3"},
         ]
         members = [
             Member(session, name, f"m{at}", protocols=protocols, protocol_type="connect")
-            for at, protocols in enumerate(words)
+            for at, protocols in enumerate(votes)
         ]
         members[0].found_group()
         for member in members[1:]:
@@ -206,12 +206,12 @@ def test_a_static_member_restarts(pair: Pair, name: str, version: int, leads: bo
         old.leave("fenced")
         old.commit("fenced")
         changed = Member(session, name, "changed", version=version, instance=old.instance)
-        changed.join("new words, same protocol")
-        other.heartbeat("new words, same protocol")
-        changed.sync({}, "new words, same protocol")
+        changed.join("new metadata, same protocol")
+        other.heartbeat("new metadata, same protocol")
+        changed.sync({}, "new metadata, same protocol")
         changed.protocols = {"sticky": b"s"}
         changed.member_id = ""
-        changed.join("a protocol that the other has not")
+        changed.join("a protocol that the other does not have")
         observe_group(session, name, "in the end")
 
     compare(pair, name, scenario)
@@ -241,16 +241,16 @@ def test_a_static_member_is_fenced_while_it_waits(pair: Pair, name: str) -> None
     compare(pair, name, scenario)
 
 
-def test_answers_that_kafka_never_gives(pair: Pair, name: str) -> None:
-    """A member that asks again while its first request waits, or leaves meanwhile: Kafka forgets who waits."""
+def test_responses_that_kafka_never_sends(pair: Pair, name: str) -> None:
+    """A member repeats a delayed request, or leaves: Kafka never responds to the earlier request."""
 
-    def first_answer(member: Member, note: str) -> None:
+    def earlier_response(member: Member, note: str) -> None:
         trace = len(member.session.observations)
         member.connection.socket.settimeout(NO_RESPONSE_S)
         try:
             code = member.receive(note)["error_code"]
         except TimeoutError:
-            code = "silence"
+            code = "no response"
         del member.session.observations[trace:]
         member.session.observe(note, code)
 
@@ -263,28 +263,28 @@ def test_answers_that_kafka_never_gives(pair: Pair, name: str) -> None:
         again = Member(session, name, "two")
         again.member_id = two.member_id
         again.send_join()
-        first_answer(two, "a JoinGroup before the last")
+        earlier_response(two, "a JoinGroup before the last")
         one.join()
         again.receive("the last JoinGroup")
         again.send_sync()
         leaver = Member(session, name, "leaver")
         leaver.member_id = again.member_id
-        leaver.heartbeat()  # Kafka handles a group's requests in their order: the SyncGroup waits by now
+        leaver.heartbeat()  # Kafka handles a group's requests in order: the SyncGroup is delayed by now
         leaver.leave()
-        first_answer(again, "the SyncGroup of who leaves")
+        earlier_response(again, "the SyncGroup of the leaver")
         one.heartbeat("after it has left")
 
     compare(
         pair,
         name,
         scenario,
-        "^a JoinGroup before the last: .: 'silence' != 27$",
-        "^the SyncGroup of who leaves: .: 'silence' != 25$",
+        "^a JoinGroup before the last: .: 'no response' != 27$",
+        "^the SyncGroup of the leaver: .: 'no response' != 25$",
     )
 
 
-def test_who_is_late_is_dropped(pair: Pair, name: str) -> None:
-    """By the rebalance timeout, in both halves of a rebalance."""
+def test_late_members_are_removed(pair: Pair, name: str) -> None:
+    """The rebalance timeout removes a member that does not join, and one that does not sync."""
 
     def scenario(session: Session) -> None:
         one = Member(session, name, "one", rebalance_ms=1_000)
@@ -300,7 +300,7 @@ def test_who_is_late_is_dropped(pair: Pair, name: str) -> None:
         two.heartbeat_while(0)
         two.join()
         one.receive()
-        two.sync({two.member_id: b"2"}, "one does not ask")
+        two.sync({two.member_id: b"2"}, "one does not sync")
         two.heartbeat_while(0, "until one is dropped")
         one.heartbeat("dropped")
         observe_group(session, name)
@@ -308,8 +308,8 @@ def test_who_is_late_is_dropped(pair: Pair, name: str) -> None:
     compare(pair, name, scenario)
 
 
-def test_an_assignment_that_the_log_does_not_take(pair: Pair, name: str) -> None:
-    """Larger than a batch of the offsets topic may be: everybody is told, and joins again."""
+def test_an_assignment_too_large_for_the_log(pair: Pair, name: str) -> None:
+    """It exceeds the largest batch of the offsets topic: every member gets an error, and joins again."""
 
     def scenario(session: Session) -> None:
         one, two = Member(session, name, "one"), Member(session, name, "two")
@@ -322,13 +322,13 @@ def test_an_assignment_that_the_log_does_not_take(pair: Pair, name: str) -> None
         two.send_sync()
         one.sync({one.member_id: bytes(1_048_588), two.member_id: b"2"}, "too large")
         two.receive("the leader's were too large")
-        observe_group(session, name, "nobody has got anything")
+        observe_group(session, name, "no assignments")
         one.heartbeat("join again")
         one.send_join()
         two.join("again")
         one.receive("again")
         two.send_sync()
-        one.sync({one.member_id: b"1", two.member_id: bytes(1_048_000)}, "just so")
-        two.receive("just so")
+        one.sync({one.member_id: b"1", two.member_id: bytes(1_048_000)}, "just small enough")
+        two.receive("just small enough")
 
     compare(pair, name, scenario)

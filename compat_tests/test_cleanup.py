@@ -1,4 +1,4 @@
-"""Retention, compaction and rolling on both targets: what is left, once the broker has cleaned up."""
+"""Retention, compaction and rolling on both targets: which records are left after the broker's cleanup."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from compat_tests.brokers import Broker
 from compat_tests.differential import Session
 
 WAIT_MS = 40_000
-SOON = {
+FREQUENT_CLEANUP = {
     "log.retention.check.interval.ms": "300",
     "log.initial.task.delay.ms": "100",
     "log.cleaner.backoff.ms": "200",
@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def session(own_broker: Callable[..., Broker]) -> Any:
-    opened = Session(own_broker(SOON).bootstrap)
+    opened = Session(own_broker(FREQUENT_CLEANUP).bootstrap)
     yield opened
     opened.close()
 
@@ -31,18 +31,18 @@ def first_offset(session: Session, name: str) -> int:
     return int(session.call_unobserved("ListOffsets", 4, rows)["topics"][0]["partitions"][0]["offset"])
 
 
-def until(check: Callable[[], bool]) -> None:
-    """Ask until it is so."""
+def wait_until(check: Callable[[], bool]) -> None:
+    """Call `check` until it is true."""
     deadline = now_ms() + WAIT_MS
     while not check():
         assert now_ms() < deadline
 
 
 def stored(session: Session, name: str) -> list[tuple[int, int]]:
-    """Base offset and count of records of every batch."""
+    """The base offset and record count of every batch."""
     found: list[tuple[int, int]] = []
     offset = first_offset(session, name)
-    while True:  # a response never goes past the end of a segment
+    while True:  # a response has records of one segment only
         row = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 24}
         values = {"max_wait_ms": 0, "max_bytes": 1 << 24, "topics": [{"topic": name, "partitions": [row]}]}
         response = session.call_unobserved("Fetch", 12, values)["responses"][0]["partitions"][0]
@@ -54,11 +54,11 @@ def stored(session: Session, name: str) -> list[tuple[int, int]]:
 
 
 def test_retention_by_time(session: Session, name: str) -> None:
-    """Only whole segments that are old go; the active one may be rolled for it; the end stays."""
+    """Only whole segments are deleted; the active one may be rolled first; the log end offset stays."""
     session.topic(name, configs={"retention.ms": str(HOUR_MS)})
     for _ in range(3):
         assert session.produce(name, batch(2, base_timestamp=now_ms() - 2 * HOUR_MS))["error_code"] == 0
-    until(lambda: first_offset(session, name) == 6)
+    wait_until(lambda: first_offset(session, name) == 6)
     assert session.produce(name, batch(1))["base_offset"] == 6
     assert stored(session, name) == [(6, 1)]
 
@@ -67,14 +67,14 @@ def test_retention_by_size(session: Session, name: str) -> None:
     session.topic(name, configs={"retention.bytes": "1500000", "segment.bytes": "1048576"})
     for _ in range(40):
         assert session.produce(name, batch([record(b"k", b"x" * 100_000)]))["error_code"] == 0
-    # Ten batches fill a segment: of four, those go whose removal leaves at least the bytes that are to be kept.
-    until(lambda: first_offset(session, name) == 20)
+    # Ten batches fill a segment. Of the four, those are deleted whose removal leaves at least retention.bytes.
+    wait_until(lambda: first_offset(session, name) == 20)
     assert first_offset(session, name) == 20
     assert stored(session, name)[0] == (20, 1)
 
 
 def test_compaction(session: Session, name: str) -> None:
-    """The last value of each key stays, at its offset; a tombstone too, for its time."""
+    """The last value of each key stays at its offset; a tombstone too, until delete.retention.ms has passed."""
     configs = {"cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.01"}
     session.topic(name, configs={**configs, "delete.retention.ms": str(HOUR_MS)})
     for round_ in range(3):
@@ -84,12 +84,12 @@ def test_compaction(session: Session, name: str) -> None:
     expected = [(b"k0", b"2"), (b"k2", b"2"), (b"k3", b"2"), (b"k4", b"2"), (b"k1", None)]
 
     def compacted() -> bool:
-        # The active segment is never cleaned: one more record, of a key of its own, rolls it when it is old enough.
+        # The active segment is never cleaned: a record with another key rolls it when it is old enough.
         session.produce(name, batch([record(b"other", b"x")]))
         batches = stored(session, name)
         return sum(count for base, count in batches if base <= 15) == len(expected)
 
-    until(compacted)
+    wait_until(compacted)
     found = read_from_start(session.bootstrap, name, len(expected))
     assert found[: len(expected)] == [
         (10, *expected[0]),
@@ -99,7 +99,7 @@ def test_compaction(session: Session, name: str) -> None:
 
 
 def read_from_start(bootstrap: str, name: str, count: int) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of the first records, `count` or more, gaps and all."""
+    """Offset, key and value of `count` records or more, from the start of the log."""
     from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped,unused-ignore]
 
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None)

@@ -1,4 +1,4 @@
-"""Our own client against a real Kafka, and against us: what it asks, any broker of the kind answers."""
+"""oncelog's own client on both targets."""
 
 from collections.abc import Awaitable, Callable
 
@@ -38,7 +38,7 @@ from oncelog.wire.records import iterate_records
 
 RETRY = Retry(timeout_s=60)
 NAMED_BY_TOPIC_ID_FROM = 10
-"""OffsetCommit and OffsetFetch name topics by id from this version on; this test has their names."""
+"""From this version on OffsetCommit and OffsetFetch name topics by id; this test uses names."""
 
 
 def run(bootstrap: str, scenario: Callable[[ClusterClient], Awaitable[None]]) -> None:
@@ -50,7 +50,7 @@ def run(bootstrap: str, scenario: Callable[[ClusterClient], Awaitable[None]]) ->
 
 
 async def create(client: ClusterClient, name: str) -> bytes:
-    """The topic's id. Kafka answers before its own metadata has the topic: it is there when a leader is known."""
+    """Create a topic, wait until its leader is known (in Kafka after the response), and return its id."""
     request = CreateTopicsRequest([CreatableTopic(name, 1, 1)], 30_000)
     response = await client.call(request, Controller())
     assert error_codes(response) == ()
@@ -108,11 +108,11 @@ def test_produce_and_fetch(bootstrap: str, name: str) -> None:
         assert await read(client, name, topic_id, 0) == [b"a", b"b"]
         async with trio.open_nursery() as nursery:
 
-            async def wait() -> None:
-                """A Fetch that waits for a Produce on another connection."""
+            async def fetch_delayed() -> None:
+                """Fetch, delayed until a Produce on another connection."""
                 assert await read(client, name, topic_id, 2) == [b"c"]
 
-            nursery.start_soon(wait)
+            nursery.start_soon(fetch_delayed)
             with ClusterClient([address_of(client, leader)], connect) as other:
                 await other.call(produce_request(name, topic_id, b"c"), leader)
         rows = [ListOffsetsTopic(name, [ListOffsetsPartition(0, -1, -1)])]
@@ -151,7 +151,7 @@ def test_a_group_of_one(bootstrap: str, name: str) -> None:
         protocols = [JoinGroupRequestProtocol("range", b"")]
         join = JoinGroupRequest(name, 30_000, 30_000, "", None, "consumer", protocols)
         joined = await client.call(join, group, retry=RETRY)
-        assert error_codes(joined) == (ErrorCode.MEMBER_ID_REQUIRED,)  # not retriable: the caller's matter
+        assert error_codes(joined) == (ErrorCode.MEMBER_ID_REQUIRED,)  # not retriable: the caller handles it
         join.member_id = joined.member_id
         joined = await client.call(join, group)
         assert (error_codes(joined), joined.leader) == ((), joined.member_id)
@@ -214,8 +214,8 @@ def test_errors(bootstrap: str, name: str) -> None:
     run(bootstrap, scenario)
 
 
-def test_a_version_that_is_not_served(bootstrap: str, name: str) -> None:
-    """Both close the connection without a response. The next call opens a new one."""
+def test_an_unsupported_version(bootstrap: str, name: str) -> None:
+    """Both targets close the connection without a response; the client's next call opens a new one."""
 
     async def scenario(client: ClusterClient) -> None:
         await client.call(MetadataRequest([]))

@@ -1,4 +1,4 @@
-"""Every client writes, every client reads it back: codecs, acks, idempotence, nulls, headers, times, sizes."""
+"""Every client writes, and every client reads that: codecs, acks, idempotence, nulls, headers, timestamps, sizes."""
 
 import pytest
 
@@ -21,7 +21,7 @@ TEXTS = [Record(b"k%d" % number, b"value %d" % number) for number in range(100)]
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("client", PYTHON_CLIENTS)
 def test_write_and_read_back(bootstrap: str, name: str, client: str, codec: str) -> None:
-    """Idempotent and not; read by every client."""
+    """Without and with idempotence, read by every client."""
     make_topic(bootstrap, name)
     count = len(RECORDS)
     for round_, idempotent in enumerate((False, True)):
@@ -53,7 +53,7 @@ def test_acks(bootstrap: str, name: str, client: str, acks: int) -> None:
 
 @pytest.mark.parametrize("client", PYTHON_CLIENTS)
 def test_large_messages(bootstrap: str, name: str, client: str) -> None:
-    """Each larger than a consumer asks for at once, so that the first batch must come whole."""
+    """Each message exceeds what a consumer fetches at once, so the first batch must come whole."""
     make_topic(bootstrap, name, configs={"max.message.bytes": "8000000"})
     records = [Record(b"large", bytes([number]) * 5_000_000, (), START_MS) for number in range(3)]
     assert PYTHON_CLIENTS[client].produce(bootstrap, name, 0, records, Options()) == [0, 1, 2]
@@ -89,7 +89,7 @@ def test_unknown_topic_is_created(bootstrap: str, name: str, client: str) -> Non
 
 
 class TestKcat:
-    """What only kcat does."""
+    """Features of kcat that the other clients do not have."""
 
     def test_metadata(self, bootstrap: str, name: str) -> None:
         make_topic(bootstrap, name, 2)

@@ -1,4 +1,4 @@
-"""Consumer groups on both targets: their offsets, what administrators see and change."""
+"""Administration of consumer groups on both targets: offsets, descriptions, configurations, the feature's level."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ def test_administration(pair: Pair, name: str) -> None:
 
 
 def test_the_protocol_is_switched_off(pair: Pair, name: str) -> None:
-    """``group.version`` 0: the APIs are announced still, and refuse."""
+    """With ``group.version`` 0 ApiVersions still lists the APIs, but they refuse every request."""
 
     def switch(session: Session, level: int) -> None:
         update = {
@@ -181,7 +181,7 @@ GROUP_KEYS: list[tuple[str, str]] = [
 
 
 def test_group_configs(pair: Pair, name: str) -> None:
-    """Which values a group may have, in Kafka's words, and what is shown of them."""
+    """The values that a group's keys may have, Kafka's error messages for others, and DescribeConfigs."""
 
     def scenario(session: Session, topics: Topics) -> None:
         def alter(note: str, key: str, value: str | None, operation: int = 0, group: str = name) -> int:
@@ -191,7 +191,7 @@ def test_group_configs(pair: Pair, name: str) -> None:
                 "IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False}
             )
             session.observe(note, response)
-            session.observe(f"{note}: its text", [response["responses"][0]["error_message"]])
+            session.observe(f"{note}: error message", [response["responses"][0]["error_message"]])
             return int(response["responses"][0]["error_code"])
 
         def described_configs(note: str, group: str, **fields: Any) -> Any:

@@ -112,7 +112,7 @@ def test_static_members_change_their_protocol(pair: Pair, name: str) -> None:
     compare(pair, name, scenario)
 
 
-def test_a_group_that_is_no_group_of_consumers(pair: Pair, name: str) -> None:
+def test_a_group_of_connect_workers(pair: Pair, name: str) -> None:
     def scenario(session: Session, topics: Topics) -> None:
         topics.make(name, 1)
         worker = ClassicConsumer(topics, name, "worker", [name])
@@ -143,7 +143,7 @@ def test_a_custom_assignor(pair: Pair, name: str) -> None:
 
 
 def test_a_protocol_named_twice(pair: Pair, name: str) -> None:
-    """It counts twice among the members that know it, so nobody who has only that may join."""
+    """The member is counted twice for that protocol, so a member that has only this protocol may not join."""
 
     def scenario(session: Session, topics: Topics) -> None:
         topics.make(name, 2)

@@ -1,5 +1,5 @@
-"""Random walks of a group with members of both protocols, the same on both targets: every response of every step is
-compared, and what administrators are shown after it.
+"""Random walks of a group with members of both protocols, the same on both targets: the response to every step is
+compared, and the group's description after it.
 
 A failing walk prints its seed; ONCELOG_SEED (one, or several with commas) runs that alone.
 """
@@ -22,8 +22,8 @@ INSTANCE = "i1"
 
 
 class Walk:
-    """Three consumers, one of them static, and a static member of the classic protocol, which may have the same
-    instance id. All ask for the range assignor: what it assigns depends on no order of a hash table.
+    """Three members of the consumer protocol, one of them static, and a static classic member, perhaps with the same
+    instance id. All use the range assignor, because its assignment does not depend on the order of a hash table.
     """
 
     def __init__(self, session: Session, topics: Topics, group: str, seed: int) -> None:
@@ -59,50 +59,50 @@ class Walk:
             observe_consumer_group(self.topics, self.group, note)
             observe_classic_group(self.session, self.group, note)
 
-    def _one(self) -> Member:
+    def _any_member(self) -> Member:
         return self.rng.choice(self.members)
 
     def _note(self, member: Member, what: str) -> str:
         return f"{self.at}: {member.member_id} {what}"
 
     def join(self) -> None:
-        member = self._one()
+        member = self._any_member()
         member.join(self._note(member, "joins"))
 
     def return_as_another(self) -> None:
-        """A static member comes with another member id, perhaps while its instance is in use."""
+        """The static member joins with another member id, perhaps while its instance id is in use."""
         member = self.members[2]
         self.made += 1
         member.member_id = f"m{self.made}"
         member.join(self._note(member, "returns"))
 
     def leave(self) -> None:
-        member = self._one()
+        member = self._any_member()
         epoch = -2 if member.instance and self.rng.random() < 0.5 else -1
         member.leave(self._note(member, "leaves"), epoch)
 
     def subscribe(self) -> None:
-        member = self._one()
+        member = self._any_member()
         if member.epoch > 0:
             names = self.rng.sample([*self.names, "nowhere"], self.rng.randint(0, 2))
             member.acknowledge(self._note(member, f"reads {len(names)}"), subscribed_topic_names=names)
 
     def wrong_epoch(self) -> None:
-        member = self._one()
+        member = self._any_member()
         epoch = max(1, member.epoch + self.rng.choice([-2, -1, 1]))
         rows = self.topics.rows(member.owned)
         member.heartbeat(self._note(member, "with another epoch"), member_epoch=epoch, topic_partitions=rows)
 
     def acknowledge(self) -> None:
-        member = self._one()
+        member = self._any_member()
         if member.epoch > 0:
             member.acknowledge(self._note(member, "acknowledges"))
         else:
             member.join(self._note(member, "joins"))
 
     def claim(self) -> None:
-        """It says that it owns everything."""
-        member = self._one()
+        """A member reports all partitions as its own."""
+        member = self._any_member()
         if member.epoch > 0:
             rows = self.topics.rows({self.names[0]: [0, 1, 2], self.names[1]: [0, 1]})
             member.take_assignment(
@@ -110,7 +110,7 @@ class Walk:
             )
 
     def heartbeat(self) -> None:
-        member = self._one()
+        member = self._any_member()
         if member.epoch > 0:
             member.take_assignment(member.heartbeat(self._note(member, "lives")))
 

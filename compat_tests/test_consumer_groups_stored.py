@@ -19,7 +19,7 @@ from oncelog.wire.stored.groups import (
 pytestmark = pytest.mark.slow
 
 
-def test_what_is_stored(pair: Pair, name: str) -> None:
+def test_stored_records(pair: Pair, name: str) -> None:
     """Records are compared without their batches: Kafka may write those of several steps as one batch."""
 
     def scenario(session: Session, topics: Topics) -> None:

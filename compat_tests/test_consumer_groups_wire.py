@@ -1,5 +1,5 @@
-"""Groups of the consumer protocol on both targets, field by field: joins, acknowledgements, epochs, fencing, static
-members, expressions, assignors, and what is refused (KIP-848)."""
+"""The consumer group protocol (KIP-848) on both targets, field by field: joins, acknowledgements, epochs, fencing,
+static members, regular expressions, assignors, and requests that are refused."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_two_members_share_a_topic(pair: Pair, name: str, version: int) -> None:
     compare(pair, name, scenario)
 
 
-def test_epochs_that_are_not_the_members(pair: Pair, name: str) -> None:
+def test_wrong_member_epochs(pair: Pair, name: str) -> None:
     def scenario(session: Session, topics: Topics) -> None:
         topics.make(name, 2)
         one, two = Member(topics, name, "one", [name]), Member(topics, name, "two", [name])
@@ -97,7 +97,7 @@ INVALID: list[tuple[str, int, Fields]] = [
     ("no subscription, version 0", 0, {"subscribed_topic_names": None}),
     ("static leave without an instance", 1, {"member_epoch": -2}),
     ("epoch -3", 1, {"member_epoch": -3}),
-    ("an assignor that is none", 1, {"server_assignor": "nix"}),
+    ("an unknown assignor", 1, {"server_assignor": "nix"}),
     ("an assignor without a name", 1, {"server_assignor": ""}),
 ]
 
@@ -201,7 +201,6 @@ def test_topics_change(pair: Pair, name: str) -> None:
         one.acknowledge()
         observe_consumer_group(topics, name, "three")
 
-    # A deleted topic's id has no name any more; when Kafka tells its coordinator of it is a matter of chance.
     compare(pair, name, scenario)
 
 
@@ -230,12 +229,12 @@ def test_assignors(pair: Pair, name: str, first: str) -> None:
     compare(pair, name, scenario)
 
 
-def test_expressions(pair: Pair, name: str) -> None:
+def test_regular_expressions(pair: Pair, name: str) -> None:
     def scenario(session: Session, topics: Topics) -> None:
         topics.make(f"{name}-a", 2)
         topics.make(f"{name}-b", 2)
         topics.make(f"x{name}", 1)
-        # Uniform would give away one topic or the other, by the hash of its id.
+        # The uniform assignor would choose between the topics by the hashes of their ids.
         one = Member(topics, name, "one", regex=f"{name}-[a-z]", assignor="range")
         one.join("by expression")
         one.until(lambda response: bool(response["assignment"]), "resolved")
@@ -269,8 +268,8 @@ EXPRESSIONS = [
 ]  # fmt: skip
 
 
-def test_what_is_an_expression(pair: Pair, name: str) -> None:
-    """RE2/J's refusals, and its words for them."""
+def test_invalid_expressions(pair: Pair, name: str) -> None:
+    """RE2/J's syntax errors, and its messages for them."""
 
     def scenario(session: Session, topics: Topics) -> None:
         for at, expression in enumerate(EXPRESSIONS):
@@ -279,5 +278,5 @@ def test_what_is_an_expression(pair: Pair, name: str) -> None:
             if member.epoch:
                 member.leave()
 
-    # The order of joins rules the epochs: all members that were accepted leave at once. (?>a): see differences.
+    # Accepted members leave at once, so that the group's epochs are the same. For (?>a) see docs/differences.md.
     compare(pair, name, scenario)

@@ -1,4 +1,4 @@
-"""oncelog is killed while producers write: what was acknowledged is there, in order, and once where that was asked."""
+"""oncelog is killed while producers write: acknowledged records are kept, in order, and once if idempotent."""
 
 import pathlib
 import threading
@@ -18,14 +18,14 @@ PER_ROUND = 4000
 
 
 class Load:
-    """A librdkafka producer in a thread of its own that writes numbers until it is told to stop."""
+    """A librdkafka producer in its own thread that writes consecutive numbers until `stop`."""
 
     def __init__(self, bootstrap: str, topic: str, acks: int, idempotent: bool) -> None:
         from confluent_kafka import Producer
 
         self.acknowledged: list[list[int]] = [[] for _ in range(PARTITIONS)]
         self.failed = 0
-        self._enough = threading.Condition()
+        self._reported = threading.Condition()
         self._stop = False
         self._topic = topic
         self._producer = Producer(
@@ -56,7 +56,7 @@ class Load:
                     self._topic,
                     b"%d" % number,
                     partition=partition,
-                    on_delivery=self._told(partition, number),
+                    on_delivery=self._on_delivery(partition, number),
                 )
             except BufferError:
                 self._producer.poll(0.1)
@@ -65,22 +65,22 @@ class Load:
             self._producer.poll(0)
         assert self._producer.flush(DEADLINE_S) == 0
 
-    def _told(self, partition: int, number: int):  # type: ignore[no-untyped-def]
-        def told(error: object, _message: object) -> None:
-            with self._enough:
+    def _on_delivery(self, partition: int, number: int):  # type: ignore[no-untyped-def]
+        def on_delivery(error: object, _message: object) -> None:
+            with self._reported:
                 if error is None:
                     self.acknowledged[partition].append(number)
                 else:
                     self.failed += 1
-                self._enough.notify_all()
+                self._reported.notify_all()
 
-        return told
+        return on_delivery
 
     def wait_for(self, more: int) -> None:
-        """Until so many more records were acknowledged."""
-        with self._enough:
+        """Wait until that many more records are acknowledged."""
+        with self._reported:
             goal = sum(map(len, self.acknowledged)) + more
-            done = self._enough.wait_for(lambda: sum(map(len, self.acknowledged)) >= goal, DEADLINE_S)
+            done = self._reported.wait_for(lambda: sum(map(len, self.acknowledged)) >= goal, DEADLINE_S)
             assert done, f"{sum(map(len, self.acknowledged))} of {goal} acknowledged, {self.failed} failed"
 
     def stop(self) -> None:
@@ -89,7 +89,7 @@ class Load:
 
 
 def numbers(bootstrap: str, topic: str, partition: int) -> list[int]:
-    """All values in the partition, by offset; checks that offsets have no gap."""
+    """All values in the partition, in order of their offsets; asserts that offsets have no gap."""
     session = Session(bootstrap)
     session.wait_for_leaders(topic, PARTITIONS)
     found: list[int] = []
@@ -111,7 +111,7 @@ def numbers(bootstrap: str, topic: str, partition: int) -> list[int]:
 
 
 def record_values(payload: bytes, count: int) -> Iterator[int]:
-    """The values, decimal numbers, of plain records without keys and headers."""
+    """The values of records without keys and headers, as decimal numbers."""
     at = 0
 
     def varint() -> int:
@@ -158,11 +158,11 @@ def test_nothing_acknowledged_is_lost_to_a_kill(name: str, acks: int, idempotent
         for partition in range(PARTITIONS):
             stored = numbers(broker.bootstrap, name, partition)
             acknowledged = load.acknowledged[partition]
-            assert set(acknowledged) <= set(stored), "acknowledged, and lost"
+            assert set(acknowledged) <= set(stored), "an acknowledged record is lost"
             if idempotent:
-                assert stored == sorted(set(stored)), "twice, or out of order"
+                assert stored == sorted(set(stored)), "a record is duplicated or out of order"
                 assert acknowledged == stored
-        assert_kafka_finds_nothing_wrong(broker, producers=idempotent)
+        assert_dump_log_is_clean(broker, producers=idempotent)
 
 
 def test_a_clean_stop_keeps_everything(name: str) -> None:
@@ -180,11 +180,11 @@ def test_a_clean_stop_keeps_everything(name: str) -> None:
             load.stop()
         for partition in range(PARTITIONS):
             assert numbers(broker.bootstrap, name, partition) == load.acknowledged[partition]
-        assert_kafka_finds_nothing_wrong(broker, producers=True)
+        assert_dump_log_is_clean(broker, producers=True)
 
 
-def assert_kafka_finds_nothing_wrong(broker: Oncelog, *, producers: bool) -> None:
-    """Stop the broker and let Kafka's DumpLogSegments read all that it wrote."""
+def assert_dump_log_is_clean(broker: Oncelog, *, producers: bool) -> None:
+    """Stop the broker; Kafka's DumpLogSegments reads all its files and finds no fault."""
     assert broker.stop() == 0
     files: dict[str, list[str]] = {}
     for path in sorted(pathlib.Path(broker.data_dir).rglob("*")):
@@ -213,7 +213,7 @@ def assert_kafka_finds_nothing_wrong(broker: Oncelog, *, producers: bool) -> Non
 def dump(*arguments: str) -> str:
     run = run_tool("org.apache.kafka.tools.DumpLogSegments", *arguments)
     shown = run.stdout + run.stderr
-    for sign in (
+    for complaint in (
         "Mismatches in",
         "Non-consecutive",
         "Exception",
@@ -221,5 +221,5 @@ def dump(*arguments: str) -> str:
         "Found timestamp mismatch",
         "out of order",
     ):
-        assert sign not in shown, [line for line in shown.splitlines() if sign in line][:5]
+        assert complaint not in shown, [line for line in shown.splitlines() if complaint in line][:5]
     return shown

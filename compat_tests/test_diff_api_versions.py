@@ -1,4 +1,4 @@
-"""ApiVersions on both targets, and what happens to requests that nobody serves."""
+"""ApiVersions on both targets, and requests whose API or version is not supported."""
 
 import struct
 
@@ -28,7 +28,7 @@ def test_versions(pair: Pair, version: int) -> None:
     def scenario(session: Session) -> None:
         response = session.call_unobserved("ApiVersions", version, SOFTWARE)
         assert response.pop("error_code") == 0
-        # Each version's own fields; what they hold is each target's own (the feature levels are not the same).
+        # The fields of each version are compared, but not their values: the targets' feature levels differ.
         session.observe("fields", sorted(response))
         session.observe(
             "keys in order",
@@ -47,14 +47,14 @@ def test_versions(pair: Pair, version: int) -> None:
             for feature in ("metadata.version", "group.version", "transaction.version"):
                 session.observe(feature, levels[feature])
                 supported = [row for row in response["supported_features"] if row["name"] == feature]
-                if feature != "metadata.version":  # of which only one level is supported here
+                if feature != "metadata.version":  # oncelog supports only one level of it
                     session.observe(f"{feature}, supported", supported)
 
     pair.compare(scenario)
 
 
-def test_unknown_version_is_answered_as_version_0(pair: Pair) -> None:
-    """KIP-511: error 35 and the one entry that tells which versions there are, in the oldest form."""
+def test_an_unknown_version_gets_a_response_of_version_0(pair: Pair) -> None:
+    """KIP-511: a response of version 0 with error 35, and with the supported versions of ApiVersions."""
 
     def scenario(session: Session) -> None:
         for version in (5, 99, 32767):
@@ -137,8 +137,9 @@ def test_apis_that_are_not_advertised_close_the_connection(pair: Pair) -> None:
             assert connection.receive_frame() is None
 
 
-# What an empty request of these makes, or shows, is each target's own (and an empty Produce has acks=0: no response).
-OWN = {
+# An empty request creates or shows something that belongs to the target (and an empty Produce, with acks=0, has no
+# response).
+NOT_COMPARED = {
     "Produce",
     "DescribeTopicPartitions",
     "FindCoordinator",
@@ -152,20 +153,20 @@ OWN = {
     "ListTransactions",
 }
 
-UNANSWERED = {("AddPartitionsToTxn", 4), ("AddPartitionsToTxn", 5)}
-"""Kafka answers when the last transaction of the request is done; where there is none it never does."""
+NO_RESPONSE = {("AddPartitionsToTxn", 4), ("AddPartitionsToTxn", 5)}
+"""Kafka responds when the last transaction of the request is done: to a request without one it never responds."""
 
 
 def test_an_empty_request_of_every_version_of_every_api(pair: Pair) -> None:
-    """All fields at Kafka's defaults: the answers are alike, so every version is encoded as Kafka does it."""
+    """Every field has Kafka's default. Equal responses show that every version is encoded as Kafka encodes it."""
     served = ranges(pair.oncelog)
     names = {api_key(name): name for name in api_names()}
 
     def scenario(session: Session) -> None:
         for key, (low, high) in sorted(served.items()):
-            if names[key] not in OWN:
+            if names[key] not in NOT_COMPARED:
                 for version in range(max(low, versions_of(names[key]).start), high + 1):
-                    if (names[key], version) not in UNANSWERED:
+                    if (names[key], version) not in NO_RESPONSE:
                         session.call(names[key], version)
 
     pair.compare(scenario)

@@ -1,4 +1,4 @@
-"""Every row of a broker's configuration, on both targets, started with the same settings."""
+"""Every row of a broker's configuration on both targets, which are started with the same settings."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,9 +14,9 @@ BROKER, GROUP = 4, 32
 SET, APPEND = 0, 2
 NODE_ID = "1"
 
-# What both are started with: keys in effect and without, what only listeners or plug-ins know, what nobody knows any
-# more; share and streams groups with other limits.
-GIVEN = {
+# The settings of both brokers: keys with and without effect, keys of listeners and plug-ins, removed keys; limits of
+# share and streams groups that are not the defaults.
+SETTINGS = {
     **PROPERTIES,
     **UNDISTURBED,
     "num.partitions": "3",
@@ -56,8 +56,9 @@ GIVEN = {
     "group.streams.max.assignment.interval.ms": "2000",
 }
 
-PLACE = ("config_source", "synonyms", "value")
-# Dynamic in Kafka; here nothing would come of a change, so it is refused, and the row says so (docs/differences.md).
+VALUE_FIELDS = ("config_source", "synonyms", "value")
+# Dynamic in Kafka. In oncelog a change would have no effect: it is refused, and the row is read-only
+# (docs/differences.md).
 READ_ONLY_HERE = (
     "listener.security.protocol.map",
     "background.threads",
@@ -104,18 +105,18 @@ READ_ONLY_HERE = (
     "ssl.truststore.password",
     "ssl.truststore.type",
 )
-# Rows that differ, and the fields that do; whatever else differs fails, and so does what no longer differs.
+# The rows that differ, with the fields that differ: exactly these must.
 DIFFERENT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(READ_ONLY_HERE, ("read_only",)),
-    # What a test's brokers must be told differently: where to listen and to write, and who the controllers are.
-    "controller.quorum.voters": PLACE,
+    # A test's two brokers need different values: where they listen and write, and who the controllers are.
+    "controller.quorum.voters": VALUE_FIELDS,
     "listeners": ("read_only", "synonyms", "value"),
-    "log.dir": PLACE,
+    "log.dir": VALUE_FIELDS,
     "log.dirs": ("synonyms", "value"),
-    # Kafka has no documentation of these.
+    # Kafka has no documentation for these.
     "leader.replication.throttled.rate": ("documentation", "read_only"),
     "unstable.feature.versions.enable": ("documentation",),
-    # Defaults of ours (OUR_DEFAULTS), where both were told otherwise: the default stands behind what was set.
+    # oncelog has its own default (OUR_DEFAULTS), which is a synonym of the value that was set.
     "controller.listener.names": ("synonyms",),
     "group.initial.rebalance.delay.ms": ("synonyms",),
     "node.id": ("synonyms",),
@@ -131,14 +132,14 @@ DIFFERENT: dict[str, tuple[str, ...]] = {
 @pytest.fixture(scope="module")
 def own_pair() -> Iterator[Pair]:
     try:
-        with make_broker("kafka", GIVEN) as kafka, make_broker("oncelog", GIVEN) as oncelog:
+        with make_broker("kafka", SETTINGS) as kafka, make_broker("oncelog", SETTINGS) as oncelog:
             yield Pair(kafka.bootstrap, oncelog.bootstrap)
     except RealPartMissing as missing:
         require(str(missing))
 
 
-def described(session: Session, kind: int, name: str) -> dict[str, Fields]:
-    """All rows; of documentation only whether there is any."""
+def describe(session: Session, kind: int, name: str) -> dict[str, Fields]:
+    """All rows of DescribeConfigs by key, with True or False for their documentation."""
     wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
     fields = {"include_synonyms": True, "include_documentation": True}
     (result,) = session.call_unobserved("DescribeConfigs", 4, {"resources": [wanted], **fields})["results"]
@@ -150,7 +151,7 @@ def described(session: Session, kind: int, name: str) -> dict[str, Fields]:
 
 def test_every_row(own_pair: Pair) -> None:
     seen: list[dict[str, Fields]] = []
-    own_pair.compare(lambda session: seen.append(described(session, BROKER, NODE_ID)))
+    own_pair.compare(lambda session: seen.append(describe(session, BROKER, NODE_ID)))
     kafka, ours = seen
     assert len(kafka) > 340
     assert sorted(kafka) == sorted(ours)
@@ -164,14 +165,14 @@ def test_every_row(own_pair: Pair) -> None:
 
 def test_a_groups_rows(own_pair: Pair) -> None:
     def scenario(session: Session) -> None:
-        rows = described(session, GROUP, "a group")
+        rows = describe(session, GROUP, "a group")
         session.observe("all", rows)
         assert rows["share.session.timeout.ms"]["value"] == "50000"
 
     own_pair.compare(scenario)
 
 
-# A group's key, and values around what the broker allows.
+# A group's keys, with values around the bounds that the broker's configuration sets.
 BOUNDS = {
     "share.session.timeout.ms": (39_999, 40_000, 55_000, 55_001),
     "share.heartbeat.interval.ms": (2_999, 3_000, 14_000, 14_001),
@@ -187,7 +188,7 @@ BOUNDS = {
 }
 
 
-def test_a_groups_settings_keep_within_the_brokers_bounds(own_pair: Pair) -> None:
+def test_the_broker_bounds_a_groups_settings(own_pair: Pair) -> None:
     texts: list[list[Any]] = []
 
     def scenario(session: Session) -> None:
@@ -211,7 +212,7 @@ def test_a_groups_settings_keep_within_the_brokers_bounds(own_pair: Pair) -> Non
     )
 
 
-def test_changes_of_keys_without_effect_that_kafka_refuses_too(own_pair: Pair) -> None:
+def test_refused_changes_of_keys_without_effect(own_pair: Pair) -> None:
     texts: list[list[Any]] = []
 
     def scenario(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""FindCoordinator for groups, OffsetCommit, OffsetFetch and OffsetDelete on both targets, without members."""
+"""FindCoordinator for groups, OffsetCommit, OffsetFetch and OffsetDelete on both targets, in groups without members."""
 
 import pytest
 
@@ -143,7 +143,7 @@ def test_delete(pair: Pair, name: str) -> None:
     pair.compare(scenario)
 
 
-def test_a_topic_made_anew_has_no_offsets(pair: Pair, name: str) -> None:
+def test_a_recreated_topic_has_no_offsets(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         wait_for_coordinator(session, name)
         session.topic(name)

@@ -16,7 +16,7 @@ NODE_ID = "1"
 def describe(
     session: Session, version: int, kind: int, name: str, keys: list[str] | None = None, **fields: Any
 ) -> Any:
-    """A DescribeConfigs response with its keys in order; documentation is only there or not."""
+    """A DescribeConfigs response with its rows by key, and with "documented" for any documentation."""
     values = {
         "resources": [{"resource_type": kind, "resource_name": name, "configuration_keys": keys}],
         **fields,
@@ -64,7 +64,7 @@ def test_other_resources(pair: Pair, version: int) -> None:
     pair.compare(scenario)
 
 
-def test_what_is_set_for_all_brokers(pair: Pair) -> None:
+def test_cluster_wide_configs(pair: Pair) -> None:
     """A broker's own rows are in test_diff_broker_configs.py."""
 
     def scenario(session: Session) -> None:
@@ -76,14 +76,14 @@ def test_what_is_set_for_all_brokers(pair: Pair) -> None:
 def alter(
     session: Session, version: int, name: str, note: str, *changes: tuple[str, int, str | None], **fields: Any
 ) -> Any:
-    """An IncrementalAlterConfigs response for a topic, compared; `changes` are key, operation, value."""
+    """An IncrementalAlterConfigs response for a topic, observed; `changes` are key, operation, value."""
     rows = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
     resource = {"resource_type": TOPIC, "resource_name": name, "configs": rows, **fields.pop("resource", {})}
     return session.call("IncrementalAlterConfigs", version, {"resources": [resource], **fields}, note)
 
 
-def overrides(session: Session, name: str, expected: dict[str, str]) -> None:
-    """Wait until the topic's overrides are `expected` (Kafka's broker learns them from the controller)."""
+def wait_for_overrides(session: Session, name: str, expected: dict[str, str]) -> None:
+    """Wait until the topic has these overrides: Kafka's broker learns of them from the controller."""
     deadline = now_ms() + 20_000
     while True:
         rows = describe(session, 4, TOPIC, name)["results"][0]["configs"].values()
@@ -101,16 +101,16 @@ def test_incremental_alter_configs(pair: Pair, name: str, version: int) -> None:
             session, version, name, "set", ("retention.ms", SET, "6000"), ("segment.bytes", SET, "2000000")
         )
         assert response["responses"][0]["error_code"] == 0
-        overrides(session, name, {"retention.ms": "6000", "segment.bytes": "2000000"})
+        wait_for_overrides(session, name, {"retention.ms": "6000", "segment.bytes": "2000000"})
         alter(session, version, name, "only validated", ("retention.ms", SET, "1"), validate_only=True)
         alter(session, version, name, "delete", ("retention.ms", DELETE, None))
         alter(session, version, name, "delete what is not set", ("flush.ms", DELETE, None))
         alter(session, version, name, "append to a list", ("cleanup.policy", APPEND, "compact"))
-        overrides(session, name, {"segment.bytes": "2000000", "cleanup.policy": "delete,compact"})
+        wait_for_overrides(session, name, {"segment.bytes": "2000000", "cleanup.policy": "delete,compact"})
         alter(session, version, name, "append it again", ("cleanup.policy", APPEND, "compact"))
         alter(session, version, name, "subtract", ("cleanup.policy", SUBTRACT, "delete"))
         alter(session, version, name, "subtract what is not there", ("cleanup.policy", SUBTRACT, "delete"))
-        overrides(session, name, {"segment.bytes": "2000000", "cleanup.policy": "compact"})
+        wait_for_overrides(session, name, {"segment.bytes": "2000000", "cleanup.policy": "compact"})
         alter(session, version, name, "append to a number", ("retention.ms", APPEND, "1"))
         alter(session, version, name, "unknown key", ("no.such.key", SET, "1"))
         alter(session, version, name, "delete an unknown key", ("no.such.key", DELETE, None))
@@ -137,14 +137,14 @@ def test_incremental_alter_configs(pair: Pair, name: str, version: int) -> None:
         session.call(
             "IncrementalAlterConfigs", version, {"resources": [resource, resource]}, "a resource twice"
         )
-        overrides(session, name, {"segment.bytes": "2000000", "cleanup.policy": "compact"})
+        wait_for_overrides(session, name, {"segment.bytes": "2000000", "cleanup.policy": "compact"})
 
     pair.compare(scenario)
 
 
 @pytest.mark.parametrize("version", versions_of("AlterConfigs"))
 def test_alter_configs(pair: Pair, name: str, version: int) -> None:
-    """The older call replaces all overrides."""
+    """AlterConfigs, the older API, replaces all overrides."""
 
     def scenario(session: Session) -> None:
         session.topic(name, configs={"retention.ms": "5000", "flush.ms": "10"})
@@ -155,15 +155,15 @@ def test_alter_configs(pair: Pair, name: str, version: int) -> None:
             return session.call("AlterConfigs", version, {"resources": [resource], **fields}, note)
 
         replace("one", {"retention.ms": "7000"})
-        overrides(session, name, {"retention.ms": "7000"})
+        wait_for_overrides(session, name, {"retention.ms": "7000"})
         replace("only validated", {"flush.ms": "1"}, validate_only=True)
         replace("unknown key", {"no.such.key": "1"})
         replace("not a number", {"retention.ms": "x"})
         replace("null", {"retention.ms": None})
         replace("unknown topic", {"retention.ms": "1"}, f"{name}-unknown")
-        overrides(session, name, {"retention.ms": "7000"})
+        wait_for_overrides(session, name, {"retention.ms": "7000"})
         replace("none", {})
-        overrides(session, name, {})
+        wait_for_overrides(session, name, {})
 
     pair.compare(scenario)
 
@@ -231,7 +231,7 @@ def test_describe_log_dirs(pair: Pair, name: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions_of("FindCoordinator"))
-def test_find_coordinator_of_what_does_not_exist(pair: Pair, version: int) -> None:
+def test_find_coordinator_with_an_unknown_key_type(pair: Pair, version: int) -> None:
     def scenario(session: Session) -> None:
         for kind in (3, 7, -1):
             values: Fields = {"coordinator_keys": ["a"]} if version >= 4 else {"key": "a"}
@@ -282,7 +282,7 @@ ACL: Fields = {"principal": "User:a", "host": "*", "operation": 3, "permission_t
 
 @pytest.mark.parametrize("version", versions_of("DescribeAcls"))
 def test_acls_without_an_authorizer(pair: Pair, name: str, version: int) -> None:
-    """What MirrorMaker, kafka-acls and user interfaces take for "there are none"."""
+    """The errors by which MirrorMaker, kafka-acls and user interfaces recognise a cluster without ACLs."""
 
     def scenario(session: Session) -> None:
         for resource, pattern in ((2, 3), (2, 4), (4, 3), (1, 1)):
@@ -296,7 +296,7 @@ def test_acls_without_an_authorizer(pair: Pair, name: str, version: int) -> None
             row = {"resource_type": resource, "resource_name": text, "resource_pattern_type": 3, **ACL}
             session.call("CreateAcls", version, {"creations": [row, row]}, f"create {resource}, {text}")
         session.call("CreateAcls", version, {"creations": []}, "create nothing")
-        # What is of an unknown kind closes the connection.
+        # An enum's UNKNOWN (0) closes the connection.
         for field in ("resource_type", "resource_pattern_type", "operation", "permission_type"):
             row = {"resource_type": 2, "resource_name": name, "resource_pattern_type": 3, **ACL, field: 0}
             session.call("CreateAcls", version, {"creations": [row]}, f"create, unknown {field}")
@@ -315,7 +315,7 @@ def test_acls_without_an_authorizer(pair: Pair, name: str, version: int) -> None
 
 
 @pytest.mark.parametrize("version", versions_of("DescribeClientQuotas"))
-def test_client_quotas_that_nobody_has(pair: Pair, version: int) -> None:
+def test_client_quotas_without_any(pair: Pair, version: int) -> None:
     def component(kind: str, match_type: int, match: str | None) -> Fields:
         return {"entity_type": kind, "match_type": match_type, "match": match}
 
@@ -338,7 +338,7 @@ def test_client_quotas_that_nobody_has(pair: Pair, version: int) -> None:
     pair.compare(scenario)
 
 
-def test_users_that_are_not_there(pair: Pair) -> None:
+def test_scram_credentials_of_unknown_users(pair: Pair) -> None:
     def scenario(session: Session) -> None:
         for users in (None, [], ["a"], ["a", "a"], ["a", "a", "a"], [""]):
             rows = None if users is None else [{"name": user} for user in users]
@@ -348,8 +348,8 @@ def test_users_that_are_not_there(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("version", versions_of("DescribeQuorum"))
-def test_the_quorum(pair: Pair, name: str, version: int) -> None:
-    def asked(*topics: tuple[str, list[int]]) -> Fields:
+def test_describe_quorum(pair: Pair, name: str, version: int) -> None:
+    def request(*topics: tuple[str, list[int]]) -> Fields:
         rows = [
             {"topic_name": topic, "partitions": [{"partition_index": at} for at in found]}
             for topic, found in topics
@@ -359,15 +359,15 @@ def test_the_quorum(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         metadata = "__cluster_metadata"
         for wanted in (
-            asked(),
-            asked((name, [0])),
-            asked((metadata, [])),
-            asked((metadata, [1])),
-            asked((metadata, [0, 1])),
-            asked((metadata, [0]), (name, [0])),
+            request(),
+            request((name, [0])),
+            request((metadata, [])),
+            request((metadata, [1])),
+            request((metadata, [0, 1])),
+            request((metadata, [0]), (name, [0])),
         ):
             session.call("DescribeQuorum", version, wanted, str(wanted))
-        response = session.call_unobserved("DescribeQuorum", version, asked((metadata, [0])))
+        response = session.call_unobserved("DescribeQuorum", version, request((metadata, [0])))
         [partition] = response["topics"][0]["partitions"]
         [voter] = partition["current_voters"]
         session.observe("grows", partition.pop("leader_epoch") > 0 and partition.pop("high_watermark") > 0)
@@ -376,7 +376,7 @@ def test_the_quorum(pair: Pair, name: str, version: int) -> None:
             if key in voter:
                 session.observe(key, voter.pop(key) > 1_700_000_000_000)
         for row in response.get("nodes", []):
-            del row["listeners"]  # nobody can reach a controller of ours
+            del row["listeners"]  # oncelog's controller has none that clients can reach
         session.observe("response", response)
 
     pair.compare(scenario)

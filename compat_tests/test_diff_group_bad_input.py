@@ -1,5 +1,4 @@
-"""What members and administrators of groups may send that makes no sense, is said twice or is absurdly long: answered
-as a real Kafka does, with nothing changed that should not be."""
+"""Invalid, repeated and overlong input from members and administrators of groups, on both targets."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +13,7 @@ from compat_tests.differential import Pair, Session
 pytestmark = pytest.mark.slow
 
 STRING_MAX = 32_767
-"""Bytes of a string that any request may carry."""
+"""The largest size of a string in a request."""
 LONG_MAX = 2**63 - 1
 
 
@@ -25,21 +24,21 @@ def oncelog(brokers: SharedBrokers) -> Iterator[Session]:
     session.end()
 
 
-def run(pair: Pair, group: str, scenario: Callable[[Session], None], *known: str) -> None:
-    def whole(session: Session) -> None:
+def compare(pair: Pair, group: str, scenario: Callable[[Session], None], *known: str) -> None:
+    """`pair.compare` with a topic named like the group, once the group's coordinator is loaded."""
+
+    def with_topic(session: Session) -> None:
         session.topic(group, 3)
         wait_for_coordinator(session, group)
         scenario(session)
 
-    pair.compare(whole, known=known)
+    pair.compare(with_topic, known=known)
 
 
 @pytest.mark.parametrize("version", [5, 9])
 @pytest.mark.parametrize("length", [STRING_MAX - 37, STRING_MAX])
-def test_a_client_whose_name_leaves_no_room_for_a_member_id(
-    pair: Pair, name: str, version: int, length: int
-) -> None:
-    """Its member id would be its name and 37 characters more. (Before version 4 Kafka never answers.)"""
+def test_a_client_id_too_long_for_a_member_id(pair: Pair, name: str, version: int, length: int) -> None:
+    """A member id is the client id and 37 characters more. (Before version 4 Kafka never responds.)"""
 
     def scenario(session: Session) -> None:
         member = Member(session, name, "x" * length, version=version)
@@ -49,10 +48,10 @@ def test_a_client_whose_name_leaves_no_room_for_a_member_id(
         response["member_id"] = len(response["member_id"])
         session.observe("joined", response)
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
-def test_names_as_long_as_they_may_be(pair: Pair, name: str) -> None:
+def test_the_longest_names(pair: Pair, name: str) -> None:
     group = name.ljust(STRING_MAX, "g")
 
     def scenario(session: Session) -> None:
@@ -74,10 +73,10 @@ def test_names_as_long_as_they_may_be(pair: Pair, name: str) -> None:
         session.call("ConsumerGroupHeartbeat", 1, body)
         session.call("ConsumerGroupDescribe", 1, {"group_ids": [name]})
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
-def test_a_commit_of_more_than_one_batch_holds(pair: Pair, name: str) -> None:
+def test_a_commit_larger_than_a_batch(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         commit(session, 9, name, {name: {0: 5}})
         body = commit_body(9, name, {name: {0: 6}})
@@ -87,10 +86,10 @@ def test_a_commit_of_more_than_one_batch_holds(pair: Pair, name: str) -> None:
         session.observe("refused", (len(rows), {row["error_code"] for row in rows}))
         fetch(session, 9, (name, {name: [0]}), note="nothing is stored")
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
-def test_the_same_thing_twice(pair: Pair, name: str) -> None:
+def test_repeated_rows(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         body = commit_body(9, name, {name: {0: 5, 1: 6}})
         body["topics"] *= 2
@@ -104,7 +103,7 @@ def test_the_same_thing_twice(pair: Pair, name: str) -> None:
         topics = [{"name": name, "partitions": rows}] * 2
         session.call("OffsetDelete", 0, {"group_id": name, "topics": topics})
         fetch(session, 9, (name, None))
-        # The order of the groups is that of the coordinator's partitions, as a hash table of Kafka's has it.
+        # Kafka's order of the groups is that of a hash table of the coordinator's partitions.
         response = session.call_unobserved(
             "DescribeGroups", 6, {"groups": [name, name, "nobody-here", "nobody-here"]}
         )
@@ -114,10 +113,10 @@ def test_the_same_thing_twice(pair: Pair, name: str) -> None:
         session.call("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [name, name]})
         session.call("DeleteGroups", 2, {"groups_names": ["nobody-here", "nobody-here"]})
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
-def test_members_taken_out_twice(pair: Pair, name: str) -> None:
+def test_members_removed_twice(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         one = Member(session, name, "one")
         one.found_group()
@@ -127,34 +126,34 @@ def test_members_taken_out_twice(pair: Pair, name: str) -> None:
         session.call("LeaveGroup", LEAVE, {"group_id": f"{name}-nobody", "members": []})
         session.call("LeaveGroup", LEAVE, {"group_id": f"{name}-nobody", "members": rows})
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 @pytest.mark.parametrize("retention_ms", [-2, 0, 1, LONG_MAX, -LONG_MAX - 1])
-def test_retentions_of_old_commits(pair: Pair, name: str, retention_ms: int) -> None:
+def test_retention_times_of_old_commits(pair: Pair, name: str, retention_ms: int) -> None:
     def scenario(session: Session) -> None:
         for version in (2, 4):
             commit(session, version, name, {name: {0: 5}}, retention_time_ms=retention_ms)
             fetch(session, 8, (name, None))
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
-def test_offsets_that_are_none(pair: Pair, name: str) -> None:
+def test_extreme_offsets(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         offsets = {0: (-1, -1, ""), 1: (-5, -7, "odd"), 2: (LONG_MAX, 2**31 - 1, "most")}
         commit(session, 9, name, {name: offsets})
         fetch(session, 9, (name, None))
         fetch(session, 9, (name, {name: [0, 1, 2]}))
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
-def test_a_rebalance_that_may_take_for_ever(pair: Pair, name: str) -> None:
-    run(pair, name, lambda session: Member(session, name, "one", rebalance_ms=2**31 - 1).found_group())
+def test_the_longest_rebalance_timeout(pair: Pair, name: str) -> None:
+    compare(pair, name, lambda session: Member(session, name, "one", rebalance_ms=2**31 - 1).found_group())
 
 
-def test_consumers_that_say_things_twice_or_nonsense(pair: Pair, name: str) -> None:
+def test_repeated_and_invalid_consumer_heartbeats(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         first: Fields = {
             "group_id": name, "member_id": "one", "member_epoch": 0, "rebalance_timeout_ms": 30_000,
@@ -164,25 +163,25 @@ def test_consumers_that_say_things_twice_or_nonsense(pair: Pair, name: str) -> N
         topic_id = (
             response["assignment"]["topic_partitions"][0]["topic_id"] if response["assignment"] else bytes(16)
         )
-        lives: Fields = {"group_id": name, "member_id": "one", "member_epoch": response["member_epoch"]}
+        heartbeat: Fields = {"group_id": name, "member_id": "one", "member_epoch": response["member_epoch"]}
         for owned in (
             [{"topic_id": topic_id, "partitions": [0, 0, 1, 2]}] * 2,
             [{"topic_id": topic_id, "partitions": [-1, 99]}],
             [{"topic_id": bytes(range(16)), "partitions": [0]}],
             [{"topic_id": bytes(16), "partitions": []}],
         ):
-            session.call("ConsumerGroupHeartbeat", 1, lives | {"topic_partitions": owned})
+            session.call("ConsumerGroupHeartbeat", 1, heartbeat | {"topic_partitions": owned})
         for timeout_ms in (0, -5, 2**31 - 1):
-            session.call("ConsumerGroupHeartbeat", 1, lives | {"rebalance_timeout_ms": timeout_ms})
-        session.call("ConsumerGroupHeartbeat", 1, lives | {"subscribed_topic_names": []})
-        session.call("ConsumerGroupHeartbeat", 1, lives | {"member_epoch": 2**31 - 1})
-        session.call("ConsumerGroupHeartbeat", 1, lives | {"member_epoch": -3})
+            session.call("ConsumerGroupHeartbeat", 1, heartbeat | {"rebalance_timeout_ms": timeout_ms})
+        session.call("ConsumerGroupHeartbeat", 1, heartbeat | {"subscribed_topic_names": []})
+        session.call("ConsumerGroupHeartbeat", 1, heartbeat | {"member_epoch": 2**31 - 1})
+        session.call("ConsumerGroupHeartbeat", 1, heartbeat | {"member_epoch": -3})
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 def test_a_subscription_larger_than_a_batch(pair: Pair, name: str) -> None:
-    """Nothing of the member is stored, and the group is as it was."""
+    """Nothing of the member is stored, and the group does not change."""
 
     def scenario(session: Session) -> None:
         body: Fields = {
@@ -193,7 +192,7 @@ def test_a_subscription_larger_than_a_batch(pair: Pair, name: str) -> None:
         session.call("ConsumerGroupDescribe", 1, {"group_ids": [name]})
         session.call("ConsumerGroupHeartbeat", 1, body | {"subscribed_topic_names": [name]})
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
 @pytest.mark.parametrize("instance", ["", ".", "..", "a b", "\u00fc", "x" * 249, "x" * 250])
@@ -212,11 +211,10 @@ def test_instance_ids(pair: Pair, name: str, instance: str) -> None:
         session.call("ConsumerGroupHeartbeat", 1, body)
         session.call("ConsumerGroupHeartbeat", 1, body | {"member_epoch": -2})
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
-def test_who_is_no_member_says_so(pair: Pair, name: str) -> None:
-    """Members, generations and instances that a stable group does not have."""
+def test_unknown_members_generations_and_instances(pair: Pair, name: str) -> None:
 
     def scenario(session: Session) -> None:
         one = Member(session, name, "one", instance="i1")
@@ -241,10 +239,10 @@ def test_who_is_no_member_says_so(pair: Pair, name: str) -> None:
         one.heartbeat("still there")
         one.leave()
 
-    run(pair, name, scenario)
+    compare(pair, name, scenario)
 
 
-def test_a_protocol_that_is_named_twice_stops_nobody(oncelog: Session, name: str) -> None:
+def test_a_protocol_named_twice_does_not_block_the_group(oncelog: Session, name: str) -> None:
     """In Kafka such a group never gets a generation."""
     wait_for_coordinator(oncelog, name)
     member = Member(oncelog, name, "one", protocols={"range": b"1"})
@@ -255,10 +253,8 @@ def test_a_protocol_that_is_named_twice_stops_nobody(oncelog: Session, name: str
 
 
 @pytest.mark.parametrize("length", [STRING_MAX - 36, STRING_MAX])
-def test_before_member_ids_were_required_a_long_name_is_refused_too(
-    oncelog: Session, name: str, length: int
-) -> None:
-    """Kafka never answers."""
+def test_an_overlong_client_id_before_version_4(oncelog: Session, name: str, length: int) -> None:
+    """oncelog refuses it; Kafka never responds."""
     wait_for_coordinator(oncelog, name)
     member = Member(oncelog, name, "x" * length, version=3)
     assert member.join("new")["error_code"] == -1

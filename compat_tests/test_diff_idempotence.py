@@ -13,7 +13,7 @@ from compat_tests.differential import Pair, Session, produce_request
 MAX_SEQUENCE = 2**31 - 1
 DUPLICATE_WINDOW = 5
 
-# Chains of batches to one partition: (producer epoch, base sequence, count) and the error each is answered with.
+# Chains of batches to one partition: (producer epoch, base sequence, record count, expected error).
 CHAINS: dict[str, list[tuple[int, int, int, int]]] = {
     "in order": [(0, 0, 1, 0), (0, 1, 3, 0), (0, 4, 1, 0)],
     "duplicate of the last": [(0, 0, 3, 0), (0, 0, 3, 0), (0, 3, 1, 0)],
@@ -52,7 +52,7 @@ CHAINS: dict[str, list[tuple[int, int, int, int]]] = {
 
 
 def send(session: Session, name: str, producer: tuple[int, int, int], count: int, version: int = 9) -> Any:
-    """Produce `count` records of a producer (id, epoch, base sequence); the partition's row, compared."""
+    """Produce `count` records of a producer (id, epoch, base sequence); the partition's row, observed."""
     response = session.call_unobserved(
         "Produce", version, produce_request(name, batch(count, producer=producer))
     )
@@ -75,7 +75,7 @@ def test_sequences(pair: Pair, name: str, chain: str, version: int) -> None:
     pair.compare(scenario)
 
 
-def test_producers_and_partitions_do_not_disturb_each_other(pair: Pair, name: str) -> None:
+def test_producers_and_partitions_are_independent(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         session.topic(name, 2)
         for partition in (0, 1):
@@ -123,8 +123,8 @@ def test_init_producer_id(pair: Pair, version: int) -> None:
     pair.compare(scenario)
 
 
-def test_producer_ids_are_never_given_twice(own_broker: Callable[..., Broker]) -> None:
-    """Also not after a SIGKILL, nor from another connection."""
+def test_producer_ids_are_unique(own_broker: Callable[..., Broker]) -> None:
+    """Across connections, and after a SIGKILL too."""
     seen: list[int] = []
     broker = own_broker()
     for _ in range(2):

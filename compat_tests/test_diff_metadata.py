@@ -16,7 +16,7 @@ def named(*names: str) -> list[Fields]:
 
 
 def metadata(session: Session, version: int, values: Fields, note: str = "") -> Any:
-    """A Metadata response, its topics in order of name (Kafka's order is a hash map's)."""
+    """A Metadata response, observed, with its topics sorted by name (Kafka's order is a hash map's)."""
     response = session.call_unobserved("Metadata", version, values)
     if isinstance(response, dict):
         response["topics"].sort(key=lambda topic: (topic["name"] or "", topic.get("topic_id", b"")))
@@ -73,7 +73,7 @@ def test_unknown_topics_are_created(pair: Pair, name: str, version: int) -> None
             assert now_ms() < deadline
         metadata(session, version, {"topics": named(name)}, "then")
 
-    # Being sooner is allowed: Kafka's controller creates it after the response.
+    # oncelog may be sooner: Kafka's controller creates the topic after the response.
     pair.compare(scenario, known=("first: .topics",))
 
 

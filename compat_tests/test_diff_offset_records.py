@@ -1,4 +1,4 @@
-"""What OffsetCommit and OffsetDelete leave in ``__consumer_offsets``: the same batches and records as Kafka's."""
+"""OffsetCommit and OffsetDelete write the same batches and records to ``__consumer_offsets`` as Kafka does."""
 
 from compat_tests.committed_offsets import commit_body, wait_for_coordinator
 from compat_tests.differential import Pair, Session

@@ -22,7 +22,7 @@ SPECIALS = {
 def list_offsets(
     session: Session, version: int, name: str, timestamps: list[int], note: str = "", **fields: Any
 ) -> Any:
-    """A ListOffsets response with one row per timestamp, partitions counting up from 0; compared."""
+    """A ListOffsets response, observed; the timestamps are for partitions 0, 1, and so on."""
     rows = [{"partition_index": index, "timestamp": timestamp} for index, timestamp in enumerate(timestamps)]
     response = session.call_unobserved(
         "ListOffsets", version, {"topics": [{"name": name, "partitions": rows}], **fields}
@@ -34,11 +34,12 @@ def list_offsets(
 
 
 def only(response: Any) -> Any:
+    """The response's row of its first partition."""
     return response["topics"][0]["partitions"][0]
 
 
-def stamped(session: Session, name: str, codec: int = 0) -> None:
-    """Three batches of two records, with times 0, 10; 5, 40; 20, 30 after BASE_MS."""
+def produce_with_timestamps(session: Session, name: str, codec: int = 0) -> None:
+    """Three batches of two records, with timestamps 0, 10; 5, 40; and 20, 30 ms after BASE_MS."""
     for first, second in ((0, 10), (5, 40), (20, 30)):
         rows = [record(b"a"), record(b"b", offset_delta=1, timestamp_delta=second - first)]
         made = batch(rows, codec=codec, base_timestamp=BASE_MS + first, max_timestamp=BASE_MS + second)
@@ -52,7 +53,7 @@ def test_specials(pair: Pair, name: str, version: int) -> None:
             topic = f"{name}-{case}"
             session.topic(topic)
             if case == "filled":
-                stamped(session, topic)
+                produce_with_timestamps(session, topic)
                 session.delete_records(topic, 1)
             for special, timestamp in (
                 *SPECIALS.items(),
@@ -71,7 +72,7 @@ def test_specials(pair: Pair, name: str, version: int) -> None:
 def test_by_time(pair: Pair, name: str, version: int, codec: int) -> None:
     def scenario(session: Session) -> None:
         session.topic(name)
-        stamped(session, name, codec)
+        produce_with_timestamps(session, name, codec)
         for after in (-1, 0, 1, 5, 6, 10, 11, 20, 30, 31, 40, 41, 1 << 50):
             list_offsets(session, version, name, [BASE_MS + after], f"{after} ms")
         list_offsets(session, version, name, [0], "time 0")
@@ -79,7 +80,7 @@ def test_by_time(pair: Pair, name: str, version: int, codec: int) -> None:
     pair.compare(scenario)
 
 
-def test_by_time_where_the_broker_stamps(pair: Pair, name: str) -> None:
+def test_by_time_with_log_append_time(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         session.topic(name, configs={"message.timestamp.type": "LogAppendTime"})
         for _ in range(3):
@@ -87,7 +88,7 @@ def test_by_time_where_the_broker_stamps(pair: Pair, name: str) -> None:
         list_offsets(session, 7, name, [BASE_MS])
         list_offsets(session, 7, name, [-3], "max timestamp")
 
-    # The third batch's time may or may not be the second's: it is a matter of milliseconds.
+    # Two batches may be appended in the same millisecond, and then the earlier one has the maximum.
     pair.compare(scenario, known=("max timestamp: .*offset",))
 
 
@@ -119,7 +120,7 @@ def test_offset_for_leader_epoch(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         session.topic(name)
         session.topic(f"{name}-empty")
-        stamped(session, name)
+        produce_with_timestamps(session, name)
 
         def ask(topic: str, epoch: int, current: int = -1, partition: int = 0, **fields: Any) -> Any:
             row = {"partition": partition, "current_leader_epoch": current, "leader_epoch": epoch}
@@ -148,7 +149,7 @@ def test_delete_records(pair: Pair, name: str, version: int) -> None:
         session.topic(f"{name}-compacted", configs={"cleanup.policy": "compact"})
         session.topic(f"{name}-both", configs={"cleanup.policy": "compact,delete"})
         for topic in (name, f"{name}-compacted", f"{name}-both"):
-            stamped(session, topic)
+            produce_with_timestamps(session, topic)
 
         def delete(topic: str, offset: int, note: str = "", partition: int = 0) -> Any:
             row = {"partition_index": partition, "offset": offset}
@@ -180,10 +181,10 @@ def test_delete_records(pair: Pair, name: str, version: int) -> None:
     pair.compare(scenario)
 
 
-def test_by_time_where_the_latest_of_a_segment_was_deleted(bootstrap: str, target: str, name: str) -> None:
-    """Kafka looks only in the first segment with a late enough timestamp, and finds nothing where that was deleted.
+def test_by_time_after_a_segments_latest_record_was_deleted(bootstrap: str, target: str, name: str) -> None:
+    """Kafka searches only the first segment with a late enough timestamp, and finds nothing if that was deleted.
 
-    oncelog looks on in the next one, so it finds what is there.
+    oncelog goes on to the next segment, and finds the record there.
     """
     session = Session(bootstrap)
     session.topic(name, configs={"segment.bytes": "1048576"})

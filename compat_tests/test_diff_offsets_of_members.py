@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete where the group has classic members: who may, and who may not."""
+"""OffsetCommit, OffsetFetch and OffsetDelete in a group with classic members: which are accepted, which refused."""
 
 import pytest
 
@@ -10,18 +10,18 @@ from compat_tests.differential import Pair, Session
 pytestmark = pytest.mark.slow
 
 
-def commits(session: Session, version: int, topic: str | bytes, member: Member, when: str) -> None:
-    """Of the member, of strangers, of nobody, with generations that are right, old and to come."""
+def commit_as_everyone(session: Session, version: int, topic: str | bytes, member: Member, when: str) -> None:
+    """Commits as the member, as an unknown one and as none, with the current generation and others."""
     group, generation = member.group, member.generation
     instances: tuple[Fields, ...] = ({},)
     if version >= 7:
         instances = ({}, {"group_instance_id": member.instance}, {"group_instance_id": "stranger"})
     for who in (member.member_id, "stranger", ""):
-        for asked in (generation, generation - 1, generation + 1, -1):
+        for sent in (generation, generation - 1, generation + 1, -1):
             for instance in instances:
                 name = "itself" if who == member.member_id else repr(who)
-                note = f"{when}: {name}, generation {asked - generation:+}, {instance}"
-                commit(session, version, group, {topic: {0: 9}}, note, asked, member_id=who, **instance)
+                note = f"{when}: {name}, generation {sent - generation:+}, {instance}"
+                commit(session, version, group, {topic: {0: 9}}, note, sent, member_id=who, **instance)
 
 
 @pytest.mark.parametrize("version", versions_of("OffsetCommit"))
@@ -33,23 +33,23 @@ def test_commits(pair: Pair, name: str, version: int, instance: str | None) -> N
         topic: str | bytes = topic_id if version >= 10 else name
         member = Member(session, name, "first", instance=instance, protocols={"range": subscription(name)})
         member.join_new()
-        commits(session, version, topic, member, "completing")
+        commit_as_everyone(session, version, topic, member, "completing")
         member.sync({member.member_id: b"all"})
-        commits(session, version, topic, member, "stable")
+        commit_as_everyone(session, version, topic, member, "stable")
         other = Member(session, name, "second", protocols={"range": subscription(f"{name}-2")})
         response = other.join("new")
         assert response["error_code"] == 79
         other.send_join()
         while session.call_unobserved("Heartbeat", 3, heartbeat(member))["error_code"] != 27:
             pass  # until the rebalance has begun
-        commits(session, version, topic, member, "preparing")
+        commit_as_everyone(session, version, topic, member, "preparing")
         member.send_join()
         member.receive("joins")
         other.receive("joins")
-        commits(session, version, topic, member, "completing again")
+        commit_as_everyone(session, version, topic, member, "completing again")
         other.leave()
         member.leave()
-        commits(session, version, topic, member, "empty")
+        commit_as_everyone(session, version, topic, member, "empty")
         fetch(session, 9, (name, None))
 
     pair.compare(scenario)

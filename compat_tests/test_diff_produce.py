@@ -1,4 +1,4 @@
-"""Produce on both targets: what is taken, what is refused, and with which error."""
+"""Produce on both targets: which records are accepted, which are refused, and with which error."""
 
 import struct
 import zlib
@@ -29,7 +29,7 @@ DAY_MS = 86_400_000
 
 
 def read_back(session: Session, topic_id: bytes, partition: int = 0, start: int = 0) -> Any:
-    """What is in the partition, compared batch by batch."""
+    """Fetch everything in the partition; the batches are compared."""
     wanted = {"partition": partition, "fetch_offset": start, "partition_max_bytes": 1 << 24}
     values: Fields = {
         "max_wait_ms": 0,
@@ -56,7 +56,8 @@ def test_all_versions_and_codecs(pair: Pair, name: str, version: int, codec: int
     pair.compare(scenario)
 
 
-def timestamps_apart() -> bytes:
+def wrong_max_timestamp() -> bytes:
+    """A batch whose header has a later max timestamp than its record."""
     return batch(1, base_timestamp=now_ms(), max_timestamp=now_ms() + 5)
 
 
@@ -64,8 +65,8 @@ def two_records(**fields: Any) -> bytes:
     return batch([record(b"k", b"v"), record(b"l", b"w", offset_delta=1)], **fields)
 
 
-# What a producer may get wrong: the records, and the error of a plain topic (two: of version 3, and later).
-WRONG: dict[str, tuple[Callable[[], bytes], int | tuple[int, int]]] = {
+# Records, most of them invalid, with the error for a plain topic (or two: of version 3, and of later ones).
+RECORDS: dict[str, tuple[Callable[[], bytes], int | tuple[int, int]]] = {
     "right": (lambda: batch(2), 0),
     "nothing": (lambda: b"", 87),
     "less than a header": (lambda: batch(1)[:40], 87),
@@ -107,14 +108,14 @@ WRONG: dict[str, tuple[Callable[[], bytes], int | tuple[int, int]]] = {
     "timestamp -1": (lambda: batch(1, base_timestamp=-1), 0),
     "timestamp -2": (lambda: batch(1, base_timestamp=-2), 0),
     "timestamp 0": (lambda: batch(1, base_timestamp=0), 0),
-    "max timestamp too large": (timestamps_apart, 0),
+    "max timestamp too large": (wrong_max_timestamp, 0),
     "max timestamp -1": (lambda: batch(1, max_timestamp=-1), 0),
     "codec 5": (lambda: batch(1, attributes=5), -1),
     "codec 7": (lambda: batch(1, attributes=7), -1),
-    "gzip that is none": (lambda: batch(1, attributes=GZIP), -1),
-    "snappy that is none": (lambda: batch(1, attributes=SNAPPY), -1),
-    "lz4 that is none": (lambda: batch(1, attributes=LZ4), -1),
-    "zstd that is none": (lambda: batch(1, attributes=ZSTD), (76, -1)),
+    "invalid gzip": (lambda: batch(1, attributes=GZIP), -1),
+    "invalid snappy": (lambda: batch(1, attributes=SNAPPY), -1),
+    "invalid lz4": (lambda: batch(1, attributes=LZ4), -1),
+    "invalid zstd": (lambda: batch(1, attributes=ZSTD), (76, -1)),
     "gzip, fewer records": (lambda: two_records(codec=GZIP, count=3, last_offset_delta=2), 87),
     "gzip, more records": (lambda: two_records(codec=GZIP, count=1, last_offset_delta=0), 87),
     "lz4, bytes after": (lambda: two_records(codec=LZ4, trailing=b"abc"), 0),
@@ -136,10 +137,10 @@ WRONG: dict[str, tuple[Callable[[], bytes], int | tuple[int, int]]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_records(pair: Pair, name: str, case: str) -> None:
-    make, errors = WRONG[case]
-    of_version_3, later = errors if isinstance(errors, tuple) else (errors, errors)
+@pytest.mark.parametrize("case", RECORDS)
+def test_records(pair: Pair, name: str, case: str) -> None:
+    make, errors = RECORDS[case]
+    in_version_3, later = errors if isinstance(errors, tuple) else (errors, errors)
 
     def scenario(session: Session) -> None:
         topic_id = session.topic(name)
@@ -148,14 +149,14 @@ def test_wrong_records(pair: Pair, name: str, case: str) -> None:
                 "Produce", version, produce_request(topic_id if version >= 13 else name, make())
             )
             row = response["responses"][0]["partition_responses"][0]
-            assert row["error_code"] == (of_version_3 if version == 3 else later), (version, response)
+            assert row["error_code"] == (in_version_3 if version == 3 else later), (version, response)
         read_back(session, topic_id)
 
     pair.compare(scenario)
 
 
-def test_null_records_are_answered(brokers: SharedBrokers, name: str) -> None:
-    """A real Kafka never answers this one (a NullPointerException in its handler): ours answers or closes."""
+def test_null_records(brokers: SharedBrokers, name: str) -> None:
+    """oncelog responds or closes the connection; Kafka, with a NullPointerException, never responds."""
     session = Session(brokers["oncelog"].bootstrap)
     topic_id = session.topic(name)
     for version in (3, 9, 13):
@@ -221,7 +222,7 @@ def test_topic_configurations(pair: Pair, name: str, config: str) -> None:
         "timestamps": batch(
             [record(b"a"), record(b"b", offset_delta=1, timestamp_delta=7)], max_timestamp=now_ms() + 7
         ),
-        "wrong max timestamp": timestamps_apart(),
+        "wrong max timestamp": wrong_max_timestamp(),
         "gzip": batch(3, codec=GZIP),
         "snappy": batch(3, codec=SNAPPY),
         "lz4": batch(3, codec=LZ4),
@@ -242,7 +243,7 @@ def test_topic_configurations(pair: Pair, name: str, config: str) -> None:
             session.call("Produce", 9, produce_request(name, records), case)
         read_back(session, topic_id)
 
-    # Two compressors need not make the same bytes of the same records.
+    # Two compressors may compress the same records to different bytes.
     pair.compare(scenario, known=(r"read back: .*\.length",) if "recompressed" in config else ())
 
 
@@ -255,7 +256,7 @@ def test_acks(pair: Pair, name: str, acks: int) -> None:
             session.connection.send(
                 "Produce", 9, produce_request(f"{name}-unknown", batch(1), partition=7, acks=0)
             )
-            # No response is due to the first; the second is an error, which only a closed connection can tell.
+            # The first has no response. The second is an error, which only a closed connection can report.
             frame = session.connection.receive_frame()
             session.observe("after an error without acks", frame)
             session.close()
@@ -267,7 +268,7 @@ def test_acks(pair: Pair, name: str, acks: int) -> None:
 
 
 def test_rows(pair: Pair, name: str) -> None:
-    """Unknown topics and partitions, several rows, the same row twice."""
+    """Unknown topics and partitions, several rows, repeated rows."""
     other = f"{name}-other"
 
     def scenario(session: Session) -> None:
@@ -328,7 +329,7 @@ def test_transactional_fields(pair: Pair, name: str) -> None:
     pair.compare(scenario)
 
 
-def test_several_requests_at_once_are_answered_in_order(pair: Pair, name: str) -> None:
+def test_responses_to_pipelined_requests_are_in_order(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
         topic_id = session.topic(name)
         sent = [session.connection.send("Produce", 9, produce_request(name, batch(1))) for _ in range(20)]
@@ -340,7 +341,7 @@ def test_several_requests_at_once_are_answered_in_order(pair: Pair, name: str) -
 
 
 def test_message_sets_of_old_clients(pair: Pair, name: str) -> None:
-    """Magic 1 as Kafka 0.10 wrote it: no broker of today takes it."""
+    """A message set of magic 1, as Kafka 0.10 wrote it, which current brokers refuse."""
     message = b"\x01\0" + struct.pack(">q", now_ms()) + struct.pack(">i", -1) + struct.pack(">i", 1) + b"x"
     whole = struct.pack(">I", zlib.crc32(message)) + message
     message_set = struct.pack(">qi", 0, len(whole)) + whole

@@ -28,7 +28,7 @@ CONFIGS: list[dict[str, str]] = [
 
 
 class Walk:
-    """Chooses steps by its own chance, and from what the targets answered alike."""
+    """Chooses its steps at random, and depends only on responses that are the same on both targets."""
 
     def __init__(self, session: Session, seed: int, name: str) -> None:
         self.session = session
@@ -45,12 +45,12 @@ class Walk:
             rare = self.rng.random() < 0.05
             (self.delete if rare else self.rng.choice(steps))()
         for partition in range(PARTITIONS):
-            self.ask("Fetch", 16, self.fetch_request(self.topic_id, partition, 0, 1 << 24))
+            self.call("Fetch", 16, self.fetch_request(self.topic_id, partition, 0, 1 << 24))
 
-    def ask(self, api: str, version: int, values: Fields) -> Any:
+    def call(self, api: str, version: int, values: Fields) -> Any:
         return self.session.call(api, version, values, str(len(self.session.observations)))
 
-    def made(self, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
+    def random_batch(self, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
         count = self.rng.choice((1, 1, 2, 5, 30))
         rows, latest = [], 0
         for index in range(count):
@@ -68,31 +68,31 @@ class Walk:
     def append(self, records: bytes, partition: int) -> Any:
         version = self.rng.choice((3, 7, 8, 9, 12, 13))
         key = self.topic_id if version >= 13 else self.name
-        response = self.ask(
+        response = self.call(
             "Produce", version, produce_request(key, records, partition, self.rng.choice((-1, 1)))
         )
         return response["responses"][0]["partition_responses"][0]
 
     def produce(self) -> None:
         partition = self.rng.randrange(PARTITIONS)
-        row = self.append(self.made(), partition)
+        row = self.append(self.random_batch(), partition)
         if row["error_code"] == 0:
             self.ends[partition] = row["base_offset"] + 1
 
     def produce_as(self) -> None:
-        """As an idempotent producer, mostly in order."""
+        """Produce as an idempotent producer, mostly in order."""
         producer, partition = self.rng.randrange(3), self.rng.randrange(PARTITIONS)
         epoch, sequence = self.sequences.get((producer, partition), (0, 0))
-        asked_epoch, asked = self.rng.choice(
+        next_epoch, next_sequence = self.rng.choice(
             [(epoch, sequence)] * 6
             + [(epoch, max(0, sequence - 1)), (epoch, sequence + 1), (epoch + 1, 0), (max(0, epoch - 1), 0)]
         )
-        records = self.made((7000 + producer, asked_epoch, asked))
+        records = self.random_batch((7000 + producer, next_epoch, next_sequence))
         if self.append(records, partition)["error_code"] == 0:
-            following = asked + int.from_bytes(records[57:61], "big")
-            self.sequences[producer, partition] = (asked_epoch, following)
+            following = next_sequence + int.from_bytes(records[57:61], "big")
+            self.sequences[producer, partition] = (next_epoch, following)
             if self.rng.random() < 0.3:
-                self.append(records, partition)  # the same again
+                self.append(records, partition)  # a duplicate
 
     def produce_many(self) -> None:
         for _ in range(self.rng.randrange(6)):
@@ -113,12 +113,12 @@ class Walk:
             offset,
             self.rng.choice((1, 100, 400, 2000, 1 << 20)),
         )
-        self.ask("Fetch", version, {**values, "isolation_level": self.rng.randrange(2)})
+        self.call("Fetch", version, {**values, "isolation_level": self.rng.randrange(2)})
 
     def list_offsets(self) -> None:
         stamp = self.rng.choice((-1, -2, -3, BASE_MS + self.rng.randrange(-self.clock - 5, self.clock + 60)))
         row = {"partition_index": self.rng.randrange(PARTITIONS), "timestamp": stamp}
-        self.ask(
+        self.call(
             "ListOffsets",
             self.rng.choice((7, 9, 11)),
             {"topics": [{"name": self.name, "partitions": [row]}]},
@@ -128,7 +128,7 @@ class Walk:
         partition = self.rng.randrange(PARTITIONS)
         row = {"partition_index": partition, "offset": self.rng.randrange(-1, self.ends[partition] + 3)}
         values = {"topics": [{"name": self.name, "partitions": [row]}], "timeout_ms": 15000}
-        self.ask("DeleteRecords", self.rng.randrange(3), values)
+        self.call("DeleteRecords", self.rng.randrange(3), values)
 
 
 @pytest.mark.parametrize("seed", seeds(len(CONFIGS)))
@@ -136,8 +136,8 @@ def test_random_walk(pair: Pair, name: str, seed: int) -> None:
     print(f"seed {seed}")
     config = CONFIGS[seed % len(CONFIGS)]
     known: tuple[str, ...] = ()
-    if "message.timestamp.type" in config:  # which batch is the latest is a matter of milliseconds
+    if "message.timestamp.type" in config:  # several batches may be appended in one millisecond
         known = (r"ListOffsets.*(offset|timestamp|leader_epoch): ",)
-    if "segment.index.bytes" in config:  # see test_by_time_where_the_latest_of_a_segment_was_deleted
+    if "segment.index.bytes" in config:  # see test_by_time_after_a_segments_latest_record_was_deleted
         known = (r"ListOffsets.*(offset|timestamp|leader_epoch): -1 != ",)
     pair.compare(lambda session: Walk(session, seed, name).run(), known=known)

@@ -1,4 +1,4 @@
-"""What clients ask about replicas: reassignments, elections and log directories, on both targets."""
+"""Reassignments, elections and log directories of replicas, on both targets."""
 
 import pytest
 
@@ -24,10 +24,10 @@ def test_list_partition_reassignments(pair: Pair, name: str) -> None:
 
 @pytest.mark.parametrize("version", versions_of("AlterPartitionReassignments"))
 def test_alter_partition_reassignments(pair: Pair, name: str, version: int) -> None:
-    """What one node can be asked to move: clients do it, and are told that it is done, or why not, in Kafka's words."""
+    """Reassignments on a single node succeed or are refused, with Kafka's error messages."""
 
     def scenario(session: Session) -> None:
-        session.exact_texts = True
+        session.exact_error_messages = True
         session.topic(name, 2)
         unknown = {"name": f"{name}-x", "partitions": [{"partition_index": 0, "replicas": [1]}]}
         wanted = [[1], None, [], [2], [-1], [1, 1], [1, 2], [3, 1, 2], [2, 2], [1, 1, 2]]
@@ -49,10 +49,10 @@ def test_alter_partition_reassignments(pair: Pair, name: str, version: int) -> N
 
 @pytest.mark.parametrize("version", versions_of("ElectLeaders"))
 def test_elect_leaders(pair: Pair, name: str, version: int) -> None:
-    """No election is needed, or why none can be held, in Kafka's words."""
+    """An election is not needed, or cannot be held, with Kafka's error messages."""
 
     def scenario(session: Session) -> None:
-        session.exact_texts = True
+        session.exact_error_messages = True
         session.topic(name, 2)
         mine = {"topic": name, "partitions": [0, 1, 2, -1, 0]}
         unknown = {"topic": f"{name}-x", "partitions": [0]}
@@ -73,14 +73,14 @@ def test_elect_leaders(pair: Pair, name: str, version: int) -> None:
 
 @pytest.mark.parametrize("version", versions_of("AlterReplicaLogDirs"))
 def test_alter_replica_log_dirs(pair: Pair, name: str, version: int) -> None:
-    """One directory: replicas stay in it, and may go to no other."""
+    """With only one log directory, a replica may be moved to its own directory and to no other."""
 
     def scenario(session: Session) -> None:
         session.topic(name, 2)
         (directory,) = session.call_unobserved("DescribeLogDirs", 4, {"topics": []})["results"]
         here, elsewhere = directory["log_dir"], "/no/such/directory"
 
-        def ask(note: str, *moves: tuple[str, str, list[int]]) -> None:
+        def move(note: str, *moves: tuple[str, str, list[int]]) -> None:
             rows = [
                 {"path": path, "topics": [{"name": topic, "partitions": indexes}]}
                 for path, topic, indexes in moves
@@ -91,22 +91,22 @@ def test_alter_replica_log_dirs(pair: Pair, name: str, version: int) -> None:
             response["results"].sort(key=lambda row: row["topic_name"])
             session.observe(note, response)
 
-        ask("nothing")
-        ask("no partition", (here, name, []))
-        ask("here", (here, name, [1, 0]))
-        ask("elsewhere", (elsewhere, name, [0, 1]))
-        ask("relative", ("data", name, [0]), (f"{here}/", name, [1]))
-        ask("empty path", ("", name, [0]))
-        ask("unknown partitions", (here, name, [0, 2, -1]))
-        ask("unknown topics", (here, f"{name}-x", [0]), (here, "", [0]), (here, "a b", [0]))
-        ask("unknown topic elsewhere", (elsewhere, f"{name}-x", [0]))
-        ask("one name after another", (here, name, [0]), (elsewhere, name, [1]), (here, f"{name}-x", [7]))
-        ask("a name twice", (here, name, [0, 0]))
-        ask("the later directory counts", (elsewhere, name, [0]), (here, name, [0]))
-        ask("the later directory counts, again", (here, name, [0, 1]), (elsewhere, name, [0]))
-        # A directory's name has 255 characters; during a move it ends in an id and "-future".
+        move("nothing")
+        move("no partition", (here, name, []))
+        move("here", (here, name, [1, 0]))
+        move("elsewhere", (elsewhere, name, [0, 1]))
+        move("relative", ("data", name, [0]), (f"{here}/", name, [1]))
+        move("empty path", ("", name, [0]))
+        move("unknown partitions", (here, name, [0, 2, -1]))
+        move("unknown topics", (here, f"{name}-x", [0]), (here, "", [0]), (here, "a b", [0]))
+        move("unknown topic elsewhere", (elsewhere, f"{name}-x", [0]))
+        move("one name after another", (here, name, [0]), (elsewhere, name, [1]), (here, f"{name}-x", [7]))
+        move("a name twice", (here, name, [0, 0]))
+        move("the later directory counts", (elsewhere, name, [0]), (here, name, [0]))
+        move("the later directory counts, again", (here, name, [0, 1]), (elsewhere, name, [0]))
+        # A directory's name has at most 255 characters; during a move it ends in an id and "-future".
         for length in (213, 214):
-            ask(f"{length} characters", (here, "x" * length, [0]))
-            ask(f"{length} characters elsewhere", (elsewhere, "x" * (length - 1), [10]))
+            move(f"{length} characters", (here, "x" * length, [0]))
+            move(f"{length} characters elsewhere", (elsewhere, "x" * (length - 1), [10]))
 
     pair.compare(scenario)

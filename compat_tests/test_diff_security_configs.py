@@ -1,6 +1,6 @@
-"""Keys for SASL and TLS, set on a broker that has neither: kept and shown, and nothing comes of them on either side.
+"""SASL and TLS keys on brokers without SASL and TLS: both targets store and show them, without any effect.
 
-Client libraries' own test suites set such a key to show that a broker's configuration can be changed.
+The test suites of client libraries set such a key to show that a broker's configuration can be changed.
 """
 
 from typing import Any
@@ -16,8 +16,8 @@ NODE_ID = "1"
 SET, DELETE, APPEND, SUBTRACT = range(4)
 DYNAMIC_BROKER_CONFIG = 2
 
-# Key -> a text that it may have, and that is not its default.
-TEXTS = {
+# Key -> a valid value that is not the default.
+VALUES = {
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "sasl.jaas.config": "org.example.Module required;",
@@ -52,7 +52,10 @@ def rows_of(session: Session, keys: list[str]) -> dict[str, Fields]:
 
 
 def wait_for(session: Session, note: str, values: dict[str, str | None], *, dynamic: bool) -> None:
-    """Remember the keys' rows once they say this; Kafka's broker learns of it a moment later, source before value."""
+    """Wait until the keys have these values, and observe their rows.
+
+    Kafka's broker learns of a change a moment after the response, and shows its source before its value.
+    """
     deadline = now_ms() + 20_000
     while True:
         rows = rows_of(session, sorted(values))
@@ -69,21 +72,21 @@ def change(session: Session, note: str, *changes: tuple[str, int, str | None], n
     return session.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, note)
 
 
-def test_set_and_deleted(pair: Pair) -> None:
+def test_set_and_delete(pair: Pair) -> None:
     def scenario(session: Session) -> None:
-        before = {name: row["value"] for name, row in rows_of(session, sorted(TEXTS)).items()}
-        assert before.keys() == TEXTS.keys()
-        response = change(session, "set", *((key, SET, text) for key, text in TEXTS.items()))
+        before = {name: row["value"] for name, row in rows_of(session, sorted(VALUES)).items()}
+        assert before.keys() == VALUES.keys()
+        response = change(session, "set", *((key, SET, text) for key, text in VALUES.items()))
         assert response["responses"][0]["error_code"] == 0, response
-        shown = {**TEXTS, "sasl.jaas.config": None, "sasl.kerberos.ticket.renew.jitter": "1.0"}
+        shown = {**VALUES, "sasl.jaas.config": None, "sasl.kerberos.ticket.renew.jitter": "1.0"}
         wait_for(session, "set", shown, dynamic=True)
-        change(session, "delete", *((key, DELETE, None) for key in TEXTS))
+        change(session, "delete", *((key, DELETE, None) for key in VALUES))
         wait_for(session, "deleted", before, dynamic=False)
 
     pair.compare(scenario)
 
 
-def test_lists_and_replaced(pair: Pair) -> None:
+def test_append_and_replace(pair: Pair) -> None:
     mechanisms, relogin = "sasl.enabled.mechanisms", "sasl.kerberos.min.time.before.relogin"
 
     def scenario(session: Session) -> None:
@@ -110,7 +113,7 @@ def test_lists_and_replaced(pair: Pair) -> None:
         ("ssl.client.auth", "never"),
     ],
 )
-def test_values_that_are_none(pair: Pair, key: str, text: str) -> None:
+def test_invalid_values(pair: Pair, key: str, text: str) -> None:
     def scenario(session: Session) -> None:
         for name in (NODE_ID, ""):
             response = change(session, f"{name!r}", (key, SET, text), name=name)
@@ -119,9 +122,9 @@ def test_values_that_are_none(pair: Pair, key: str, text: str) -> None:
     pair.compare(scenario)
 
 
-def test_only_for_one_broker(pair: Pair) -> None:
+def test_cluster_wide_changes_are_refused(pair: Pair) -> None:
     def scenario(session: Session) -> None:
-        for key, text in TEXTS.items():
+        for key, text in VALUES.items():
             response = change(session, key, (key, SET, text), name="")
             assert response["responses"][0]["error_code"] != 0, response
 

@@ -25,7 +25,7 @@ def topic(name: str | None, partitions: int = 1, replicas: int = 1, **fields: An
 
 
 def create(session: Session, version: int, *topics: Fields, note: str = "", **fields: Any) -> Any:
-    """A CreateTopics response, compared with its topics in order of name."""
+    """A CreateTopics response, observed with its topics sorted by name."""
     response = session.call_unobserved(
         "CreateTopics", version, {"topics": list(topics), "timeout_ms": 15000, **fields}
     )
@@ -42,8 +42,8 @@ def wait_until_gone(session: Session, name: str) -> None:
         assert now_ms() < deadline
 
 
-# What may be wrong with a topic, and the error it is answered with.
-WRONG: dict[str, tuple[Fields, int]] = {
+# Fields of a topic, most of them invalid, with the expected error.
+CASES: dict[str, tuple[Fields, int]] = {
     "no partitions": ({"partitions": 0}, 37),
     "-2 partitions": ({"partitions": -2}, 37),
     "default partitions": ({"partitions": -1}, 0),
@@ -65,19 +65,19 @@ WRONG: dict[str, tuple[Fields, int]] = {
     "assignment and counts": ({"assignments": {0: [1]}}, 42),
     "assignment to an unknown broker": ({"partitions": -1, "replicas": -1, "assignments": {0: [7]}}, 39),
     "assignment with a gap": ({"partitions": -1, "replicas": -1, "assignments": {0: [1], 2: [1]}}, 39),
-    "assignment to nobody": ({"partitions": -1, "replicas": -1, "assignments": {0: []}}, 39),
+    "assignment to no broker": ({"partitions": -1, "replicas": -1, "assignments": {0: []}}, 39),
     "assignment twice to one": ({"partitions": -1, "replicas": -1, "assignments": {0: [1, 1]}}, 39),
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("case", CASES)
 def test_create_topics(pair: Pair, name: str, case: str) -> None:
-    fields, error = WRONG[case]
+    fields, error = CASES[case]
 
     def scenario(session: Session) -> None:
         for version in (2, 4, 5, 7):
             row = topic(f"{name}-{version}", **fields)
-            # Versions before 4 know no default counts.
+            # Versions before 4 have no default counts.
             for validate_only in (True, False):
                 response = create(session, version, row, validate_only=validate_only, note=str(validate_only))
                 if version >= 4:
@@ -185,7 +185,7 @@ def test_create_partitions(pair: Pair, name: str, version: int) -> None:
         extend("assigned", to(5, [1], [1]))
         extend("too few assigned", to(8, [1]))
         extend("too many assigned", to(6, [1], [1]))
-        extend("assigned to nobody", to(6, []))
+        extend("assigned to no broker", to(6, []))
         extend("assigned to an unknown broker", to(6, [9]))
         extend("assigned to two", to(6, [1, 1]))
         extend("unknown topic", to(5, topic=f"{name}-unknown"))

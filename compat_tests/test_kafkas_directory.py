@@ -1,7 +1,7 @@
-"""A data directory that a real Kafka formatted and filled: oncelog serves it as it is, and gives it back.
+"""A data directory that a real Kafka formatted and filled: oncelog serves it as it is, and then Kafka serves it again.
 
-Formatted with a fixed voter, and with voters that are kept in the metadata log (`kafka-storage format --standalone`,
-as Kafka's quick start has it).
+The directory is formatted with a configured voter, or with voters in the metadata log (`kafka-storage format
+--standalone`, as in Kafka's quick start).
 """
 
 import contextlib
@@ -25,20 +25,20 @@ SMALL = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partiti
 
 @pytest.fixture(params=["voters", "standalone"])
 def kafka(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> RealKafka:
-    """On a directory that kafka-storage formats; its ports are the same at every start."""
+    """A Kafka on a directory that kafka-storage formats; its ports are the same at every start."""
     return RealKafka(SMALL, tmp_path, standalone=request.param == "standalone")
 
 
 def features(session: Session) -> dict[str, int]:
-    """The finalized levels, as the broker tells them."""
+    """The finalized feature levels."""
     software = {"client_software_name": "test", "client_software_version": "1"}
     response = session.call_unobserved("ApiVersions", 4, software)
     assert response["error_code"] == 0
     return {row["name"]: row["max_version_level"] for row in response["finalized_features"]}
 
 
-def ask_group(session: Session, api: str, version: int, values: Fields) -> Fields:
-    """Asked again while the group's or transaction's coordinator is not there yet."""
+def call_coordinator(session: Session, api: str, version: int, values: Fields) -> Fields:
+    """The response; the request is repeated while the group's or transaction's coordinator is not available."""
     while True:
         response = session.call_unobserved(api, version, values)
         rows = [response, *response.get("groups", ())]
@@ -48,20 +48,20 @@ def ask_group(session: Session, api: str, version: int, values: Fields) -> Field
 
 
 def fill(session: Session, name: str) -> None:
-    """A topic with records, one transaction committed and one aborted in it, and a group's offset."""
+    """Create a topic with records, a committed and an aborted transaction; commit a group's offset."""
     session.topic(name, 2, {"retention.ms": "-1"})
     for codec in range(2):
         assert session.produce(name, batch(RECORDS), partition=codec)["error_code"] == 0
     for key_type, key in ((1, f"id-{name}"), (0, GROUP)):
-        ask_group(session, "FindCoordinator", 3, {"key_type": key_type, "key": key})
+        call_coordinator(session, "FindCoordinator", 3, {"key_type": key_type, "key": key})
     transactional_id = f"id-{name}"
-    made = ask_group(
+    initialised = call_coordinator(
         session, "InitProducerId", 3, {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
     )
-    assert made["error_code"] == 0, made
-    who = {"transactional_id": transactional_id, "producer_id": made["producer_id"]}
-    who["producer_epoch"] = made["producer_epoch"]
-    for at, committed in enumerate((True, False)):
+    assert initialised["error_code"] == 0, initialised
+    who = {"transactional_id": transactional_id, "producer_id": initialised["producer_id"]}
+    who["producer_epoch"] = initialised["producer_epoch"]
+    for number, committed in enumerate((True, False)):
         old = {f"v3_and_below_{key}": value for key, value in who.items()}
         topics = [{"name": name, "partitions": [0]}]
         while True:
@@ -73,22 +73,22 @@ def fill(session: Session, name: str) -> None:
         records = batch(
             RECORDS,
             attributes=TRANSACTIONAL,
-            producer=(made["producer_id"], made["producer_epoch"], at * RECORDS),
+            producer=(initialised["producer_id"], initialised["producer_epoch"], number * RECORDS),
         )
         data = [{"name": name, "partition_data": [{"index": 0, "records": records}]}]
         request = {"transactional_id": transactional_id, "acks": -1, "timeout_ms": 9000, "topic_data": data}
         (topic,) = session.call_unobserved("Produce", 9, request)["responses"]
         assert topic["partition_responses"][0]["error_code"] == 0, topic
-        ended = ask_group(session, "EndTxn", 3, {**who, "committed": committed})
+        ended = call_coordinator(session, "EndTxn", 3, {**who, "committed": committed})
         assert ended["error_code"] == 0, ended
     row = {"partition_index": 1, "committed_offset": 3, "committed_metadata": name}
     values = {"group_id": GROUP, "topics": [{"name": name, "partitions": [row]}]}
-    response = ask_group(session, "OffsetCommit", 8, {**values, "generation_id_or_member_epoch": -1})
+    response = call_coordinator(session, "OffsetCommit", 8, {**values, "generation_id_or_member_epoch": -1})
     assert response["topics"][0]["partitions"][0]["error_code"] == 0, response
 
 
-def seen(session: Session, name: str) -> Fields:
-    """All that a client can see of what `fill` wrote."""
+def contents(session: Session, name: str) -> Fields:
+    """Everything that `fill` wrote, as clients read it."""
     session.wait_for_leaders(name, 2)
     found: Fields = {}
     for isolation in (0, 1):
@@ -110,7 +110,7 @@ def seen(session: Session, name: str) -> Fields:
             found[f"end {partition} {isolation}"] = row["last_stable_offset"], row["high_watermark"]
             found[f"aborted {partition} {isolation}"] = row["aborted_transactions"]
     asked = {"group_id": GROUP, "topics": [{"name": name, "partition_indexes": [0, 1]}]}
-    found["offsets"] = ask_group(session, "OffsetFetch", 8, {"groups": [asked]})["groups"]
+    found["offsets"] = call_coordinator(session, "OffsetFetch", 8, {"groups": [asked]})["groups"]
     resource = {"resource_type": 2, "resource_name": name, "configuration_keys": ["retention.ms"]}
     (described,) = session.call_unobserved("DescribeConfigs", 4, {"resources": [resource]})["results"]
     found["config"] = described["configs"]
@@ -119,10 +119,10 @@ def seen(session: Session, name: str) -> Fields:
     return found
 
 
-def test_served_and_given_back(kafka: RealKafka) -> None:
+def test_kafka_and_oncelog_serve_it_in_turn(kafka: RealKafka) -> None:
     often = {
         "metadata.log.max.record.bytes.between.snapshots": "100"
-    }  # what is in no snapshot of ours is lost
+    }  # records that are in no snapshot of oncelog's would be lost
     ours = Oncelog({**SMALL, **often}, kafka.data_dir)
     brokers: list[tuple[Broker, str]] = [(kafka, "kafkas"), (ours, "ours"), (kafka, "again"), (ours, "last")]
     before: dict[str, Fields] = {}
@@ -133,13 +133,13 @@ def test_served_and_given_back(kafka: RealKafka) -> None:
             require(str(missing))
         try:
             with contextlib.closing(Session(broker.bootstrap)) as session:
-                for filled, was in before.items():
-                    assert seen(session, filled) == was, filled
+                for topic, expected in before.items():
+                    assert contents(session, topic) == expected, topic
                 fill(session, name)
-                before[name] = seen(session, name)
-                told = features(session)
-                assert told["metadata.version"] == METADATA_VERSION_4_3
-                kept = {key: level for key, level in told.items() if key in KAFKAS_FEATURES}
+                before[name] = contents(session, name)
+                levels = features(session)
+                assert levels["metadata.version"] == METADATA_VERSION_4_3
+                kept = {key: level for key, level in levels.items() if key in KAFKAS_FEATURES}
                 assert kept == (KAFKAS_FEATURES if broker is kafka else {})
         finally:
             broker.stop()

@@ -1,4 +1,4 @@
-"""What peers that stall may cost oncelog's process in memory, as the kernel counts it."""
+"""The resident memory of oncelog's process: idle, and with peers that stall."""
 
 import pathlib
 import socket
@@ -19,7 +19,7 @@ PEERS = 60
 GROUPS = 1_000
 LOADING = 14  # COORDINATOR_LOAD_IN_PROGRESS
 GROWTH_MAX_KB = 30_000
-IDLE_MAX_KB = 60_000  # the goal is 45 MB; this only notices when something heavy is imported
+IDLE_MAX_KB = 60_000  # the goal is 45 MB; this limit notices only a heavy import
 
 
 def resident_kb(broker: Oncelog) -> int:
@@ -36,19 +36,19 @@ def broker() -> Iterator[Oncelog]:
         assert running.tracebacks == 0, running.output()
 
 
-def answered(broker: Oncelog) -> None:
-    """Once this is answered, what was sent before has been read as far as the broker reads it."""
+def wait_until_read(broker: Oncelog) -> None:
+    """Wait for a response: by then the broker has read the earlier requests, as far as it reads them."""
     with Connection(broker.bootstrap) as connection:
         assert connection.call("ApiVersions", 0)["error_code"] == 0
 
 
 def test_idle(broker: Oncelog) -> None:
-    answered(broker)
+    wait_until_read(broker)
     assert resident_kb(broker) < IDLE_MAX_KB
 
 
 def test_idle_with_the_offsets_of_a_thousand_groups(broker: Oncelog, name: str) -> None:
-    """As the last run left them: a start loads all of them, in the background."""
+    """After a restart, which loads all of them in the background."""
     session = Session(broker.bootstrap)
     session.topic(name, 10)
     wait_for_coordinator(session, "g")
@@ -70,14 +70,14 @@ def test_idle_with_the_offsets_of_a_thousand_groups(broker: Oncelog, name: str) 
     assert resident_kb(broker) < IDLE_MAX_KB
 
 
-def test_frames_that_are_announced_and_never_sent(broker: Oncelog) -> None:
-    answered(broker)
+def test_announced_frames_that_are_never_sent(broker: Oncelog) -> None:
+    wait_until_read(broker)
     before = resident_kb(broker)
     peers = [Connection(broker.bootstrap) for _ in range(PEERS)]
     for peer in peers:
         peer.socket.sendall(struct.pack(">i", 90_000_000) + b"\0\0\0\x09" + b"\0" * 1000)
     for _ in range(3):
-        answered(broker)
+        wait_until_read(broker)
     grown = resident_kb(broker) - before
     for peer in peers:
         peer.close()
@@ -98,7 +98,7 @@ def test_peers_that_never_read(broker: Oncelog, name: str) -> None:
         for _ in range(20):
             peer.send("Fetch", 16, values)
     for _ in range(3):
-        answered(broker)
+        wait_until_read(broker)
     grown = resident_kb(broker) - before
     for peer in peers:
         peer.close()
@@ -106,8 +106,8 @@ def test_peers_that_never_read(broker: Oncelog, name: str) -> None:
     assert grown < GROWTH_MAX_KB
 
 
-def test_requests_without_reading_the_answers(broker: Oncelog, name: str) -> None:
-    """Requests are not taken without end from a peer that does not read what they are answered with."""
+def test_a_peer_that_sends_and_never_reads(broker: Oncelog, name: str) -> None:
+    """The broker stops reading requests from a peer that does not read its responses."""
     session = Session(broker.bootstrap)
     session.topic(name)
     before = resident_kb(broker)
@@ -122,8 +122,8 @@ def test_requests_without_reading_the_answers(broker: Oncelog, name: str) -> Non
                 sent += len(frames)
         except TimeoutError:
             pass
-        answered(broker)
+        wait_until_read(broker)
         grown = resident_kb(broker) - before
     session.close()
-    assert sent < 2000 * len(frames), "everything was taken"
+    assert sent < 2000 * len(frames), "the broker read all requests"
     assert grown < GROWTH_MAX_KB

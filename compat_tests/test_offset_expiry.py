@@ -1,6 +1,6 @@
-"""Offsets that expire, and groups that end with them: in every state of a group, on both targets.
+"""Offsets that expire, and groups that are removed with them, in every state of a group; on both targets.
 
-Commits of versions 2 to 4 bring their own retention, which is over at once here; what else expires, a week later.
+Commits of versions 2 to 4 have a retention time of their own, here 1 ms. Other offsets expire after a week.
 """
 
 from collections.abc import Callable
@@ -22,27 +22,28 @@ READ, OTHER = "read", "other"
 
 
 class Offsets:
-    """What groups have, on one broker."""
+    """The groups of one broker and their offsets."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def commit(self, group: str, topics: dict[str | bytes, dict[int, int]], **member: object) -> None:
-        """For a millisecond."""
+        """Commit with a retention of one millisecond."""
         body = commit_body(OWN_RETENTION_VERSION, group, topics, retention_time_ms=1) | member
-        self._answered(self.session.call_unobserved("OffsetCommit", OWN_RETENTION_VERSION, body))
+        self._assert_committed(self.session.call_unobserved("OffsetCommit", OWN_RETENTION_VERSION, body))
 
     def keep(self, group: str, topics: dict[str | bytes, dict[int, int]]) -> None:
-        """For a week."""
-        self._answered(self.session.call_unobserved("OffsetCommit", 8, commit_body(8, group, topics)))
+        """Commit with the default retention, a week."""
+        self._assert_committed(self.session.call_unobserved("OffsetCommit", 8, commit_body(8, group, topics)))
 
     @staticmethod
-    def _answered(response: Fields) -> None:
+    def _assert_committed(response: Fields) -> None:
         rows = [row for topic in response["topics"] for row in topic["partitions"]]
         assert rows
         assert all(row["error_code"] == 0 for row in rows), response
 
-    def of(self, group: str) -> dict[str, list[int]]:
+    def partitions(self, group: str) -> dict[str, list[int]]:
+        """The partitions with an offset, by topic."""
         response = self.session.call_unobserved(
             "OffsetFetch", 8, {"groups": [{"group_id": group, "topics": None}]}
         )
@@ -57,12 +58,12 @@ class Offsets:
         response = self.session.call_unobserved("ListGroups", 4, {"states_filter": []})
         return {row["group_id"] for row in response["groups"]}
 
-    def wait_checked(self, name: str) -> None:
-        """Until whatever could expire has: another group's offset, committed now, is gone, and so is that group."""
+    def wait_for_check(self, name: str) -> None:
+        """Wait until a group `name`, whose offset is committed now, is removed: by then older offsets expired too."""
         self.commit(name, {OTHER: {0: 1}})
         deadline = now_ms() + 20_000
         while name in self.groups():
-            assert now_ms() < deadline, self.of(name)
+            assert now_ms() < deadline, self.partitions(name)
 
 
 def test_expiry(own_broker: Callable[..., Broker]) -> None:
@@ -88,14 +89,16 @@ def check(session: Session, offsets: Offsets) -> None:
     members = (stable, unreadable, connect, empty)
     for member in members:
         while member.generation != 1:
-            # A group that waits for its first member is empty still: a look for what has expired may take it away.
+            # A group that waits for its first member is still empty: the check for expired groups may remove it.
             member.member_id = ""
             member.found_group()
         offsets.commit(member.group, everything, member_id=member.member_id, generation_id_or_member_epoch=1)
     empty.leave()
-    for number in range(2):  # the second begins when all of the above has been there for a whole check
-        offsets.wait_checked(f"sentinel-{number}")
-    found = {group: offsets.of(group) for group in ("simple", "kept", *(one.group for one in members))}
+    for number in range(2):  # the second check begins after all of the above
+        offsets.wait_for_check(f"sentinel-{number}")
+    found = {
+        group: offsets.partitions(group) for group in ("simple", "kept", *(one.group for one in members))
+    }
     whole = {READ: [0, 1], OTHER: [0, 1]}
     assert found == {
         "simple": {},
@@ -108,6 +111,6 @@ def check(session: Session, offsets: Offsets) -> None:
     assert offsets.groups() == {"kept", "stable", "unreadable", "connect"}
     for member in members[:3]:
         member.leave()
-    offsets.wait_checked("sentinel-2")
-    offsets.wait_checked("sentinel-3")
+    offsets.wait_for_check("sentinel-2")
+    offsets.wait_for_check("sentinel-3")
     assert offsets.groups() == {"kept"}

@@ -1,4 +1,4 @@
-"""Where a consumer may start: watermarks, by time, at the end; and topics that are not there."""
+"""Start positions of consumers: watermarks, by time, at the end; and unknown topics."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ COUNT = 20
 
 @pytest.fixture
 def filled(bootstrap: str, name: str) -> str:
-    """A topic whose partition 0 has records 5 to 19, with times 10 ms apart; its name."""
+    """The name of a topic whose partition 0 has offsets 5 to 19, with timestamps 10 ms apart."""
     session = Session(bootstrap)
     session.topic(name, 2)
     records = [Record(b"%d" % number, b"v", (), START_MS + 10 * number) for number in range(COUNT)]
@@ -32,16 +32,22 @@ class TestConfluent:
         from confluent_kafka import Consumer
 
         settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
-        made = Consumer({**settings, "auto.offset.reset": "earliest", "enable.partition.eof": True})
-        yield made
-        made.close()
+        consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.partition.eof": True})
+        yield consumer
+        consumer.close()
 
     def test_watermarks_and_times(self, consumer: Any, filled: str) -> None:
         from confluent_kafka import TopicPartition
 
         assert consumer.get_watermark_offsets(TopicPartition(filled, 0), timeout=DEADLINE_S) == (5, COUNT)
-        asked = [(0, 5), (START_MS + 70, 7), (START_MS + 71, 8), (START_MS + 190, 19), (START_MS + 191, -1)]
-        for time, offset in asked:
+        expected = [
+            (0, 5),
+            (START_MS + 70, 7),
+            (START_MS + 71, 8),
+            (START_MS + 190, 19),
+            (START_MS + 191, -1),
+        ]
+        for time, offset in expected:
             (found,) = consumer.offsets_for_times([TopicPartition(filled, 0, time)], timeout=DEADLINE_S)
             assert found.offset == offset, time
 
@@ -51,7 +57,7 @@ class TestConfluent:
         consumer.assign([TopicPartition(filled, 0, OFFSET_BEGINNING)])
         assert consumer.poll(DEADLINE_S).offset() == 5
         consumer.assign([TopicPartition(filled, 0, OFFSET_END)])
-        end = consumer.poll(DEADLINE_S)  # tells that the end was reached, so the position is known
+        end = consumer.poll(DEADLINE_S)  # after this event the consumer has its position
         assert end.error().code() == KafkaError._PARTITION_EOF
         assert end.offset() == COUNT
         Confluent.produce(bootstrap, filled, 0, [Record(b"new", b"v")], Options())
@@ -122,9 +128,7 @@ class TestAiokafka:
         asyncio.run(run())
 
 
-def test_topics_are_not_created_where_the_broker_says_so(
-    own_broker: Callable[..., Broker], name: str
-) -> None:
+def test_no_topics_are_created_without_auto_create(own_broker: Callable[..., Broker], name: str) -> None:
     broker = own_broker({"auto.create.topics.enable": "false"})
     session = Session(broker.bootstrap)
     for version in (0, 4, 9, 13):

@@ -1,4 +1,4 @@
-"""What a broker still knows after a clean stop, and after a SIGKILL."""
+"""A broker's state after a clean stop, and after a SIGKILL."""
 
 import gc
 from collections.abc import Callable
@@ -8,11 +8,11 @@ import pytest
 from compat_tests.batches import batch, read_batches
 from compat_tests.brokers import Broker
 from compat_tests.clients import DEADLINE_S
-from compat_tests.differential import Session, produce_request
+from compat_tests.differential import Session
 
 
-def sequence_of(session: Session, name: str, sequence: int, producer: int = 4000) -> tuple[int, int]:
-    """Produce one record of a producer: the error and the base offset."""
+def produce(session: Session, name: str, sequence: int, producer: int = 4000) -> tuple[int, int]:
+    """Produce one record of an idempotent producer; the error and the base offset."""
     records = batch(1, producer=(producer, 0, sequence))
     row = session.produce(name, records)
     return row["error_code"], row["base_offset"]
@@ -22,27 +22,27 @@ def sequence_of(session: Session, name: str, sequence: int, producer: int = 4000
 def test_retries_of_older_batches_after_a_restart(
     own_broker: Callable[..., Broker], target: str, name: str, how: str
 ) -> None:
-    """A retry of the last batch is known; the four before it are known to oncelog, and to Kafka no more.
+    """Both targets recognise a retry of the last batch; oncelog also recognises the four before it.
 
-    Kafka's producer snapshot holds a producer's last batch only (4.3.1 answers OUT_OF_ORDER_SEQUENCE_NUMBER for the
-    others, after a kill too). Where a client's retry would be lost to that, ours finds them in the log's tail.
+    Kafka's producer snapshot has only a producer's last batch: 4.3.1 returns OUT_OF_ORDER_SEQUENCE_NUMBER for the
+    others, after a kill too, and the client's retry is lost. oncelog finds them in the log's tail.
     """
     broker = own_broker()
     session = Session(broker.bootstrap)
     session.topic(name)
     for sequence in range(8):
-        assert sequence_of(session, name, sequence) == (0, sequence)
+        assert produce(session, name, sequence) == (0, sequence)
     session.close()
     getattr(broker, how)()
     broker.start()
     session = Session(broker.bootstrap)
     session.wait_for_leaders(name, 1)
-    assert sequence_of(session, name, 7) == (0, 7)
-    older = [sequence_of(session, name, sequence) for sequence in (6, 5, 4, 3)]
+    assert produce(session, name, 7) == (0, 7)
+    older = [produce(session, name, sequence) for sequence in (6, 5, 4, 3)]
     assert older == ([(45, -1)] * 4 if target == "kafka" else [(0, 6), (0, 5), (0, 4), (0, 3)])
-    assert sequence_of(session, name, 2)[0] == 45
-    assert sequence_of(session, name, 9)[0] == 45
-    assert sequence_of(session, name, 8) == (0, 8)
+    assert produce(session, name, 2)[0] == 45
+    assert produce(session, name, 9)[0] == 45
+    assert produce(session, name, 8) == (0, 8)
     session.close()
 
 
@@ -53,8 +53,8 @@ def test_topics_and_records_survive(own_broker: Callable[..., Broker], name: str
     topic_id = session.topic(name, 3, {"retention.ms": "-1", "segment.bytes": "1048576"})
     for number in range(50):
         assert session.produce(name, batch(2), partition=number % 3)["error_code"] == 0
-    wait_for_high_watermark = session.produce(name, batch(1), partition=0)
-    assert wait_for_high_watermark["base_offset"] == 34
+    last = session.produce(name, batch(1), partition=0)
+    assert last["base_offset"] == 34
     before = session.call_unobserved("Metadata", 12, {"topics": [{"name": name}]})["topics"][0]
     session.close()
     getattr(broker, how)()
@@ -81,17 +81,12 @@ def test_topics_and_records_survive(own_broker: Callable[..., Broker], name: str
     )
     configs = {row["name"]: row["value"] for row in rows["results"][0]["configs"]}
     assert (configs["retention.ms"], configs["segment.bytes"]) == ("-1", "1048576")
-    assert (
-        session.call_unobserved("Produce", 9, produce_request(name, batch(1)))["responses"][0][
-            "partition_responses"
-        ][0]["base_offset"]
-        == 35
-    )
+    assert session.produce(name, batch(1))["base_offset"] == 35
     session.close()
 
 
 def test_leader_epochs_after_a_kill(own_broker: Callable[..., Broker], name: str) -> None:
-    """A killed leader comes back with a higher epoch; readers of the old one are fenced and ask where it ended."""
+    """A killed leader returns with a higher epoch; readers with the old epoch are fenced and ask where it ended."""
     broker = own_broker()
     session = Session(broker.bootstrap)
     topic_id = session.topic(name)
@@ -121,8 +116,8 @@ def test_leader_epochs_after_a_kill(own_broker: Callable[..., Broker], name: str
     assert fetch(current_leader_epoch=epoch + 1) == (75, [])
     assert fetch(last_fetched_epoch=0) == (0, [0, epoch])
 
-    def end_of(asked: int) -> tuple[int, int]:
-        row = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": asked}
+    def end_of(leader_epoch: int) -> tuple[int, int]:
+        row = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": leader_epoch}
         response = session.call_unobserved(
             "OffsetForLeaderEpoch", 4, {"topics": [{"topic": name, "partitions": [row]}]}
         )
@@ -132,9 +127,9 @@ def test_leader_epochs_after_a_kill(own_broker: Callable[..., Broker], name: str
     assert [end_of(0), end_of(epoch)] == [(0, 8), (epoch, 9)]
     assert end_of(epoch + 1) == (-1, -1)
     for timestamp, expected in ((-1, (9, epoch)), (-2, (0, 0))):
-        asked = {"partition_index": 0, "timestamp": timestamp}
+        row = {"partition_index": 0, "timestamp": timestamp}
         response = session.call_unobserved(
-            "ListOffsets", 7, {"topics": [{"name": name, "partitions": [asked]}]}
+            "ListOffsets", 7, {"topics": [{"name": name, "partitions": [row]}]}
         )
         found = response["topics"][0]["partitions"][0]
         assert (found["offset"], found["leader_epoch"]) == expected
@@ -143,7 +138,7 @@ def test_leader_epochs_after_a_kill(own_broker: Callable[..., Broker], name: str
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # kafka-python forgets sockets that were refused
 def test_consumers_go_on_after_a_kill(own_broker: Callable[..., Broker], name: str) -> None:
-    """Consumers that were reading find the broker again, and go on where they were: nothing twice, nothing left out."""
+    """Consumers find the broker again and go on at their positions, without gaps or duplicates."""
     from confluent_kafka import Consumer, TopicPartition
     from kafka import KafkaConsumer  # type: ignore[import-untyped,unused-ignore]
     from kafka import TopicPartition as Where
@@ -172,7 +167,7 @@ def test_consumers_go_on_after_a_kill(own_broker: Callable[..., Broker], name: s
                     session.produce(name, batch(1))
                 session.close()
             message = confluent.poll(DEADLINE_S)
-            while message is not None and message.error() is not None:  # that the broker was away
+            while message is not None and message.error() is not None:  # an event of the broker's absence
                 message = confluent.poll(DEADLINE_S)
             assert message is not None
             assert message.offset() == number
@@ -181,4 +176,4 @@ def test_consumers_go_on_after_a_kill(own_broker: Callable[..., Broker], name: s
         confluent.close()
         python.close()
         del python
-        gc.collect()  # the forgotten sockets here, and not in a later test
+        gc.collect()  # warn of the forgotten sockets here, and not in a later test

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools against both targets; one JVM each, so each says as much as it can."""
+"""Kafka's own command-line tools on both targets. Each run costs a JVM, so each asserts as much as it can."""
 
 import json
 import pathlib
@@ -24,7 +24,7 @@ def _java() -> None:
 
 
 def tool(bootstrap: str, name: str, *arguments: str, input: str | None = None, check: bool = True) -> str:
-    """What a tool of `org.apache.kafka.tools` prints."""
+    """Run a tool of `org.apache.kafka.tools`, or of another package by its full name; its standard output."""
     command = name if "." in name and name.startswith("kafka") else TOOLS + name
     run = run_tool(command, "--bootstrap-server", bootstrap, *arguments, input=input, check=check)
     return run.stdout
@@ -57,7 +57,7 @@ def test_console_producer_and_consumer(bootstrap: str, name: str) -> None:
 
 
 def test_end_to_end_latency(bootstrap: str, name: str) -> None:
-    """It makes its topic, assigns its partitions, reads each record that it has sent, and commits at its end."""
+    """The tool creates its topic, assigns itself the partitions, reads each record that it sent, and commits."""
     sizes = ("--num-records", "300", "--record-size", "100", "--record-key-size", "8")
     shown = tool(bootstrap, "EndToEndLatency", "--topic", name, *sizes, "--producer-acks", "all")
     assert re.search(r"Avg latency: \d+[.,]\d+ ms", shown), shown
@@ -77,7 +77,7 @@ def test_producer_performance(bootstrap: str, name: str) -> None:
 
 
 def test_get_offsets(bootstrap: str, name: str) -> None:
-    """Every special of ListOffsets, by the version that the Admin client chooses for it."""
+    """Every special timestamp of ListOffsets, with the version that the Admin client chooses for it."""
     make_topic(bootstrap, name, 2)
     session = Session(bootstrap)
     for number in range(4):
@@ -172,7 +172,7 @@ def test_log_dirs(bootstrap: str, name: str) -> None:
 
 
 def test_reassignment_to_a_log_directory(bootstrap: str, name: str, tmp_path: pathlib.Path) -> None:
-    """kafka-reassign-partitions moves a replica to the directory it is in, and to no unknown one."""
+    """kafka-reassign-partitions moves a replica to its own directory, and to no unknown one."""
     make_topic(bootstrap, name)
     session = Session(bootstrap)
     (directory,) = session.call_unobserved("DescribeLogDirs", 4, {"topics": []})["results"]

@@ -1,4 +1,4 @@
-"""SharedBrokers that let members go soon, processes with members, and groups that end with their test."""
+"""Brokers with short session timeouts, worker processes, and groups whose members are closed after their test."""
 
 import contextlib
 import pathlib
@@ -9,13 +9,13 @@ import pytest
 from compat_tests.brokers import Broker, SharedBrokers, check_after, make_broker
 from compat_tests.groups.group import Group
 from compat_tests.groups.settings import BROKER_PROPERTIES, KINDS, PYTHON_KINDS
-from compat_tests.groups.workers import PYTHON_COMMAND, Worker, compile_java, java_command
-from compat_tests.real_kafka import RealPartMissing, require
+from compat_tests.groups.workers import JAVA_SOURCES, PYTHON_COMMAND, Worker, java_command
+from compat_tests.real_kafka import RealPartMissing, compile_java, require
 
 
 @pytest.fixture(scope="package")
 def group_brokers() -> Iterator[SharedBrokers]:
-    """One broker per target with short timeouts of groups. An idle Kafka costs more in a minute than its start."""
+    """One broker per target with short group timeouts. It ends with the package: an idle Kafka costs CPU time."""
     running = SharedBrokers(BROKER_PROPERTIES)
     yield running
     running.close()
@@ -30,7 +30,7 @@ def group_broker(group_brokers: SharedBrokers, target: str) -> Iterator[Broker]:
 def java_classes(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The folder with the compiled Java worker."""
     try:
-        return compile_java(tmp_path_factory.mktemp("classes"))
+        return compile_java(JAVA_SOURCES, tmp_path_factory.mktemp("classes"))
     except RealPartMissing as missing:
         require(str(missing))
 
@@ -49,7 +49,7 @@ class Workers(dict[str, Worker]):
 
 @pytest.fixture(scope="session")
 def spawn(request: pytest.FixtureRequest) -> Callable[[str], Worker]:
-    """Start a worker of a kind; whoever does also ends it."""
+    """`spawn(kind)` starts a worker, which the caller must close."""
 
     def start(kind: str) -> Worker:
         assert kind in KINDS
@@ -71,7 +71,7 @@ def workers(spawn: Callable[[str], Worker]) -> Iterator[Mapping[str, Worker]]:
 
 @pytest.fixture
 def own_worker(spawn: Callable[[str], Worker]) -> Iterator[Callable[[str], Worker]]:
-    """Start a worker for this test alone, to be killed for instance."""
+    """`own_worker(kind)` starts a worker for this test alone, which the test may kill."""
     started: list[Worker] = []
 
     def start(kind: str) -> Worker:
@@ -85,7 +85,7 @@ def own_worker(spawn: Callable[[str], Worker]) -> Iterator[Callable[[str], Worke
 
 @pytest.fixture
 def make_group(name: str, workers: Mapping[str, Worker]) -> Iterator[Callable[..., Group]]:
-    """`make_group(bootstrap, partitions)`: a group with a topic of its own; its members end with the test."""
+    """`make_group(bootstrap, partitions)`: a group with its own topic, whose members are closed after the test."""
     made: list[Group] = []
 
     def make(bootstrap: str, partitions: int = 4) -> Group:
@@ -97,7 +97,7 @@ def make_group(name: str, workers: Mapping[str, Worker]) -> Iterator[Callable[..
     yield make
     with contextlib.ExitStack() as stack:
         for group in made:
-            stack.callback(group.end)
+            stack.callback(group.close)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def group(group_broker: Broker, make_group: Callable[..., Group]) -> Group:
 
 @pytest.fixture
 def restartable(target: str) -> Iterator[Broker]:
-    """A broker with short timeouts for this test alone, to be stopped and killed."""
+    """A broker with short timeouts for this test alone, which the test may stop and kill."""
     with contextlib.ExitStack() as stack:
         try:
             broker = stack.enter_context(make_broker(target, BROKER_PROPERTIES))

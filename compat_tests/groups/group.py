@@ -1,4 +1,4 @@
-"""A consumer group of a test: its members, in whatever processes, and what must be true of them together."""
+"""A test's consumer group: its members in worker processes, and assertions about all of them together."""
 
 import contextlib
 import itertools
@@ -12,21 +12,21 @@ from compat_tests.groups.settings import Settings, client_config
 from compat_tests.groups.workers import Member, Worker, changed
 
 DEADLINE_S = 30.0
-ASK_AGAIN_S = 0.05
+RETRY_S = 0.05
 NEVER = 1 << 63  # ns
 LOADING = (14, 15, 16)  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 _member_numbers = itertools.count()
 
 
 class Group:
-    """A group and its one topic. `workers` gives the shared process of a kind of client."""
+    """A group and its only topic. `workers` has the shared worker of each kind of client."""
 
     def __init__(self, bootstrap: str, topic: str, workers: Mapping[str, Worker]) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
         self.group_id = f"group-of-{topic}"
         self.members: list[Member] = []
-        self.ends: list[int] = []  # of each partition, in records
+        self.ends: list[int] = []  # the log end offset of each partition
         self._workers = workers
         self._refused: set[Member] = set()
 
@@ -35,12 +35,12 @@ class Group:
         session.topic(self.topic, partitions)
         session.close()
         self.ends = [0] * partitions
-        # A broker makes the topic of the groups when it is first asked for a coordinator.
-        self._ask("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [self.group_id]})
+        # A broker creates __consumer_offsets at the first FindCoordinator.
+        self._call("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [self.group_id]})
         assert self.committed() == self.ends
 
     def fill(self, count: int = 20) -> None:
-        """`count` more records in every partition."""
+        """Produce `count` records to every partition."""
         with contextlib.closing(Session(self.bootstrap)) as session:
             session.wait_for_leaders(self.topic, len(self.ends))
             for partition, end in enumerate(self.ends):
@@ -57,13 +57,14 @@ class Group:
         extra: Mapping[str, Any] | None = None,
         **subscription: Any,
     ) -> Member:
-        """A new member, subscribed to the topic unless `subscription` says another thing."""
+        """Start a member, by default subscribed to the topic."""
         name = f"{kind}-{next(_member_numbers)}"
         settings = settings or Settings()
         config = client_config(kind, self.bootstrap, self.group_id, name, settings)
         process = self._workers[kind] if worker is None else worker
-        wanted = subscription or {"topics": [self.topic]}
-        member = process.start_member(name, {**config, **(extra or {})}, **wanted)
+        member = process.start_member(
+            name, {**config, **(extra or {})}, **(subscription or {"topics": [self.topic]})
+        )
         member.instance = settings.instance
         self.members.append(member)
         return member
@@ -73,24 +74,24 @@ class Group:
         return [member for member in self.members if not member.closed and not member.error]
 
     def wait(self, done: Callable[[], bool], what: str) -> None:
-        """Wait until `done`, asked again whenever a member told something; a member's error ends the wait."""
+        """Wait until `done`, which is called after every event. Asserts that no member fails meanwhile."""
 
         def failed() -> bool:
             return any(member.error and member not in self._refused for member in self.members)
 
         with changed:
             changed.wait_for(lambda: done() or failed(), DEADLINE_S)
-            assert not failed(), f"a member failed while waiting for {what}\n{self.story()}"
-            assert done(), f"waited in vain for {what}\n{self.story()}"
+            assert not failed(), f"a member failed while waiting for {what}\n{self.event_log()}"
+            assert done(), f"timeout while waiting for {what}\n{self.event_log()}"
 
-    def wait_refused(self, member: Member, error: str) -> None:
-        """Wait until `member` has ended with an error that says this; nobody minds that from now on."""
+    def wait_until_refused(self, member: Member, error: str) -> None:
+        """Wait until `member` has ended with this error, which later waits then accept."""
         self._refused.add(member)
         self.wait(lambda: member.closed, f"{member.name} to be refused")
-        assert error in member.error, self.story()
+        assert error in member.error, self.event_log()
 
     def owners(self) -> dict[int, list[str]]:
-        """Who thinks to own each partition of the topic."""
+        """The names of the members that have each partition of the topic in their assignment."""
         found: dict[int, list[str]] = {partition: [] for partition in range(len(self.ends))}
         for member in self.members:
             for topic, partition in member.assignment:
@@ -99,60 +100,61 @@ class Group:
         return found
 
     def is_shared(self, by: Iterable[Member] | None = None) -> bool:
-        """Every partition has one owner, and exactly `by` (default: all that live) own some."""
+        """Whether every partition has one owner, and the owners are exactly `by` (default: all live members)."""
         owners = self.owners()
-        wanted = {member.name for member in (self.live if by is None else by)}
-        return all(len(names) == 1 for names in owners.values()) and wanted == {
+        expected = {member.name for member in (self.live if by is None else by)}
+        return all(len(names) == 1 for names in owners.values()) and expected == {
             name for names in owners.values() for name in names
         }
 
-    def wait_shared(self, by: Iterable[Member] | None = None) -> None:
-        """Wait until the partitions are shared by these members, and the broker says that no rebalance goes on.
+    def wait_until_shared(self, by: Iterable[Member] | None = None) -> None:
+        """Wait until `is_shared`, and until the broker reports a stable group.
 
-        Members may have their partitions already and still have to call for them again: eager ones let go of them then.
+        Members may have their partitions and still have to join again, at which eager members give them up: so
+        `is_shared` must hold again afterwards.
         """
         members = None if by is None else list(by)
         self.wait(lambda: self.is_shared(members), "one owner of every partition")
-        self.wait_stable()
+        self.wait_until_stable()
         self.wait(lambda: self.is_shared(members), "one owner of every partition")
 
     def times_read(self) -> Counter[tuple[int, int]]:
-        """How often each (partition, offset) of the topic was read, by whomever."""
+        """How often each (partition, offset) of the topic was read, by all members together."""
         rows = itertools.chain.from_iterable(member.records for member in self.members)
         return Counter((partition, offset) for topic, partition, offset in rows if topic == self.topic)
 
-    def wait_read(self) -> Counter[tuple[int, int]]:
-        """Wait until every record was read by someone, and all progress committed; then compare with the broker's.
+    def wait_until_read(self) -> Counter[tuple[int, int]]:
+        """Wait until every record is read and every partition's end is committed; returns `times_read`.
 
-        Returns how often each record was read.
+        Asserts that the broker's committed offsets agree.
         """
-        wanted = [(partition, offset) for partition, end in enumerate(self.ends) for offset in range(end)]
+        expected = [(partition, offset) for partition, end in enumerate(self.ends) for offset in range(end)]
 
         def done() -> bool:
-            told = self.told_committed()
-            return [told.get(at, 0) for at in range(len(self.ends))] == self.ends and all(
-                map(self.times_read().__contains__, wanted)
+            committed = self.reported_commits()
+            return [committed.get(partition, 0) for partition in range(len(self.ends))] == self.ends and all(
+                map(self.times_read().__contains__, expected)
             )
 
         self.wait(done, "every record")
         assert self.committed() == self.ends
         return self.times_read()
 
-    def read_exactly_once(self, count: int = 20) -> None:
-        """Fill, and see each new record read by one member, once."""
+    def assert_read_exactly_once(self, count: int = 20) -> None:
+        """Produce `count` records to every partition, and assert that each is read once, by one member."""
         before = self.times_read()
         starts = list(self.ends)
         self.fill(count)
-        news = self.wait_read() - before
-        assert set(news.values()) == {1}, f"records were read twice\n{self.story()}"
-        assert len(news) == count * len(starts)
+        new_reads = self.wait_until_read() - before
+        assert set(new_reads.values()) == {1}, f"records were read twice\n{self.event_log()}"
+        assert len(new_reads) == count * len(starts)
 
-    def check_handovers(self) -> None:
-        """No partition had two owners at any time: each was told to be revoked before another member was given it.
+    def assert_single_owners(self) -> None:
+        """Assert that no partition ever had two owners: it was revoked from one before it was assigned to the next.
 
-        Not for members that were fenced or lost their place: they learn late that they are owners no more.
+        Not for members that were fenced or removed: they learn too late that they are no longer the owners.
         """
-        held: dict[tuple[str, int], list[tuple[int, int, str]]] = {}  # from, until (ns), by whom
+        held: dict[tuple[str, int], list[tuple[int, int, str]]] = {}  # from, until (ns), owner
         for member in self.members:
             since: dict[tuple[str, int], int] = {}
             for event in member.events:
@@ -167,11 +169,11 @@ class Group:
         for where, times in held.items():
             for (_, until, owner), (start, _, following) in itertools.pairwise(sorted(times)):
                 assert until <= start, (
-                    f"{where} was {following}'s before {owner} let go of it\n{self.story()}"
+                    f"{where} was assigned to {following} before {owner} gave it up\n{self.event_log()}"
                 )
 
-    def told_committed(self) -> dict[int, int]:
-        """The highest offset per partition that a member was told to be committed."""
+    def reported_commits(self) -> dict[int, int]:
+        """The highest offset per partition that members reported as committed."""
         found: dict[int, int] = {}
         for member in self.members:
             for (topic, partition), offset in member.committed.items():
@@ -183,7 +185,7 @@ class Group:
         """The broker's committed offset of each partition; 0 where it has none."""
         rows = {"name": self.topic, "partition_indexes": list(range(len(self.ends)))}
         request = {"groups": [{"group_id": self.group_id, "topics": [rows]}], "require_stable": False}
-        (found,) = self._ask("OffsetFetch", 8, request)["groups"]
+        (found,) = self._call("OffsetFetch", 8, request)["groups"]
         (topic,) = found["topics"]
         assert all(row["error_code"] == 0 for row in topic["partitions"]), topic
         offsets = {row["partition_index"]: max(0, row["committed_offset"]) for row in topic["partitions"]}
@@ -191,35 +193,41 @@ class Group:
 
     def describe(self) -> dict[str, Any]:
         """The broker's DescribeGroups row (classic groups)."""
-        (found,) = self._ask("DescribeGroups", 5, {"groups": [self.group_id]})["groups"]
+        (found,) = self._call("DescribeGroups", 5, {"groups": [self.group_id]})["groups"]
         return dict(found)
 
+    def describe_members(self) -> list[tuple[str, ...]]:
+        """The members of a stable classic group, without their subscriptions, which contain a generation."""
+        self.wait_until_stable()
+        fields = ("member_id", "group_instance_id", "client_id", "member_assignment")
+        return sorted(tuple(row[field] for field in fields) for row in self.describe()["members"])
+
     def member_count(self, protocol: str) -> int:
-        """How many members the broker says that the group has."""
+        """The number of members according to the broker."""
         if protocol == "classic":
             return len(self.describe()["members"])
-        (found,) = self._ask("ConsumerGroupDescribe", 1, {"group_ids": [self.group_id]})["groups"]
+        (found,) = self._call("ConsumerGroupDescribe", 1, {"group_ids": [self.group_id]})["groups"]
         return len(found["members"])
 
-    def listed(self) -> tuple[str, str]:
-        """The group's type and state, as ListGroups tells; ("", "") where it lists none."""
-        self.committed()  # its coordinator has loaded it
-        rows = self._ask("ListGroups", 5, {"states_filter": [], "types_filter": []})["groups"]
+    def type_and_state(self) -> tuple[str, str]:
+        """The group's type and state in ListGroups; ("", "") if it is not listed."""
+        self.committed()  # waits until the coordinator has loaded the group
+        rows = self._call("ListGroups", 5, {"states_filter": [], "types_filter": []})["groups"]
         for row in rows:
             if row["group_id"] == self.group_id:
                 return row["group_type"].lower(), row["group_state"].lower()
         return "", ""
 
-    def wait_stable(self) -> None:
-        """Ask until no rebalance goes on; again when a member told something, or in a moment."""
+    def wait_until_stable(self) -> None:
+        """Wait until the broker reports the group as stable."""
         deadline = now_ms() + int(DEADLINE_S * 1000)
-        while self.listed()[1] != "stable":
-            assert now_ms() < deadline, f"{self.listed()}\n{self.story()}"
+        while self.type_and_state()[1] != "stable":
+            assert now_ms() < deadline, f"{self.type_and_state()}\n{self.event_log()}"
             with changed:
-                changed.wait(ASK_AGAIN_S)
+                changed.wait(RETRY_S)
 
-    def _ask(self, api: str, version: int, request: dict[str, Any]) -> Any:
-        """The response, asked again while the coordinator still makes its topic or loads it after a start."""
+    def _call(self, api: str, version: int, request: dict[str, Any]) -> Any:
+        """The response; the request is repeated while the coordinator creates or loads its topic."""
         deadline = now_ms() + int(DEADLINE_S * 1000)
         with contextlib.closing(Session(self.bootstrap)) as session:
             while True:
@@ -231,12 +239,12 @@ class Group:
                     return response
                 assert now_ms() < deadline, response
                 with changed:
-                    changed.wait(ASK_AGAIN_S)
+                    changed.wait(RETRY_S)
 
     def leave(self, *members: Member, membership: str = "DEFAULT") -> None:
-        """These members (default: all) leave as their clients do; returns when they have ended.
+        """Close these members (default: all), and wait until they have ended.
 
-        `membership`: what a Java member says of it, LEAVE_GROUP or REMAIN_IN_GROUP.
+        `membership` is a Java member's GroupMembershipOperation: LEAVE_GROUP or REMAIN_IN_GROUP.
         """
         leaving = list(members) or self.live
         for member in leaving:
@@ -244,13 +252,13 @@ class Group:
                 member.worker.send("close", member.name, membership=membership)
         self.wait(lambda: all(member.closed for member in leaving), "members to leave")
 
-    def end(self) -> None:
-        """The test is over: all members leave, whatever became of them."""
+    def close(self) -> None:
+        """Close all members at the end of a test, and ignore their errors."""
         self._refused.update(self.members)
         self.leave()
 
-    def story(self) -> str:
-        """What the members told, for a failed test."""
+    def event_log(self) -> str:
+        """The last events of every member, for the message of a failed test."""
         lines = []
         for member in self.members:
             lines.append(

@@ -1,7 +1,6 @@
-"""Members of consumer groups in a Python process of their own, as `GroupWorker.java` has them in a JVM.
+"""A worker process with members of consumer groups; `GroupWorker.java` is its counterpart for the Java client.
 
-Each line of standard input is a command, each line of standard output tells what happened to a member; both are JSON.
-`workers.py` says which commands and events there are.
+It reads commands from standard input and writes events to standard output, as `workers.py` describes.
 """
 
 import asyncio
@@ -16,53 +15,53 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 POLL_MS = 50
-Found = dict[tuple[str, int], list[int]]  # offsets read, by topic and partition
-Progress = dict[tuple[str, int], int]  # the offset to go on from, by topic and partition
+Offsets = dict[tuple[str, int], list[int]]  # the offsets of records, by topic and partition
+Progress = dict[tuple[str, int], int]  # the next offset, by topic and partition
 
 _output = threading.Lock()
 
 
-def tell(member: str, event: str, **fields: Any) -> None:
-    """One event: a line of JSON."""
+def report(member: str, event: str, **fields: Any) -> None:
+    """Write an event as a line of JSON."""
     line = json.dumps({"member": member, "event": event, "at": time.monotonic_ns(), **fields})
     with _output:
         print(line, flush=True)
 
 
 class Member(threading.Thread):
-    """One member: polls, tells what it read, commits it, tells that. A subclass per client."""
+    """A member: it polls, reports the records, commits their offsets and reports that. Subclasses are clients."""
 
     def __init__(self, name: str, settings: dict[str, Any]) -> None:
         super().__init__(name=name, daemon=True)
         self.settings = settings
         self.commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.closing = False
-        self.uncommitted: Progress = {}  # read, and still to be committed: a commit in a rebalance is refused
+        self.uncommitted: Progress = {}  # kept until a commit succeeds: during a rebalance it is refused
 
-    def tell(self, event: str, **fields: Any) -> None:
-        tell(self.name, event, **fields)
+    def report(self, event: str, **fields: Any) -> None:
+        report(self.name, event, **fields)
 
-    def tell_partitions(self, event: str, partitions: Iterable[Any]) -> None:
+    def report_partitions(self, event: str, partitions: Iterable[Any]) -> None:
         rows = [(one.topic, one.partition) for one in partitions]
         if event != "assigned":
             for where in rows:
                 self.uncommitted.pop(where, None)
-        self.tell(event, partitions=rows)
+        self.report(event, partitions=rows)
 
-    def take(self, found: Found) -> Progress:
-        """Tell what was read; what to commit now."""
+    def report_records(self, found: Offsets) -> Progress:
+        """Report records; returns the offsets to commit."""
         for (topic, partition), offsets in found.items():
-            self.tell("records", topic=topic, partition=partition, offsets=offsets)
+            self.report("records", topic=topic, partition=partition, offsets=offsets)
             self.uncommitted[topic, partition] = offsets[-1] + 1
         return dict(self.uncommitted)
 
-    def tell_committed(self, progress: Progress) -> None:
-        self.tell("committed", offsets=[[*where, offset] for where, offset in progress.items()])
+    def report_committed(self, progress: Progress) -> None:
+        self.report("committed", offsets=[[*where, offset] for where, offset in progress.items()])
         for where in progress:
             self.uncommitted.pop(where, None)
 
-    def obey(self, wait_s: float = 0) -> None:
-        """A command that came meanwhile, or comes in so many seconds. A pause ends with the next."""
+    def handle_command(self, wait_s: float = 0) -> None:
+        """Handle a command, if there is one or one comes in time. A pause lasts until the next command."""
         with contextlib.suppress(queue.Empty):
             command = self.commands.get(block=wait_s > 0, timeout=wait_s or None)
             if command["do"] == "pause":
@@ -71,26 +70,26 @@ class Member(threading.Thread):
 
     def run(self) -> None:
         try:
-            self.live()
+            self.consume_until_closed()
         except Exception as error:
-            self.tell("error", name=name_of(error), text=str(error))
-        self.tell("closed")
+            self.report("error", name=error_name(error), text=str(error))
+        self.report("closed")
 
-    def live(self) -> None:
-        """Join, consume until told to close, leave."""
+    def consume_until_closed(self) -> None:
+        """Join the group, consume until the command to close, and leave the group."""
         raise NotImplementedError
 
 
-def name_of(error: Exception) -> str:
-    """The error's name: Kafka's where the client only carries that, else the exception's class."""
+def error_name(error: Exception) -> str:
+    """Kafka's name of the error in a client's exception, or else the name of the exception's class."""
     inner = error.args[0] if error.args else None
     name = getattr(inner, "name", None)
     return str(name()) if callable(name) else type(error).__name__
 
 
-def grouped(records: Iterable[Any]) -> Found:
-    """confluent-kafka's messages by topic and partition."""
-    found: Found = {}
+def grouped(records: Iterable[Any]) -> Offsets:
+    """The offsets of confluent-kafka's messages."""
+    found: Offsets = {}
     for record in records:
         found.setdefault((record.topic(), record.partition()), []).append(record.offset())
     return found
@@ -99,26 +98,26 @@ def grouped(records: Iterable[Any]) -> Found:
 class Confluent(Member):
     """confluent-kafka, on librdkafka."""
 
-    def live(self) -> None:
+    def consume_until_closed(self) -> None:
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
         consumer = Consumer(self.settings["config"])
         try:
             consumer.subscribe(
                 self.settings["topics"],
-                on_assign=lambda _, partitions: self.tell_partitions("assigned", partitions),
-                on_revoke=lambda _, partitions: self.tell_partitions("revoked", partitions),
-                on_lost=lambda _, partitions: self.tell_partitions("lost", partitions),
+                on_assign=lambda _, partitions: self.report_partitions("assigned", partitions),
+                on_revoke=lambda _, partitions: self.report_partitions("revoked", partitions),
+                on_lost=lambda _, partitions: self.report_partitions("lost", partitions),
             )
             while not self.closing:
-                self.obey()
+                self.handle_command()
                 messages = consumer.consume(500, POLL_MS / 1000)
                 for error in filter(None, (one.error() for one in messages)):
                     if error.code() == KafkaError._FATAL:
                         raise KafkaException(error)
-                    self.tell("warning", name=error.name())
+                    self.report("warning", name=error.name())
                 found = grouped(one for one in messages if one.error() is None)
-                progress = self.take(found)
+                progress = self.report_records(found)
                 if not progress:
                     continue
                 try:
@@ -126,9 +125,9 @@ class Confluent(Member):
                     for one in consumer.commit(offsets=offsets, asynchronous=False) or ():
                         if one.error is not None:
                             raise KafkaException(one.error)
-                    self.tell_committed(progress)
+                    self.report_committed(progress)
                 except KafkaException as error:
-                    self.tell("commit_failed", name=name_of(error))
+                    self.report("commit_failed", name=error_name(error))
         finally:
             consumer.close()
 
@@ -161,7 +160,7 @@ def python_config(package: str, settings: dict[str, Any]) -> dict[str, Any]:
 class KafkaPython(Member):
     """kafka-python."""
 
-    def live(self) -> None:
+    def consume_until_closed(self) -> None:
         from kafka import (  # type: ignore[import-untyped,unused-ignore]
             ConsumerRebalanceListener,
             KafkaConsumer,
@@ -178,32 +177,32 @@ class KafkaPython(Member):
 
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]
             def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-                member.tell_partitions("assigned", assigned)
+                member.report_partitions("assigned", assigned)
 
             def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-                member.tell_partitions("revoked", revoked)
+                member.report_partitions("revoked", revoked)
 
             def on_partitions_lost(self, lost: Iterable[Any]) -> None:
-                member.tell_partitions("lost", lost)
+                member.report_partitions("lost", lost)
 
         consumer = KafkaConsumer(**python_config("kafka", self.settings))
         coordinator = consumer._coordinator
         try:
             consumer.subscribe(topics=self.settings["topics"], listener=Listener())
             while not self.closing:
-                self.obey()
-                # A join that completes between two polls is lost to kafka-python 3.0.12: it sits in its group without
-                # ever taking its partitions. Long polls make that rare, and here it is told to try again.
+                self.handle_command()
+                # kafka-python 3.0.12 ignores a join that completes between two polls: it stays in the group and never
+                # takes its partitions. Long polls make that rare, and otherwise it is told to join again.
                 try:
                     polled = consumer.poll(timeout_ms=10 * POLL_MS)
-                except KafkaConnectionError:  # the broker is away while it wants to join
-                    self.tell("warning", name="KafkaConnectionError")
-                    self.obey(wait_s=POLL_MS / 1000)
+                except KafkaConnectionError:  # it tried to join while the broker was down
+                    self.report("warning", name="KafkaConnectionError")
+                    self.handle_command(wait_s=POLL_MS / 1000)
                     continue
                 if coordinator._join_task is not None and not coordinator.rejoin_needed:
                     coordinator.request_rejoin()
                 found = {tuple(where): [one.offset for one in records] for where, records in polled.items()}
-                progress = self.take(found)
+                progress = self.report_records(found)
                 if not progress:
                     continue
                 offsets = {
@@ -212,11 +211,11 @@ class KafkaPython(Member):
                 }
                 try:
                     consumer.commit(offsets)
-                    self.tell_committed(progress)
+                    self.report_committed(progress)
                 except FencedInstanceIdError:
-                    raise  # its heartbeats have stopped silently
+                    raise  # its heartbeats have stopped without an error
                 except KafkaError as error:
-                    self.tell("commit_failed", name=name_of(error))
+                    self.report("commit_failed", name=error_name(error))
         finally:
             consumer.close(autocommit=False)
 
@@ -224,10 +223,10 @@ class KafkaPython(Member):
 class Aiokafka(Member):
     """aiokafka."""
 
-    def live(self) -> None:
-        asyncio.run(self._live())
+    def consume_until_closed(self) -> None:
+        asyncio.run(self._consume())
 
-    async def _live(self) -> None:
+    async def _consume(self) -> None:
         from aiokafka import (  # type: ignore[import-untyped,unused-ignore]
             AIOKafkaConsumer,
             ConsumerRebalanceListener,
@@ -239,28 +238,28 @@ class Aiokafka(Member):
 
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]
             def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-                member.tell_partitions("assigned", assigned)
+                member.report_partitions("assigned", assigned)
 
             def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-                member.tell_partitions("revoked", revoked)
+                member.report_partitions("revoked", revoked)
 
         consumer = AIOKafkaConsumer(**python_config("aiokafka", self.settings))
         consumer.subscribe(topics=self.settings["topics"], listener=Listener())
         await consumer.start()
         try:
             while not self.closing:
-                self.obey()
+                self.handle_command()
                 polled = await consumer.getmany(timeout_ms=POLL_MS)
                 found = {tuple(where): [one.offset for one in records] for where, records in polled.items()}
-                progress = self.take(found)
+                progress = self.report_records(found)
                 if not progress:
                     continue
                 offsets = {TopicPartition(*where): offset for where, offset in progress.items()}
                 try:
                     await consumer.commit(offsets)
-                    self.tell_committed(progress)
+                    self.report_committed(progress)
                 except KafkaError as error:
-                    self.tell("commit_failed", name=name_of(error))
+                    self.report("commit_failed", name=error_name(error))
         finally:
             await consumer.stop()
 
@@ -273,7 +272,7 @@ KINDS: dict[str, type[Member]] = {
 
 
 def main() -> None:
-    """Obey until standard input ends."""
+    """Handle commands until the end of standard input."""
     members: dict[str, Member] = {}
     for line in sys.stdin:
         command = json.loads(line)
@@ -283,7 +282,7 @@ def main() -> None:
             members[name].start()
         else:
             members[name].commands.put(command)
-    os._exit(0)  # whoever started this process is done with its members
+    os._exit(0)  # without waiting for the members' threads
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""What a member is configured with, in the words of its client."""
+"""The configuration of members, with the keys of each client."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 PYTHON_KINDS = ("confluent-kafka", "kafka-python", "aiokafka")
 KINDS = (*PYTHON_KINDS, "java")
-NEW_PROTOCOL_KINDS = ("confluent-kafka", "java")  # the clients that speak KIP-848
+NEW_PROTOCOL_KINDS = ("confluent-kafka", "java")  # the clients that support KIP-848
+CLIENTS = [*((kind, "classic") for kind in KINDS), *((kind, "consumer") for kind in NEW_PROTOCOL_KINDS)]
+"""Every client with each of its protocols."""
 
-# Timeouts that a broker of these tests allows, so that a member that is gone is gone soon. With the new protocol the
-# broker, not the client, says what they are.
+# Short timeouts, so that the broker soon removes a member that is gone. With the new protocol the broker sets them, and
+# not the client.
 CONSUMER_SESSION_MS = 3000
 BROKER_PROPERTIES = {
     "offsets.topic.num.partitions": "5",
@@ -28,9 +30,9 @@ JAVA_ASSIGNORS = {
 
 
 class Settings(NamedTuple):
-    """A member's settings. `session_ms` and `assignors` are the classic protocol's only.
+    """A member's settings. Only the classic protocol uses `session_ms` and `assignors`.
 
-    `remote_assignor` is the new one's; "" leaves the choice to the broker.
+    Only the new protocol uses `remote_assignor`; with "" the broker chooses.
     """
 
     protocol: str = "classic"
@@ -40,10 +42,15 @@ class Settings(NamedTuple):
     remote_assignor: str = ""
 
 
+def static_settings(protocol: str, instance: str) -> Settings:
+    """A static member's settings; its session does not expire in a test (the classic protocol only)."""
+    return Settings(protocol, session_ms=60_000, instance=instance)
+
+
 def client_config(
     kind: str, bootstrap: str, group: str, client_id: str, settings: Settings
 ) -> dict[str, Any]:
-    """The configuration of a client of this kind."""
+    """The configuration of a member with this kind of client."""
     dotted = _dotted(bootstrap, group, client_id, settings)
     if kind == "java":
         if settings.protocol == "classic":
@@ -55,7 +62,7 @@ def client_config(
             dotted["partition.assignment.strategy"] = ",".join(settings.assignors)
         dotted["fetch.wait.max.ms"] = 100
         return {**dotted, "log_level": 2, "reconnect.backoff.ms": 50}
-    assert settings.protocol == "classic", f"{kind} speaks the classic protocol only"
+    assert settings.protocol == "classic", f"{kind} supports only the classic protocol"
     underscored = {key.replace(".", "_"): value for key, value in dotted.items() if key != "group.protocol"}
     underscored |= {"partition_assignment_strategy": list(settings.assignors), "fetch_max_wait_ms": 100}
     underscored["enable_auto_commit"] = False
@@ -65,7 +72,7 @@ def client_config(
 
 
 def _dotted(bootstrap: str, group: str, client_id: str, settings: Settings) -> dict[str, Any]:
-    """What all clients have, in Kafka's words."""
+    """The settings that all clients have, with Kafka's keys."""
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": group,

@@ -1,4 +1,4 @@
-"""Kafka Connect's distributed workers: a group whose members are no consumers (Kafka's WorkerCoordinator)."""
+"""Kafka Connect's distributed workers: a group whose members are not consumers (Kafka's WorkerCoordinator)."""
 
 import json
 import pathlib
@@ -20,15 +20,13 @@ from compat_tests.real_kafka import TOOL_JVM_OPTIONS, free_ports, quick_start, t
 
 START_TIMEOUT_S = 60.0
 RUNTIME = "org.apache.kafka.connect.runtime"
-STARTED = (
-    "Kafka Connect started",
-    "Finished starting connectors and tasks",
-)  # its REST interface, and in its group
+STARTED = ("Kafka Connect started", "Finished starting connectors and tasks")
+"""The lines that a worker logs when its REST interface serves, and when it has joined its group."""
 TASKS = 2
 
 
 class ConnectWorker:
-    """A distributed worker in a JVM of its own."""
+    """A distributed worker in its own JVM."""
 
     def __init__(self, bootstrap: str, name: str, folder: pathlib.Path, classes: pathlib.Path) -> None:
         (port,) = free_ports(1)
@@ -55,9 +53,9 @@ class ConnectWorker:
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         options = (*TOOL_JVM_OPTIONS, *quick_start(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
         loggers = (f"{RUNTIME}.Connect", f"{RUNTIME}.distributed.DistributedHerder")
-        told = [f"-Dorg.slf4j.simpleLogger.log.{logger}=info" for logger in loggers]
+        log_levels = [f"-Dorg.slf4j.simpleLogger.log.{logger}=info" for logger in loggers]
         main = "org.apache.kafka.connect.cli.ConnectDistributed"
-        command = tool_command(main, str(file), jvm_options=(*options, *told), class_path=[classes])
+        command = tool_command(main, str(file), jvm_options=(*options, *log_levels), class_path=[classes])
         self.process = Process(command)
 
     def wait_started(self) -> None:
@@ -65,7 +63,7 @@ class ConnectWorker:
             assert self.process.stderr.wait_for(line, START_TIMEOUT_S), self.process.output()[-3000:]
 
     def put(self, path: str, values: dict[str, str]) -> Any:
-        """PUT to its REST interface; again while it is told that the group is rebalancing."""
+        """PUT to the worker's REST interface; the request is repeated while the group rebalances."""
         deadline = now_ms() + int(START_TIMEOUT_S * 1000)
         request = urllib.request.Request(f"{self._url}{path}", json.dumps(values).encode(), method="PUT")
         request.add_header("Content-Type", "application/json")
@@ -81,7 +79,7 @@ class ConnectWorker:
 
 @pytest.fixture(scope="module")
 def plugins(java_classes: pathlib.Path) -> pathlib.Path:
-    """The compiled connector, and the file by which Connect finds it."""
+    """The folder with the compiled connector, and with the file by which Connect finds it."""
     services = java_classes / "META-INF" / "services"
     services.mkdir(parents=True)
     (services / "org.apache.kafka.connect.source.SourceConnector").write_text("CountingConnector\n")
@@ -92,7 +90,7 @@ def plugins(java_classes: pathlib.Path) -> pathlib.Path:
 def start(
     group_broker: Broker, name: str, tmp_path: pathlib.Path, plugins: pathlib.Path
 ) -> Iterator[Callable[[], ConnectWorker]]:
-    """Start a worker of the test's group."""
+    """`start()` starts a worker of the test's group."""
     started: list[ConnectWorker] = []
 
     def make() -> ConnectWorker:
@@ -104,7 +102,7 @@ def start(
         worker.process.end(kill=True)
 
 
-def described(bootstrap: str, name: str) -> dict[str, Any]:
+def describe_group(bootstrap: str, name: str) -> dict[str, Any]:
     session = Session(bootstrap)
     (group,) = session.call_unobserved("DescribeGroups", 5, {"groups": [name]})["groups"]
     session.close()
@@ -114,8 +112,8 @@ def described(bootstrap: str, name: str) -> dict[str, Any]:
 def end_of(bootstrap: str, topic: str, partition: int) -> int:
     """The partition's log end offset."""
     session = Session(bootstrap)
-    asked = {"name": topic, "partitions": [{"partition_index": partition, "timestamp": -1}]}
-    (found,) = session.call_unobserved("ListOffsets", 5, {"topics": [asked]})["topics"][0]["partitions"]
+    row = {"name": topic, "partitions": [{"partition_index": partition, "timestamp": -1}]}
+    (found,) = session.call_unobserved("ListOffsets", 5, {"topics": [row]})["topics"][0]["partitions"]
     session.close()
     return int(found["offset"])
 
@@ -123,7 +121,7 @@ def end_of(bootstrap: str, topic: str, partition: int) -> int:
 def test_distributed_workers(
     group_broker: Broker, name: str, start: Callable[[], ConnectWorker], make_group: Callable[..., Group]
 ) -> None:
-    """Two workers share the tasks; when one is killed the other goes on where the stored offsets say."""
+    """Two workers share the tasks; when one is killed, the other continues from the stored offsets."""
     bootstrap = group_broker.bootstrap
     topic = make_group(bootstrap, TASKS).topic
     first, second = start(), start()
@@ -134,7 +132,7 @@ def test_distributed_workers(
     for partition in range(TASKS):
         found = Confluent.consume(bootstrap, topic, partition, 0, 30)
         assert [int(one.value or b"") for one in found] == list(range(30))
-    group = described(bootstrap, name)
+    group = describe_group(bootstrap, name)
     assert (group["protocol_type"], group["protocol_data"]) == ("connect", "sessioned")
     assert len(group["members"]) == 2
 
@@ -143,6 +141,6 @@ def test_distributed_workers(
         count = end_of(bootstrap, topic, partition) + 100
         found = Confluent.consume(bootstrap, topic, partition, 0, count)
         numbers = [int(one.value or b"") for one in found]
-        assert set(numbers) == set(range(max(numbers) + 1))  # at least once, and in steps from where it was
-    group = described(bootstrap, name)
+        assert set(numbers) == set(range(max(numbers) + 1))  # at least once, without gaps
+    group = describe_group(bootstrap, name)
     assert len(group["members"]) == 1

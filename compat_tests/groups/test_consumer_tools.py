@@ -1,4 +1,4 @@
-"""Kafka's tools that consume in a group: the console consumer, the performance test, the verifiable consumer."""
+"""Kafka's tools that consume in a group: the console consumer, the performance test and the verifiable consumer."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ def group(group_broker: Broker, make_group: Callable[..., Group], java_classes: 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_console_consumer_in_a_group(group: Group, workers: Mapping[str, Worker], protocol: str) -> None:
-    """It goes on where the group was."""
+    """A second run continues from the committed offsets."""
     arguments = ["--bootstrap-server", group.bootstrap, "--topic", group.topic, "--group", group.group_id]
     arguments += ["--from-beginning", "--timeout-ms", "20000", "--formatter-property", "print.offset=true"]
     arguments += ["--formatter-property", "print.partition=true"]
@@ -42,11 +42,11 @@ def test_console_consumer_in_a_group(group: Group, workers: Mapping[str, Worker]
         [f"Partition:{partition}", f"Offset:{offset}"] for partition in range(2) for offset in range(20)
     )
     assert group.committed() == group.ends
-    assert group.listed() == (protocol, "empty")
+    assert group.type_and_state() == (protocol, "empty")
 
 
 def test_console_consumer_without_a_group(group: Group) -> None:
-    """It makes up a group, which has committed nothing. In a JVM of its own, as users run it."""
+    """The tool generates a group id, without committed offsets. It runs in its own JVM, as for users."""
     arguments = ("--bootstrap-server", group.bootstrap, "--topic", group.topic, "--from-beginning")
     run = run_tool(TOOLS + "consumer.ConsoleConsumer", *arguments, "--max-messages", "40", timeout_s=60)
     assert len(run.stdout.splitlines()) == 40
@@ -68,17 +68,17 @@ def test_consumer_performance(group: Group, workers: Mapping[str, Worker], proto
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_verifiable_consumer(group: Group, workers: Mapping[str, Worker], protocol: str) -> None:
-    """It tells of each step in JSON: what it got, read, and committed."""
+    """The tool reports each step in JSON: its assignment, its records, its commits."""
     arguments = ["--bootstrap-server", group.bootstrap, "--topic", group.topic, "--group-id", group.group_id]
     arguments += ["--max-messages", "40", "--reset-policy", "earliest", "--group-protocol", protocol]
     code, out = workers["java"].tool(TOOLS + "VerifiableConsumer", *arguments)
     assert code == 0
-    told = [json.loads(line) for line in out.splitlines()]
-    names = [one["name"] for one in told]
+    events = [json.loads(line) for line in out.splitlines()]
+    names = [one["name"] for one in events]
     assert names[0] == "startup_complete"
     assert names[-1] == "shutdown_complete"
-    assigned = [one["partitions"] for one in told if one["name"] == "partitions_assigned"]
+    assigned = [one["partitions"] for one in events if one["name"] == "partitions_assigned"]
     assert {one["partition"] for partitions in assigned for one in partitions} == {0, 1}
-    assert sum(one["count"] for one in told if one["name"] == "records_consumed") == 40
-    assert any(one["success"] for one in told if one["name"] == "offsets_committed")
+    assert sum(one["count"] for one in events if one["name"] == "records_consumed") == 40
+    assert any(one["success"] for one in events if one["name"] == "offsets_committed")
     assert group.committed() == group.ends

@@ -1,4 +1,4 @@
-"""Incremental rebalances: a partition that stays with its member is never taken from it."""
+"""Incremental rebalances: a partition that stays with its owner is never revoked."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from compat_tests.groups.group import Group
 from compat_tests.groups.settings import Settings
 
 STICKY = Settings(assignors=("cooperative-sticky",))
-WAYS = [
+CLIENTS = [
     *(
         pytest.param(kind, STICKY, id=f"{kind}-classic")
         for kind in ("confluent-kafka", "kafka-python", "java")
@@ -18,22 +18,22 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "settings"), WAYS)
-def test_what_stays_is_not_revoked(group: Group, kind: str, settings: Settings) -> None:
-    """A member loses exactly what another gets; a member that gets something back loses nothing."""
+@pytest.mark.parametrize(("kind", "settings"), CLIENTS)
+def test_kept_partitions_are_not_revoked(group: Group, kind: str, settings: Settings) -> None:
+    """A member loses only the partitions that another gets; a member that gets them back loses none."""
     first = group.join(kind, settings)
-    group.wait_shared()
-    everything, told = set(first.assignment), len(first.events)
+    group.wait_until_shared()
+    everything, since = set(first.assignment), len(first.events)
     second = group.join(kind, settings)
-    group.wait_shared()
+    group.wait_until_shared()
     assert len(second.assignment) == 3
-    assert first.partitions_of("revoked", told) == second.assignment == everything - first.assignment
-    assert not first.partitions_of("assigned", told)
-    group.read_exactly_once()
-    kept, told = set(first.assignment), len(first.events)
+    assert first.partitions_of("revoked", since) == second.assignment == everything - first.assignment
+    assert not first.partitions_of("assigned", since)
+    group.assert_read_exactly_once()
+    kept, since = set(first.assignment), len(first.events)
     group.leave(second)
-    group.wait_shared()
-    assert not first.partitions_of("revoked", told)
-    assert first.partitions_of("assigned", told) == everything - kept
-    group.read_exactly_once()
-    group.check_handovers()
+    group.wait_until_shared()
+    assert not first.partitions_of("revoked", since)
+    assert first.partitions_of("assigned", since) == everything - kept
+    group.assert_read_exactly_once()
+    group.assert_single_owners()

@@ -1,4 +1,4 @@
-"""Groups as the admin clients of librdkafka, kafka-python and aiokafka see them, and what they change."""
+"""Groups through the admin clients of librdkafka, kafka-python and aiokafka."""
 
 import asyncio
 import importlib
@@ -24,7 +24,7 @@ def group(group_broker: Broker, make_group: Callable[..., Group]) -> Group:
 
 
 def result(futures: Any) -> Any:
-    """The one result of confluent-kafka's futures."""
+    """The result of confluent-kafka's only future."""
     future = next(iter(futures.values())) if isinstance(futures, dict) else futures
     return future.result(DEADLINE_S)
 
@@ -41,7 +41,7 @@ class TestConfluent:
         kind = ConsumerGroupType[protocol.upper()]
         other = ConsumerGroupType.CONSUMER if protocol == "classic" else ConsumerGroupType.CLASSIC
         member = group.join("confluent-kafka", Settings(protocol))
-        group.wait_shared()
+        group.wait_until_shared()
 
         def listed(**filters: Any) -> list[tuple[Any, Any]]:
             found = result(admin.list_consumer_groups(**filters))
@@ -77,8 +77,8 @@ class TestConfluent:
         found = result(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group.group_id)]))
         assert sorted((one.partition, one.offset) for one in found.topic_partitions) == [(0, 7), (1, 9)]
         member = group.join("confluent-kafka")
-        group.wait_shared()
-        group.wait(lambda: len(member.records) == 13 + 11, "what is after the offsets")
+        group.wait_until_shared()
+        group.wait(lambda: len(member.records) == 13 + 11, "the records after the offsets")
         with pytest.raises(KafkaException) as refused:
             result(admin.delete_consumer_groups([group.group_id]))
         assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
@@ -86,7 +86,7 @@ class TestConfluent:
         assert [one.error.code() for one in refusals] == [KafkaError.UNKNOWN_MEMBER_ID] * 2
         group.leave()
         result(admin.delete_consumer_groups([group.group_id]))
-        assert group.listed() == ("", "")
+        assert group.type_and_state() == ("", "")
         assert group.committed() == [0, 0]
         with pytest.raises(KafkaException) as refused:
             result(admin.delete_consumer_groups([group.group_id]))
@@ -104,7 +104,7 @@ class TestKafkaPython:
 
     def test_list_and_describe(self, admin: Any, group: Group) -> None:
         member = group.join("kafka-python", Settings(instance="static"))
-        group.wait_shared()
+        group.wait_until_shared()
 
         def listed(**filters: Any) -> list[tuple[str, str, str]]:
             rows = [one for one in admin.list_groups(**filters) if one["group_id"] == group.group_id]
@@ -131,36 +131,38 @@ class TestKafkaPython:
         admin.delete_group_offsets(group.group_id, [second])
         assert group.committed() == [5, 0]
         group.join("kafka-python")
-        group.wait_shared()
-        group.wait(lambda: group.told_committed() == dict(enumerate(group.ends)), "what is after the offsets")
+        group.wait_until_shared()
+        group.wait(
+            lambda: group.reported_commits() == dict(enumerate(group.ends)), "the records after the offsets"
+        )
         assert admin.delete_groups([group.group_id]) == {group.group_id: "NonEmptyGroupError"}
         refused = admin.delete_group_offsets(group.group_id, [first])
         assert refused == {first: GroupSubscribedToTopicError}
         group.leave()
         assert admin.delete_groups([group.group_id]) == {group.group_id: "OK"}
-        assert group.listed() == ("", "")
+        assert group.type_and_state() == ("", "")
 
     def test_removal_of_members(self, admin: Any, group: Group) -> None:
-        """By instance id, one that is there and one that is not."""
+        """By instance id: one that is in the group and one that is not."""
         from kafka.admin import MemberToRemove  # type: ignore[import-untyped,unused-ignore]
         from kafka.errors import NoError, UnknownMemberIdError  # type: ignore[import-untyped,unused-ignore]
 
         group.join("kafka-python", Settings(instance="gone", session_ms=60_000))
-        group.wait_shared()
+        group.wait_until_shared()
         group.leave()
-        assert group.listed() == ("classic", "stable")
+        assert group.type_and_state() == ("classic", "stable")
         members = [MemberToRemove(group_instance_id=name) for name in ("gone", "never")]
         removed = admin.remove_group_members(group.group_id, members)
         assert removed == {"gone": NoError, "never": UnknownMemberIdError}
-        assert group.listed() == ("classic", "empty")
+        assert group.type_and_state() == ("classic", "empty")
 
 
 def test_aiokafka(group: Group) -> None:
     from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped,unused-ignore]
 
     group.join("aiokafka")
-    group.wait_shared()
-    group.wait_read()
+    group.wait_until_shared()
+    group.wait_until_read()
 
     async def run() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=group.bootstrap)

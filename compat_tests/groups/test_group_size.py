@@ -1,4 +1,4 @@
-"""group.max.size and group.consumer.max.size: who would be one too many is refused, and nobody else notices."""
+"""group.max.size and group.consumer.max.size: a member too many is refused, without a rebalance of the others."""
 
 from collections.abc import Iterator
 
@@ -7,10 +7,10 @@ import pytest
 from compat_tests.brokers import Broker, SharedBrokers, check_after
 from compat_tests.groups.group import Group
 from compat_tests.groups.settings import BROKER_PROPERTIES, Settings
-from compat_tests.groups.test_static import rebalances
+from compat_tests.groups.workers import count_rebalances
 
 SIZE = 2
-# What the refused member's program is told; with an empty text the client keeps it to itself and asks again.
+# The error that the refused member's client raises; where it is empty, the client retries without an error.
 REFUSED = [
     ("confluent-kafka", "classic", ""),
     ("kafka-python", "classic", "GroupMaxSizeReachedError"),
@@ -37,18 +37,18 @@ def group_broker(small_groups: SharedBrokers, target: str) -> Iterator[Broker]:
 
 @pytest.mark.parametrize(("kind", "protocol", "error"), REFUSED)
 def test_one_too_many(group: Group, kind: str, protocol: str, error: str) -> None:
-    """When a place is free somebody gets it."""
+    """A new member is accepted after another has left."""
     settings = Settings(protocol)
     members = [group.join(kind, settings) for _ in range(SIZE)]
-    group.wait_shared()
-    calls = [rebalances(member) for member in members]
+    group.wait_until_shared()
+    calls = [count_rebalances(member) for member in members]
     third = group.join(kind, settings)
     if error:
-        group.wait_refused(third, error)
-    group.read_exactly_once()
-    assert [rebalances(member) for member in members] == calls
+        group.wait_until_refused(third, error)
+    group.assert_read_exactly_once()
+    assert [count_rebalances(member) for member in members] == calls
     assert group.member_count(protocol) == SIZE
     group.leave(members[0])
     late = group.join(kind, settings) if error else third
-    group.wait_shared([members[1], late])
-    group.read_exactly_once()
+    group.wait_until_shared([members[1], late])
+    group.assert_read_exactly_once()

@@ -1,4 +1,4 @@
-"""kafka-consumer-groups, in the Java worker's JVM. What it prints is written out here, and the same on both targets."""
+"""kafka-consumer-groups, run in the Java worker's JVM: both targets must make it print exactly the expected lines."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ class Tool:
         self._group = group
 
     def text(self, *arguments: str) -> str:
-        """What it prints; without `--group` in the arguments this group's is added."""
+        """The tool's output. `--group` is added, unless the arguments name a group or list groups."""
         named = (
             () if {"--group", "--all-groups", "--list"} & {*arguments} else ("--group", self._group.group_id)
         )
@@ -32,16 +32,16 @@ class Tool:
         return out
 
     def rows(self, *arguments: str) -> list[Row]:
-        """The table it prints, sorted, as words without its heading and the group's name; the topic is "T"."""
+        """The rows of the printed table, sorted, as words, without the group's name; the topic is "T"."""
         lines = [line.split() for line in self.text(*arguments).splitlines() if line.strip()]
-        wanted = [line[1:] for line in lines if line[0] == self._group.group_id]
-        return sorted(["T" if word == self._group.topic else word for word in line] for line in wanted)
+        group_lines = [line[1:] for line in lines if line[0] == self._group.group_id]
+        return sorted(["T" if word == self._group.topic else word for word in line] for line in group_lines)
 
-    def reset(self, *how: str, execute: bool = True) -> list[Row]:
-        """--reset-offsets: rows of topic, partition, new offset."""
-        doing = "--execute" if execute else "--dry-run"
-        topic = () if "--topic" in how else ("--topic", self._group.topic)
-        return self.rows("--reset-offsets", doing, *topic, *how)
+    def reset(self, *arguments: str, execute: bool = True) -> list[Row]:
+        """--reset-offsets; rows of topic, partition, new offset."""
+        mode = "--execute" if execute else "--dry-run"
+        topic = () if "--topic" in arguments else ("--topic", self._group.topic)
+        return self.rows("--reset-offsets", mode, *topic, *arguments)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def group(group_broker: Broker, make_group: Callable[..., Group]) -> Group:
 
 
 def test_offsets_without_members(tool: Tool, group: Group) -> None:
-    """Resetting offsets makes the group; then every way to reset, what describe says, deleting."""
+    """The first reset creates the group; then every way to reset, and --describe."""
     everything = [["T", "0", "0"], ["T", "1", "0"]]
     assert tool.reset("--to-earliest", execute=False) == everything
     assert f"GroupIdNotFoundException: Group {group.group_id} not found." in tool.text("--describe")
@@ -96,9 +96,9 @@ def test_lists(tool: Tool, group: Group) -> None:
 
 
 def test_all_kinds_of_groups(group: Group, workers: Mapping[str, Worker]) -> None:
-    """kafka-groups, which is not for consumers only."""
+    """kafka-groups, which lists groups of every type."""
     group.join("java", Settings("consumer"))
-    group.wait_shared()
+    group.wait_until_shared()
     arguments = ("--bootstrap-server", group.bootstrap, "--list")
     code, out = workers["java"].tool("org.apache.kafka.tools.GroupsCommand", *arguments)
     assert code == 0
@@ -106,7 +106,7 @@ def test_all_kinds_of_groups(group: Group, workers: Mapping[str, Worker]) -> Non
 
 
 def test_configurations_of_a_group(group: Group, workers: Mapping[str, Worker]) -> None:
-    """kafka-configs for a group: set, shown, refused, deleted."""
+    """kafka-configs for a group: set, describe, a refused value, delete."""
     entity = ("--entity-type", "groups", "--entity-name", group.group_id)
 
     def configs(*arguments: str) -> str:
@@ -124,7 +124,7 @@ def test_configurations_of_a_group(group: Group, workers: Mapping[str, Worker]) 
 
 
 def test_deletes(tool: Tool, group: Group) -> None:
-    """--delete-offsets and --delete, and again when there is nothing left."""
+    """--delete-offsets and --delete; a second --delete fails."""
     tool.reset("--to-earliest")
     deleted = tool.text("--delete-offsets", "--topic", f"{group.topic}:1")
     assert re.search(rf"{group.topic}\s+1\s+Successful", deleted), deleted
@@ -139,11 +139,11 @@ def test_deletes(tool: Tool, group: Group) -> None:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_with_members(tool: Tool, group: Group, protocol: str) -> None:
-    """What describe says of members; what is refused while there are any."""
+    """--describe with members, and the operations that a group with members refuses."""
     first = group.join("java", Settings(protocol, instance="first" if protocol == "classic" else ""))
     second = group.join("java", Settings(protocol))
-    group.wait_shared()
-    group.wait_read()
+    group.wait_until_shared()
+    group.wait_until_read()
     names = {member.name: str(next(iter(member.assignment))[1]) for member in (first, second)}
     owners = {partition: name for name, partition in names.items()}
     described = tool.rows("--describe")

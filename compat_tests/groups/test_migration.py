@@ -1,4 +1,4 @@
-"""One group goes over from the classic protocol to the new one while its members work, and back (KIP-848)."""
+"""A group moves from the classic protocol to the new one and back while its members consume (KIP-848)."""
 
 import pytest
 
@@ -19,56 +19,56 @@ WAYS = [
 
 @pytest.mark.parametrize(("kind", "classic"), WAYS)
 def test_there_and_back(group: Group, kind: str, classic: Settings) -> None:
-    """The first member of the new protocol converts the group, the last one's end converts it back."""
+    """The first member of the new protocol upgrades the group; when the last one leaves it is downgraded."""
     old = [group.join(kind, classic), group.join(kind, classic)]
-    group.wait_shared()
-    group.read_exactly_once()
-    assert group.listed() == ("classic", "stable")
+    group.wait_until_shared()
+    group.assert_read_exactly_once()
+    assert group.type_and_state() == ("classic", "stable")
 
-    new = group.join(kind, CONSUMER)  # classic members go on in a group of the new protocol
-    group.wait_shared([*old, new])
-    assert group.listed()[0] == "consumer"
-    group.read_exactly_once()
+    new = group.join(kind, CONSUMER)  # classic members continue in a group of the new protocol
+    group.wait_until_shared([*old, new])
+    assert group.type_and_state()[0] == "consumer"
+    group.assert_read_exactly_once()
 
-    group.leave(old[0])  # rolled over, one at a time
+    group.leave(old[0])  # the members are replaced one at a time
     newer = group.join(kind, CONSUMER)
-    group.wait_shared([old[1], new, newer])
-    group.read_exactly_once()
+    group.wait_until_shared([old[1], new, newer])
+    group.assert_read_exactly_once()
     group.leave(old[1])
-    group.wait_shared([new, newer])
-    assert group.listed() == ("consumer", "stable")
-    group.read_exactly_once()
+    group.wait_until_shared([new, newer])
+    assert group.type_and_state() == ("consumer", "stable")
+    group.assert_read_exactly_once()
 
     group.leave(newer)  # and back
     again = group.join(kind, classic)
-    group.wait_shared([new, again])
-    assert group.listed()[0] == "consumer"
-    group.read_exactly_once()
+    group.wait_until_shared([new, again])
+    assert group.type_and_state()[0] == "consumer"
+    group.assert_read_exactly_once()
     group.leave(new)
-    group.wait_shared([again])
-    assert group.listed() == ("classic", "stable")
-    group.read_exactly_once()
-    group.check_handovers()
+    group.wait_until_shared([again])
+    assert group.type_and_state() == ("classic", "stable")
+    group.assert_read_exactly_once()
+    group.assert_single_owners()
 
 
 def test_an_empty_group_changes_its_protocol(group: Group) -> None:
-    """Without members a group is of the kind that its next member speaks; its offsets stay."""
+    """The next member of an empty group determines its protocol; its offsets stay."""
     for settings in (CLASSIC, CONSUMER, CLASSIC):
         group.join("java", settings)
-        group.wait_shared()
-        assert group.listed() == (settings.protocol, "stable")
-        group.read_exactly_once()
+        group.wait_until_shared()
+        assert group.type_and_state() == (settings.protocol, "stable")
+        group.assert_read_exactly_once()
         group.leave()
-        assert group.listed() == (settings.protocol, "empty")
+        assert group.type_and_state() == (settings.protocol, "empty")
         assert group.committed() == group.ends
 
 
 def test_a_conversion_that_would_lose_data(group: Group) -> None:
-    """librdkafka's cooperative-sticky assignor sends data of its own with an assignment: such a group stays classic."""
+    """librdkafka's cooperative-sticky assignor puts user data into assignments: such a group stays classic."""
     for _ in range(2):
         group.join("confluent-kafka", COOPERATIVE)
-        group.wait_shared()
-    group.read_exactly_once()
-    group.wait_refused(group.join("confluent-kafka", CONSUMER), "The group id does not exist")
-    assert group.listed() == ("classic", "stable")
-    group.read_exactly_once()
+        group.wait_until_shared()
+    group.assert_read_exactly_once()
+    group.wait_until_refused(group.join("confluent-kafka", CONSUMER), "The group id does not exist")
+    assert group.type_and_state() == ("classic", "stable")
+    group.assert_read_exactly_once()

@@ -1,19 +1,15 @@
-"""Static membership: who comes back under its group.instance.id causes no rebalance; two cannot hold one."""
+"""Static membership: a member that returns with its group.instance.id causes no rebalance; two cannot share one."""
 
 from collections.abc import Mapping
 
 import pytest
 
 from compat_tests.groups.group import Group
-from compat_tests.groups.settings import KINDS, NEW_PROTOCOL_KINDS, Settings
-from compat_tests.groups.workers import Member, Worker
+from compat_tests.groups.settings import CLIENTS, static_settings
+from compat_tests.groups.workers import Worker, count_rebalances
 
-WAYS = [
-    *(pytest.param(kind, "classic", id=f"{kind}-classic") for kind in KINDS),
-    *(pytest.param(kind, "consumer", id=f"{kind}-consumer") for kind in NEW_PROTOCOL_KINDS),
-]
-# What becomes of the second holder of an instance. aiokafka heartbeats without its instance id: Kafka does not know the
-# member then, it joins anew, and the two take the place from each other for ever.
+# The error of one of two members with the same instance id. There is none for aiokafka, which sends heartbeats without
+# its instance id: Kafka does not know the member then, it joins again, and the two fence each other for ever.
 REFUSED = [
     ("confluent-kafka", "classic", "Static consumer fenced"),
     ("kafka-python", "classic", "FencedInstanceIdError"),  # as soon as it commits
@@ -23,71 +19,57 @@ REFUSED = [
 ]
 
 
-def settings(protocol: str, instance: str) -> Settings:
-    """With the classic protocol a session so long that none ends in a test."""
-    return Settings(protocol, session_ms=60_000, instance=instance)
-
-
-def generation(member: Member) -> int:
-    """The generation, or member epoch, that a Java member is in."""
-    return int(member.worker.ask(member, "where")["generation"])
-
-
-def rebalances(member: Member) -> int:
-    return member.count("assigned") + member.count("revoked") + member.count("lost")
-
-
-@pytest.mark.parametrize(("kind", "protocol"), WAYS)
-def test_a_restart_is_no_rebalance(group: Group, kind: str, protocol: str) -> None:
-    """Each of two members, the leader and the other, ends and comes back; who stayed notices nothing."""
-    members = [group.join(kind, settings(protocol, f"instance-{number}")) for number in range(2)]
-    group.wait_shared()
-    group.read_exactly_once()
+@pytest.mark.parametrize(("kind", "protocol"), CLIENTS)
+def test_a_restart_causes_no_rebalance(group: Group, kind: str, protocol: str) -> None:
+    """Each of two members, the leader and the other, is closed and returns; the other one has no rebalance."""
+    members = [group.join(kind, static_settings(protocol, f"instance-{number}")) for number in range(2)]
+    group.wait_until_shared()
+    group.assert_read_exactly_once()
     for number in range(2):
         gone, stayed = members[number], members[1 - number]
-        owned, calls = set(gone.assignment), rebalances(stayed)
+        owned, calls = set(gone.assignment), count_rebalances(stayed)
         group.leave(gone)
-        members[number] = back = group.join(kind, settings(protocol, f"instance-{number}"))
-        group.wait_shared(members)
+        members[number] = back = group.join(kind, static_settings(protocol, f"instance-{number}"))
+        group.wait_until_shared(members)
         assert back.assignment == owned
-        group.read_exactly_once()
-        assert rebalances(stayed) == calls
+        group.assert_read_exactly_once()
+        assert count_rebalances(stayed) == calls
 
 
 @pytest.mark.parametrize(("kind", "protocol", "error"), REFUSED)
 def test_two_holders_of_an_instance(group: Group, kind: str, protocol: str, error: str) -> None:
-    """Classic: the later one gets the place, and the earlier one is fenced. New protocol: the later one is refused."""
-    earlier = group.join(kind, settings(protocol, "the-one"))
-    other = group.join(kind, settings(protocol, "other"))
-    group.wait_shared()
-    owned, calls = set(earlier.assignment), rebalances(other)
-    later = group.join(kind, settings(protocol, "the-one"))
+    """With the classic protocol the earlier member is fenced; with the new protocol the later one is refused."""
+    earlier = group.join(kind, static_settings(protocol, "the-one"))
+    other = group.join(kind, static_settings(protocol, "other"))
+    group.wait_until_shared()
+    owned, calls = set(earlier.assignment), count_rebalances(other)
+    later = group.join(kind, static_settings(protocol, "the-one"))
     loser, holder = (earlier, later) if protocol == "classic" else (later, earlier)
     group.wait(lambda: holder.assignment == owned, "the instance's partitions")
     group.fill()
-    group.wait_refused(loser, error)
-    group.wait_read()
+    group.wait_until_refused(loser, error)
+    group.wait_until_read()
     assert group.is_shared([holder, other])
     assert holder.assignment == owned
-    assert rebalances(other) == calls
+    assert count_rebalances(other) == calls
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_removal_by_instance(group: Group, workers: Mapping[str, Worker], protocol: str) -> None:
-    """An admin removes an instance that is away; its partitions pass on without waiting for its session."""
-    stays = group.join("java", settings(protocol, "stays"))
-    leaves = group.join("java", settings(protocol, "leaves"))
-    group.wait_shared()
-    before = generation(stays)
+    """An admin client removes an absent static member; its partitions are reassigned before its session expires."""
+    stays = group.join("java", static_settings(protocol, "stays"))
+    leaves = group.join("java", static_settings(protocol, "leaves"))
+    group.wait_until_shared()
+    before = stays.generation()
     group.leave(leaves)
-    response = workers["java"].response(
+    reply = workers["java"].call(
         "remove", bootstrap=group.bootstrap, group=group.group_id, instances=["leaves"]
     )
-    assert response["error"] == ""
-    group.wait_shared([stays])
-    assert generation(stays) > before
-    group.read_exactly_once()
-    response = workers["java"].response(
+    assert reply["error"] == ""
+    group.wait_until_shared([stays])
+    assert stays.generation() > before
+    group.assert_read_exactly_once()
+    reply = workers["java"].call(
         "remove", bootstrap=group.bootstrap, group=group.group_id, instances=["leaves"]
     )
-    assert response["error"] == "UnknownMemberIdException"
+    assert reply["error"] == "UnknownMemberIdException"

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression, and ones that change."""
+"""Subscriptions by regular expression, and changes of a subscription."""
 
 import re
 from typing import Any
@@ -17,30 +17,30 @@ REGEX = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "protocol", "how"), REGEX)
-def test_by_regular_expression(group: Group, kind: str, protocol: str, how: str) -> None:
-    """Classic members match the topics themselves, new ones let the broker do it."""
+@pytest.mark.parametrize(("kind", "protocol", "field"), REGEX)
+def test_by_regular_expression(group: Group, kind: str, protocol: str, field: str) -> None:
+    """Members of the classic protocol match topics themselves; with the new protocol the broker does."""
     pattern = f"^{re.escape(group.topic)}(-no)?$".replace("\\-", "-")
-    wanted: dict[str, Any] = {how: [pattern] if how == "topics" else pattern}
+    subscription: dict[str, Any] = {field: [pattern] if field == "topics" else pattern}
     for _ in range(2):
-        group.join(kind, Settings(protocol), **wanted)
-    group.wait_shared()
-    group.read_exactly_once()
+        group.join(kind, Settings(protocol), **subscription)
+    group.wait_until_shared()
+    group.assert_read_exactly_once()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_another_subscription(group: Group, protocol: str) -> None:
-    """A member that turns to another topic gives up its partitions of this one; it takes part again when it returns."""
+def test_a_changed_subscription(group: Group, protocol: str) -> None:
+    """A member that changes to another topic gives up its partitions; when it changes back it gets some again."""
     other = f"{group.topic}-other"
     session = Session(group.bootstrap)
     session.topic(other)
     session.close()
     first, second = (group.join("java", Settings(protocol)) for _ in range(2))
-    group.wait_shared()
+    group.wait_until_shared()
     second.worker.send("subscribe", second.name, topics=[other])
     group.wait(lambda: second.assignment == {(other, 0)}, "the other topic")
-    group.wait_shared([first])
-    group.read_exactly_once()
+    group.wait_until_shared([first])
+    group.assert_read_exactly_once()
     second.worker.send("subscribe", second.name, topics=[group.topic])
-    group.wait_shared([first, second])
-    group.read_exactly_once()
+    group.wait_until_shared([first, second])
+    group.assert_read_exactly_once()

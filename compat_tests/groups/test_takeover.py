@@ -1,4 +1,4 @@
-"""A data directory goes from one broker to the other: groups, offsets and static members are there as they were."""
+"""Brokers of both targets serve a data directory in turn: groups, offsets and static members are preserved."""
 
 import contextlib
 import json
@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from compat_tests.brokers import Broker, make_broker
 from compat_tests.groups.group import Group
-from compat_tests.groups.settings import BROKER_PROPERTIES
-from compat_tests.groups.test_group_restart import described_members
-from compat_tests.groups.test_static import settings
+from compat_tests.groups.settings import BROKER_PROPERTIES, static_settings
 from compat_tests.groups.workers import Worker
 from compat_tests.real_kafka import RealPartMissing, kafka_libs, require
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
-# Which broker, and its end. (What Kafka began is in test_kafkas_directory.py.)
+# The broker, and how it ends. (test_kafkas_directory.py begins with a Kafka.)
 CHAIN = [("oncelog", "stop"), ("kafka", "kill"), ("oncelog", "kill"), ("kafka", "stop")]
 
 
@@ -24,25 +22,25 @@ def running(target: str, folder: pathlib.Path) -> Iterator[Broker]:
         yield broker
 
 
-def test_groups_go_over(
+def test_groups_are_preserved(
     tmp_path: pathlib.Path,
     make_group: Callable[..., Group],
     workers: Mapping[str, Worker],
 ) -> None:
-    """Per broker: what the one before left is as it was; static members come back to theirs, and read on."""
+    """With each broker the groups are unchanged; static members get their partitions back and go on reading."""
     try:
         kafka_libs()
     except RealPartMissing as missing:
         require(str(missing))
-    left: Group | None = None
+    empty: Group | None = None
     static: dict[str, Group] = {}
     before: dict[str, object] = {}
     for target, how in CHAIN:
         with running(target, tmp_path) as broker:
-            if left is None:
-                left = make_group(broker.bootstrap)
+            if empty is None:
+                empty = make_group(broker.bootstrap)
                 static = {protocol: make_group(broker.bootstrap) for protocol in ("classic", "consumer")}
-            for group in (left, *static.values()):
+            for group in (empty, *static.values()):
                 group.bootstrap = broker.bootstrap
                 group.fill()
                 group.ends = [end - 20 for end in group.ends]
@@ -50,28 +48,28 @@ def test_groups_go_over(
                 group.ends = [end + 20 for end in group.ends]
             for protocol, group in static.items():
                 if protocol in before:
-                    assert group.listed()[0] == protocol
+                    assert group.type_and_state()[0] == protocol
                     assert summary(group, protocol) == before[protocol]
-                members = [group.join("java", settings(protocol, f"instance-{n}")) for n in range(2)]
-                group.wait_shared(members)
-                group.wait_read()
+                members = [group.join("java", static_settings(protocol, f"instance-{n}")) for n in range(2)]
+                group.wait_until_shared(members)
+                group.wait_until_read()
                 before[protocol] = summary(group, protocol)
                 group.leave()
-            left.join("confluent-kafka")
-            left.wait_read()
-            left.leave()
-            assert left.listed() == ("classic", "empty")
+            empty.join("confluent-kafka")
+            empty.wait_until_read()
+            empty.leave()
+            assert empty.type_and_state() == ("classic", "empty")
             getattr(broker, how)()
-        dump(workers["java"], tmp_path, [left, *static.values()])
+        dump(workers["java"], tmp_path, [empty, *static.values()])
 
 
 def summary(group: Group, protocol: str) -> object:
-    """What the broker tells of the group's members; of the new protocol only its type."""
-    return described_members(group) if protocol == "classic" else group.listed()[0]
+    """The members of a classic group; of the new protocol only the group's type."""
+    return group.describe_members() if protocol == "classic" else group.type_and_state()[0]
 
 
 def dump(worker: Worker, folder: pathlib.Path, groups: list[Group]) -> None:
-    """DumpLogSegments reads every record of __consumer_offsets, and finds these groups' commits."""
+    """Assert that DumpLogSegments reads every record of __consumer_offsets and finds the groups' commits."""
     files = sorted(folder.glob("__consumer_offsets-*/*.log"))
     assert files
     arguments = ["--offsets-decoder", "--files", ",".join(map(str, files))]

@@ -1,23 +1,23 @@
-"""Processes whose threads are members of consumer groups, and what they told so far.
+"""Worker processes whose threads are members of consumer groups, and the events that they report.
 
-A worker obeys lines of JSON on its standard input (`do`, mostly a `member`, and what follows here):
+A worker reads commands from its standard input, one line of JSON each: `do`, for most a `member`, and these fields:
 
     start       kind, config, topics (Java: or pattern, server_pattern)     a new member joins
-    close       membership (Java: a GroupMembershipOperation)               it leaves as its client does, and ends
-    pause, resume                                                           it does not even poll in between
-    subscribe   topics                                                      Java: another subscription
-    where                                                                   Java: told by "where"
-    tool        main, arguments                                             Java: one of Kafka's tools; told by "tool"
-    remove      bootstrap, group, instances                                 Java: told by "removed"
+    close       membership (Java: a GroupMembershipOperation)               the member leaves as its client does
+    pause, resume                                                           the member does not poll in between
+    subscribe   topics                                                      Java: change the subscription
+    where                                                                   Java: replied by the event "where"
+    tool        main, arguments                                             Java: run a tool; replied by "tool"
+    remove      bootstrap, group, instances                                 Java: replied by "removed"
 
-and tells, a line of JSON each (`event`, `member`, `at` in ns of the system's monotonic clock, and what follows here):
+It writes events, one line of JSON each: `event`, `member`, `at` (ns of the system's monotonic clock), and these fields:
 
     assigned, revoked, lost     partitions: rows of topic, partition
     records                     topic, partition, offsets
     committed                   offsets: rows of topic, partition, offset
     commit_failed, warning      name
-    error                       name, text: the member is done
-    closed                      it has ended
+    error                       name, text; the member ends
+    closed                      the member has ended
 """
 
 import json
@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compat_tests.process import Lines
-from compat_tests.real_kafka import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, tool_command
+from compat_tests.real_kafka import TOOL_TIMEOUT_S, tool_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JAVA_SOURCES = sorted(pathlib.Path(__file__).parent.glob("*.java"))
@@ -38,11 +38,11 @@ END_TIMEOUT_S = 10.0
 Partition = tuple[str, int]
 
 changed = threading.Condition()
-"""Notified, and held, whenever any member told something: what a test waits for may depend on several processes."""
+"""Notified at every event of any member: a test may wait for something that depends on several processes."""
 
 
 class Member:
-    """One member as its worker tells of it. Read its attributes while holding `changed`, or when nothing changes."""
+    """A member as its worker reports it. Hold `changed` to read its attributes while it may report events."""
 
     def __init__(self, name: str, kind: str, worker: "Worker") -> None:
         self.name = name
@@ -57,43 +57,52 @@ class Member:
         self.closed = False
 
     def count(self, event: str) -> int:
-        """How many events of this kind it told."""
+        """The number of events of this kind."""
         return sum(1 for one in self.events if one["event"] == event)
 
+    def generation(self) -> int:
+        """The generation, or member epoch, of a Java member."""
+        return int(self.worker.call_member(self, "where")["generation"])
+
     def partitions_of(self, event: str, since: int = 0) -> set[Partition]:
-        """All partitions that events of this kind named, from the `since`-th event on."""
-        told = (one["partitions"] for one in self.events[since:] if one["event"] == event)
-        return {(topic, partition) for partitions in told for topic, partition in partitions}
+        """All partitions in events of this kind, from the `since`-th event on."""
+        rows = (one["partitions"] for one in self.events[since:] if one["event"] == event)
+        return {(topic, partition) for partitions in rows for topic, partition in partitions}
 
-    def take(self, told: dict[str, Any]) -> None:
-        """Keep an event; called by the worker's reader, which holds `changed`."""
-        self.events.append(told)
-        match told["event"]:
+    def add_event(self, event: dict[str, Any]) -> None:
+        """Keep an event, and update the attributes. The caller, a worker's reader, holds `changed`."""
+        self.events.append(event)
+        match event["event"]:
             case "assigned":
-                self.assignment |= {(topic, partition) for topic, partition in told["partitions"]}
+                self.assignment |= {(topic, partition) for topic, partition in event["partitions"]}
             case "revoked" | "lost":
-                self.assignment -= {(topic, partition) for topic, partition in told["partitions"]}
+                self.assignment -= {(topic, partition) for topic, partition in event["partitions"]}
             case "records":
-                self.records += [(told["topic"], told["partition"], offset) for offset in told["offsets"]]
+                self.records += [(event["topic"], event["partition"], offset) for offset in event["offsets"]]
             case "committed":
-                self.committed.update({(topic, part): offset for topic, part, offset in told["offsets"]})
+                self.committed.update({(topic, part): offset for topic, part, offset in event["offsets"]})
             case "error":
-                self.error = f"{told['name']}: {told['text']}"
+                self.error = f"{event['name']}: {event['text']}"
             case "closed":
-                self.end()
+                self.mark_closed()
 
-    def end(self) -> None:
+    def mark_closed(self) -> None:
         self.closed = True
         self.assignment = set()
 
 
+def count_rebalances(member: Member) -> int:
+    """How often the member's partitions were assigned, revoked or lost."""
+    return sum(member.count(event) for event in ("assigned", "revoked", "lost"))
+
+
 class Worker:
-    """A process with members; `kind` is the client they are made with."""
+    """A process with members of one `kind` of client."""
 
     def __init__(self, kind: str, command: Sequence[str]) -> None:
         self.kind = kind
         self.members: dict[str, Member] = {}
-        self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._replies: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -111,50 +120,51 @@ class Worker:
     def _read(self) -> None:
         assert self._popen.stdout is not None
         for line in self._popen.stdout:
-            told = json.loads(line)
+            event = json.loads(line)
             with changed:
-                if told["member"]:
-                    self.members[told["member"]].take(told)
+                if event["member"]:
+                    self.members[event["member"]].add_event(event)
                 else:
-                    self._answers.put(told)
+                    self._replies.put(event)
                 changed.notify_all()
 
-    def send(self, do: str, member: str = "", **fields: Any) -> None:
+    def send(self, command: str, member: str = "", **fields: Any) -> None:
         assert self._popen.stdin is not None
-        self._popen.stdin.write(json.dumps({"do": do, "member": member, **fields}) + "\n")
+        self._popen.stdin.write(json.dumps({"do": command, "member": member, **fields}) + "\n")
         self._popen.stdin.flush()
 
     def start_member(self, name: str, config: dict[str, Any], **subscription: Any) -> Member:
-        """A member of this name, which joins now."""
+        """Start a member, which joins its group."""
         member = self.members[name] = Member(name, self.kind, self)
         self.send("start", name, kind=self.kind, config=config, **subscription)
         return member
 
-    def response(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Send a command that no member answers, and return its response. Raises queue.Empty after a deadline."""
-        self.send(do, **fields)
-        return self._answers.get(timeout=TOOL_TIMEOUT_S)
+    def call(self, command: str, **fields: Any) -> dict[str, Any]:
+        """Send a command to the worker itself; its reply. Raises queue.Empty after a timeout."""
+        self.send(command, **fields)
+        return self._replies.get(timeout=TOOL_TIMEOUT_S)
 
-    def ask(self, member: Member, do: str) -> dict[str, Any]:
-        """Send a command that `member` answers by an event of the same name; that event."""
-        before = member.count(do)
-        self.send(do, member.name)
+    def call_member(self, member: Member, command: str) -> dict[str, Any]:
+        """Send a command to which `member` replies with an event of the same name; that event."""
+        before = member.count(command)
+        self.send(command, member.name)
         with changed:
-            assert changed.wait_for(lambda: member.count(do) > before, END_TIMEOUT_S), f"no response to {do}"
-            return [one for one in member.events if one["event"] == do][-1]
+            replied = changed.wait_for(lambda: member.count(command) > before, END_TIMEOUT_S)
+            assert replied, f"no reply to {command}"
+            return [event for event in member.events if event["event"] == command][-1]
 
     def tool(self, main: str, *arguments: str) -> tuple[int, str]:
-        """Run a tool of Kafka's in the (Java) worker: its exit code, and its standard output."""
-        response = self.response("tool", main=main, arguments=arguments)
-        return response["exit"], response["out"]
+        """Run a tool of Kafka's in the (Java) worker; its exit code and its standard output."""
+        reply = self.call("tool", main=main, arguments=arguments)
+        return reply["exit"], reply["out"]
 
     def kill(self) -> None:
-        """SIGKILL: its members leave no group, they just fall silent."""
+        """Send SIGKILL: the members do not leave their groups, they only stop sending heartbeats."""
         self._popen.kill()
         self._finish()
 
     def close(self) -> None:
-        """The end of its input is the end of the worker; members that were not closed fall silent."""
+        """Close the worker's standard input, at which it exits; open members stop without leaving their groups."""
         assert self._popen.stdin is not None
         self._popen.stdin.close()
         try:
@@ -173,7 +183,7 @@ class Worker:
         self._stderr.close()
         with changed:
             for member in self.members.values():
-                member.end()
+                member.mark_closed()
             changed.notify_all()
 
     def output(self) -> str:
@@ -181,19 +191,8 @@ class Worker:
         return self._stderr.text()
 
 
-def compile_java(folder: pathlib.Path) -> pathlib.Path:
-    """Compile the Java files beside this one into `folder`. Raises RealPartMissing where Java has no compiler."""
-    compiler = pathlib.Path(java()).resolve().with_name("javac")
-    if not compiler.exists():
-        raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")
-    command = [str(compiler), "-d", str(folder), "-cp", f"{kafka_libs()}/*", *map(str, JAVA_SOURCES)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
-    assert run.returncode == 0, run.stderr
-    return folder
-
-
 def java_command(classes: pathlib.Path) -> list[str]:
-    """The command line of a Java worker; `classes` is what compile_java gave."""
+    """The command line of a Java worker; `classes` is the folder of the compiled JAVA_SOURCES."""
     return tool_command("GroupWorker", class_path=[classes])
 
 

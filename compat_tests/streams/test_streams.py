@@ -1,8 +1,6 @@
-"""A stateful Kafka Streams application with exactly_once_v2: two instances, killed and restarted with their broker."""
+"""A stateful Kafka Streams application with exactly_once_v2: two instances and their broker are killed at random."""
 
-import os
 import pathlib
-import random
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -13,15 +11,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.differential import make_topic
 from compat_tests.process import Lines
-from compat_tests.real_kafka import (
-    TOOL_TIMEOUT_S,
-    RealPartMissing,
-    java,
-    maven_jars,
-    require,
-    tool_command,
-)
-from compat_tests.transactions.reader import AGAIN, Reader
+from compat_tests.real_kafka import RealPartMissing, compile_java, maven_jars, require, tool_command
+from compat_tests.seeds import printed_rng
+from compat_tests.transactions.reader import FAST_RECONNECT, Reader
 from compat_tests.transactions.test_exactly_once import PROPERTIES
 
 HERE = pathlib.Path(__file__).parent
@@ -34,32 +26,19 @@ INSTANCE_KILLS = {"oncelog": 4, "kafka": 2}
 
 @pytest.fixture(scope="session")
 def counter(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command line of an instance, without its arguments."""
+    """The command line of an instance, before its arguments."""
     try:
         libs = maven_jars(HERE / "pom.xml", "kafka-streams")
-        compiler = pathlib.Path(java()).resolve().with_name("javac")
-        if not compiler.exists():
-            raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")
         folder = tmp_path_factory.mktemp("streams-classes")
-        command = [
-            str(compiler),
-            "-nowarn",
-            "-d",
-            str(folder),
-            "-cp",
-            f"{libs}/*",
-            str(HERE / "Counter.java"),
-        ]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
-        assert run.returncode == 0, run.stderr
-        # What both sets of jars have is the same, and comes from the archive of the first.
+        compile_java([HERE / "Counter.java"], folder, libs)
+        # The jars that both folders have are equal, and their classes come from the archive of the first folder.
         return tool_command("Counter", class_path=[libs / "*", folder])
     except RealPartMissing as missing:
         require(str(missing))
 
 
 class Instance:
-    """One process of the application, with a state directory of its own."""
+    """One process of the application, with its own state directory."""
 
     def __init__(self, command: list[str], bootstrap: str, state: pathlib.Path) -> None:
         self.process = subprocess.Popen(
@@ -80,7 +59,7 @@ class Instance:
 
 @pytest.fixture
 def instances() -> Iterator[list[Instance]]:
-    """Those that run; they end with the test."""
+    """The running instances, which are killed after the test."""
     running: list[Instance] = []
     yield running
     for instance in running:
@@ -88,7 +67,7 @@ def instances() -> Iterator[list[Instance]]:
 
 
 def counts(bootstrap: str) -> dict[str, Counter[int]]:
-    """Word -> every count of it that a committed reader finds in ``out``, and how often."""
+    """By word, how often each of its counts is in ``out`` for a read_committed consumer."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
     )
@@ -111,9 +90,7 @@ def test_exact_counts(
     instances: list[Instance],
     tmp_path: pathlib.Path,
 ) -> None:
-    seed = int(os.environ.get("ONCELOG_SEED", random.randrange(1 << 30)))
-    print(f"ONCELOG_SEED={seed}")
-    rng = random.Random(seed)
+    rng = printed_rng()
     broker = own_broker(PROPERTIES)
     for topic in ("in", "out"):
         make_topic(broker.bootstrap, topic, PARTITIONS)
@@ -126,22 +103,22 @@ def test_exact_counts(
             "bootstrap.servers": broker.bootstrap,
             "enable.idempotence": True,
             "message.timeout.ms": 120_000,
-            **AGAIN,
+            **FAST_RECONNECT,
         }
     )
     expected: Counter[str] = Counter()
     with Reader(broker.bootstrap, "out", PARTITIONS) as reader:
-        for what in [*kills, ""]:
+        for victim in [*kills, ""]:
             for _ in range(RECORDS // (len(kills) + 1)):
                 word = f"word-{rng.randrange(WORDS)}"
                 expected[word] += 1
                 producer.produce("in", word.encode(), partition=rng.randrange(PARTITIONS))
             producer.poll(0)
-            if not what:
+            if not victim:
                 break
-            # Anywhere between nothing more and all that was given so far.
+            # At any moment between now and the end of all that was produced so far.
             reader.wait_for(rng.randint(len(reader.rows), expected.total()))
-            if what == "broker":
+            if victim == "broker":
                 broker.kill()
                 broker.start()
             else:
@@ -154,6 +131,6 @@ def test_exact_counts(
         except AssertionError as error:
             raise AssertionError(f"{error}\n{instances[0].lines.text()}") from error
     found = counts(broker.bootstrap)
-    assert {word: sorted(each.elements()) for word, each in found.items()} == {
+    assert {word: sorted(numbers.elements()) for word, numbers in found.items()} == {
         word: list(range(1, count + 1)) for word, count in expected.items()
     }

@@ -1,4 +1,4 @@
-"""A reader that goes on reading while brokers and programs die: what tests wait for instead of time."""
+"""What readers see of transactions: a consumer that survives its broker, and all values or offsets at once."""
 
 import threading
 import time
@@ -12,12 +12,12 @@ from compat_tests.transactions.transformer import RECOVERY
 READER_TIMEOUT_S = 180
 TIMEOUT_S = 20
 POLL_S = 0.2
-AGAIN = {**RECOVERY, "reconnect.backoff.max.ms": 500}
-"""How a librdkafka client finds a broker that comes back, and is not late."""
+FAST_RECONNECT = {**RECOVERY, "reconnect.backoff.max.ms": 500}
+"""librdkafka's settings to find a restarted broker soon."""
 
 
 class Reader:
-    """Of all partitions of a topic, from their beginning; a context manager."""
+    """Reads all partitions of a topic from their start while brokers are killed; a context manager."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, *, level: str = "read_committed") -> None:
         self.rows: list[tuple[bytes, bytes]] = []
@@ -30,7 +30,7 @@ class Reader:
                 "group.id": "progress",
                 "isolation.level": level,
                 "enable.auto.commit": False,
-                **AGAIN,
+                **FAST_RECONNECT,
             }
         )
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
@@ -46,7 +46,7 @@ class Reader:
                     self._changed.notify_all()
 
     def wait_for(self, count: int) -> None:
-        """Until that many records are there. Raises AssertionError where they do not come."""
+        """Wait until `count` records are read. Raises AssertionError after a timeout."""
         with self._changed:
             found = self._changed.wait_for(lambda: len(self.rows) >= count, READER_TIMEOUT_S)
         assert found, f"{len(self.rows)} of {count} records"
@@ -65,7 +65,7 @@ class Reader:
 def values(
     bootstrap: str, topic: str, count: int, partitions: int = 1, *, level: str = "read_committed"
 ) -> list[str]:
-    """At least ``count`` values, and what else comes within a moment; sorted."""
+    """The values of at least ``count`` records, and of those that follow at once; sorted."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -91,7 +91,7 @@ def values(
 
 
 def committed(bootstrap: str, group: str, topic: str, offset: int) -> int:
-    """The group's offset, waited for until it is ``offset``: Kafka writes markers after it has answered."""
+    """The group's committed offset, once it is ``offset`` or after a timeout: Kafka responds before its markers."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         deadline = time.monotonic() + TIMEOUT_S

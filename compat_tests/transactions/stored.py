@@ -1,8 +1,8 @@
-"""Records of ``__transaction_state`` made by hand, and put there as an administrator's client may.
+"""Records of ``__transaction_state`` encoded by hand and produced with an admin client's rights.
 
-A broker takes no notice before it loads the partition anew: after a restart it finds itself in a state that would
-otherwise take 32,767 requests, or a crash between two writes. Layout: Kafka's TransactionLogKey.json and
-TransactionLogValue.json, each behind its version as an int16.
+A broker loads them at its next start. It then is in a state that would otherwise take 32,767 requests, or a crash
+between two writes. The layouts are Kafka's TransactionLogKey.json and TransactionLogValue.json, each after its version
+as an int16.
 """
 
 import struct
@@ -14,22 +14,22 @@ from compat_tests.differential import Session, produce_request
 
 TOPIC = "__transaction_state"
 PARTITIONS = 50
-"""Of ``__transaction_state`` and of ``__consumer_offsets``, as both targets make them."""
+"""The partitions of ``__transaction_state`` and of ``__consumer_offsets``."""
 ADMIN_CLIENT = "__admin_client"
-"""The client id that may write to internal topics."""
+"""The client id that may produce to internal topics."""
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
 
 
 def partition_of(key: str) -> int:
-    """Java's String.hashCode, without its sign, modulo the partitions."""
+    """The internal topic's partition of a key: Java's String.hashCode without its sign, modulo the partitions."""
     value = 0
     for unit in struct.unpack(f"<{len(key)}H", key.encode("utf-16-le")):
         value = (31 * value + unit) & 0xFFFFFFFF
     return min(value, 0x1_0000_0000 - value) % 0x80000000 % PARTITIONS
 
 
-class Stored(NamedTuple):
-    """The value of a record. Times in ms."""
+class TransactionState(NamedTuple):
+    """A TransactionLogValue. Times are in ms."""
 
     producer_id: int
     producer_epoch: int
@@ -43,12 +43,14 @@ class Stored(NamedTuple):
     client_version: int = 0
 
     def encode(self, version: int) -> bytes:
-        return struct.pack(">h", version) + (self._flexible() if version else self._first())
+        return struct.pack(">h", version) + (
+            self._encode_version_1() if version else self._encode_version_0()
+        )
 
     def _head(self) -> bytes:
         return struct.pack(">qhib", self.producer_id, self.producer_epoch, self.timeout_ms, self.state)
 
-    def _first(self) -> bytes:
+    def _encode_version_0(self) -> bytes:
         rows = b"" if self.state != EMPTY else struct.pack(">i", -1)
         if self.state != EMPTY:
             rows = struct.pack(">i", len(self.partitions))
@@ -56,7 +58,7 @@ class Stored(NamedTuple):
                 rows += struct.pack(">h", len(topic)) + topic.encode() + struct.pack(">ii", 1, partition)
         return self._head() + rows + struct.pack(">qq", self.update_ms, self.start_ms)
 
-    def _flexible(self) -> bytes:
+    def _encode_version_1(self) -> bytes:
         rows = b"\0"
         if self.state != EMPTY:
             rows = bytes((len(self.partitions) + 1,))
@@ -70,7 +72,7 @@ class Stored(NamedTuple):
 
 
 def write(session: Session, transactional_id: str, value: bytes | None, key_version: int = 0) -> None:
-    """Append the id's record; None is a tombstone."""
+    """Append a record for the id; a value of None is a tombstone."""
     name = transactional_id.encode()
     key = struct.pack(">hh", key_version, len(name)) + name
     request = produce_request(TOPIC, batch([record(key, value)]), partition_of(transactional_id), -1)

@@ -1,7 +1,7 @@
-"""States that a coordinator finds in its log, beside Kafka's: epochs nearly used up, a crash between two writes.
+"""States that the coordinators load from their logs: epochs nearly exhausted, a crash between two writes.
 
-All records are written before one restart of both targets; each case has a transactional id, a topic and a group of its
-own.
+All records are written before a single restart of both targets. Each case has its own transactional id, topic and
+group.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from compat_tests.transactions.stored import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
-    Stored,
+    TransactionState,
     partition_of,
     write,
 )
@@ -29,15 +29,15 @@ from compat_tests.transactions.wire import (
     V2_OFFSETS,
     V2_PRODUCE,
     Producer,
-    committed,
     find_coordinator,
-    look,
+    observe_committed,
+    observe_topic,
 )
 
 pytestmark = pytest.mark.slow
 
 EPOCH_MAX = 32_767
-"""Nobody's: the highest that a producer is given is the one before."""
+"""No producer gets it: the highest epoch of a producer is one less."""
 LAST = EPOCH_MAX - 1
 MINUTE_MS = 60_000
 EXPIRES_MS = 7 * 24 * 3_600_000
@@ -46,15 +46,15 @@ Scenario = Callable[[Session, Producer], None]
 
 
 class Case(NamedTuple):
-    """What is stored of an id besides its producer id."""
+    """The stored state of a transactional id, except for its producer id."""
 
     epoch: int
     state: int = EMPTY
     version: int = 1
     has_data: bool = False
-    """Of epoch 0 in both partitions of its topic, and an offset of its group."""
+    """With records of epoch 0 in both partitions of its topic, and an offset of its group."""
     rotates: bool = False
-    """Decided with the last epoch: a new producer id follows."""
+    """Decided with the last epoch, so that a new producer id follows."""
     client_version: int = 0
     timeout_ms: int = MINUTE_MS
     unused_ms: int = 0
@@ -84,12 +84,12 @@ CASES = {
     "tombstone": Case(0),
     "from-the-future": Case(0),
 }
-NOT_OURS = (r"InitProducerId .*error_code: -1 != 90",)
-"""Where an id's epochs are used up, and the epoch that a producer goes on from is another, Kafka fails by its own fault
-(UNKNOWN_SERVER_ERROR); oncelog says what it says at any other epoch, PRODUCER_FENCED."""
+KAFKAS_ERROR = (r"InitProducerId .*error_code: -1 != 90",)
+"""If an id's epochs are exhausted and a producer continues from a wrong epoch, Kafka fails with UNKNOWN_SERVER_ERROR;
+oncelog returns PRODUCER_FENCED, as it does for any other epoch."""
 DECIDED = [name for name, case in CASES.items() if case.state in (PREPARE_COMMIT, PREPARE_ABORT)]
 known_ids: dict[tuple[str, str], int] = {}
-"""By bootstrap address and case, the producer id that has the transactional id."""
+"""By bootstrap address and case: the transactional id's producer id."""
 
 
 def store(session: Session, name: str, case: Case) -> None:
@@ -108,7 +108,7 @@ def store(session: Session, name: str, case: Case) -> None:
     if case.rotates:
         next_id = session.call_unobserved("InitProducerId", 4, {"transactional_id": None})["producer_id"]
     now = now_ms()
-    value = Stored(
+    value = TransactionState(
         producer.producer_id,
         case.epoch,
         case.state,
@@ -130,7 +130,7 @@ def store(session: Session, name: str, case: Case) -> None:
 
 
 @pytest.fixture(scope="module")
-def restarted(own_brokers: dict[str, Broker], own_pair: Pair) -> Pair:
+def restarted_pair(own_brokers: dict[str, Broker], own_pair: Pair) -> Pair:
     for broker in own_brokers.values():
         session = Session(broker.bootstrap)
         for name, case in CASES.items():
@@ -150,7 +150,7 @@ def compare(pair: Pair, name: str, scenario: Scenario, known: tuple[str, ...] = 
     pair.compare(run, known=known)
 
 
-def test_an_end_with_the_last_epoch_brings_a_new_producer_id(restarted: Pair) -> None:
+def test_an_end_with_the_last_epoch_returns_a_new_producer_id(restarted_pair: Pair) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         for commit in (True, False, True, True, False):
             before, epoch = producer.producer_id, producer.epoch
@@ -159,53 +159,55 @@ def test_an_end_with_the_last_epoch_brings_a_new_producer_id(restarted: Pair) ->
             producer.end(commit, V2_END)
             producer.describe()
             for other in (commit, not commit):
-                for off in (0, -1):
-                    producer.end(other, V2_END, producer_id=before, epoch=epoch + off, take=False)
+                for difference in (0, -1):
+                    producer.end(
+                        other, V2_END, producer_id=before, epoch=epoch + difference, adopt_epoch=False
+                    )
             producer.send("v2", 0, 1, V2_PRODUCE, producer_id=before, epoch=epoch, sequence=1)
         assert producer.epoch == 2  # after 32,764, 32,765 and 32,766
         assert producer.producer_id != known_ids[session.bootstrap, "v2"]
-        look(session, "v2")
+        observe_topic(session, "v2")
 
-    compare(restarted, "v2", scenario)
+    compare(restarted_pair, "v2", scenario)
 
 
-def test_the_last_epochs_transaction_is_ended_by_a_new_producer(restarted: Pair) -> None:
+def test_a_new_producer_ends_the_last_epochs_transaction(restarted_pair: Pair) -> None:
     def scenario(session: Session, old: Producer) -> None:
         old.send("v2-taken-over", 0, 2, V2_PRODUCE)
         new = Producer(session, "v2-taken-over")
         new.init()
         assert new.producer_id != old.producer_id
         new.describe()
-        look(session, "v2-taken-over")
+        observe_topic(session, "v2-taken-over")
         old.send("v2-taken-over", 0, 1, V2_PRODUCE)
         for commit in (True, False):
-            old.end(commit, V2_END, take=False)
+            old.end(commit, V2_END, adopt_epoch=False)
         for epoch in (LAST, LAST - 1, EPOCH_MAX):
             old.init(4, expected=(known_ids[session.bootstrap, "v2-taken-over"], epoch))
         new.send("v2-taken-over", 0, 1, V2_PRODUCE)
         new.end(True, V2_END)
-        look(session, "v2-taken-over")
+        observe_topic(session, "v2-taken-over")
 
-    compare(restarted, "v2-taken-over", scenario)
+    compare(restarted_pair, "v2-taken-over", scenario)
 
 
-def test_the_last_epochs_transaction_times_out(restarted: Pair) -> None:
+def test_the_last_epochs_transaction_times_out(restarted_pair: Pair) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         producer.send("v2-times-out", 1, 1, V2_PRODUCE)
         producer.wait_for("CompleteAbort")
         producer.describe()
-        look(session, "v2-times-out")
+        observe_topic(session, "v2-times-out")
         producer.send("v2-times-out", 1, 1, V2_PRODUCE)
         for commit in (True, False):
-            producer.end(commit, V2_END, take=False)
+            producer.end(commit, V2_END, adopt_epoch=False)
         for _ in range(2):
             producer.init(4, expected=(known_ids[session.bootstrap, "v2-times-out"], LAST))
         producer.describe()
 
-    compare(restarted, "v2-times-out", scenario)
+    compare(restarted_pair, "v2-times-out", scenario)
 
 
-def test_classic_epochs_run_out_with_an_initialisation(restarted: Pair) -> None:
+def test_initialisations_exhaust_the_classic_epochs(restarted_pair: Pair) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         for _ in range(3):
             producer.init()
@@ -216,12 +218,12 @@ def test_classic_epochs_run_out_with_an_initialisation(restarted: Pair) -> None:
         assert (producer.epoch, producer.producer_id != known_ids[session.bootstrap, "classic"]) == (1, True)
         for epoch in (LAST, LAST - 1):
             producer.init(4, expected=(known_ids[session.bootstrap, "classic"], epoch))
-        look(session, "classic")
+        observe_topic(session, "classic")
 
-    compare(restarted, "classic", scenario)
+    compare(restarted_pair, "classic", scenario)
 
 
-def test_classic_ends_keep_the_last_epoch(restarted: Pair) -> None:
+def test_classic_ends_keep_the_last_epoch(restarted_pair: Pair) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         producer.describe()
         producer.end(True)
@@ -231,12 +233,12 @@ def test_classic_ends_keep_the_last_epoch(restarted: Pair) -> None:
             producer.send("classic-ends", 0, 2)
             producer.end(commit)
         producer.describe()
-        look(session, "classic-ends")
+        observe_topic(session, "classic-ends")
 
-    compare(restarted, "classic-ends", scenario)
+    compare(restarted_pair, "classic-ends", scenario)
 
 
-def test_fencing_takes_the_last_epoch(restarted: Pair) -> None:
+def test_fencing_uses_the_last_epoch(restarted_pair: Pair) -> None:
     def scenario(session: Session, old: Producer) -> None:
         old.add([("classic-taken-over", 0)])
         old.send("classic-taken-over", 0, 2)
@@ -244,16 +246,16 @@ def test_fencing_takes_the_last_epoch(restarted: Pair) -> None:
         new.init()
         new.describe()
         old.end(True)
-        look(session, "classic-taken-over")
+        observe_topic(session, "classic-taken-over")
         new.add([("classic-taken-over", 0)])
         new.send("classic-taken-over", 0, 2)
         new.end(True)
-        look(session, "classic-taken-over")
+        observe_topic(session, "classic-taken-over")
 
-    compare(restarted, "classic-taken-over", scenario)
+    compare(restarted_pair, "classic-taken-over", scenario)
 
 
-def test_who_goes_on_with_the_last_epoch_may_ask_again(restarted: Pair) -> None:
+def test_continuing_from_the_last_epoch_may_be_repeated(restarted_pair: Pair) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         known = producer.producer_id
         for epoch in (EPOCH_MAX, LAST, LAST, LAST - 1, EPOCH_MAX):
@@ -262,38 +264,38 @@ def test_who_goes_on_with_the_last_epoch_may_ask_again(restarted: Pair) -> None:
         producer.init(4, expected=(known, LAST))
         producer.describe()
 
-    compare(restarted, "expected", scenario, NOT_OURS)
+    compare(restarted_pair, "expected", scenario, KAFKAS_ERROR)
 
 
-def test_who_has_an_epoch_below_the_last(restarted: Pair) -> None:
+def test_continuing_from_an_older_epoch(restarted_pair: Pair) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         for epoch in (LAST - 1, 0):
             producer.init(4, expected=(producer.producer_id, epoch))
         producer.describe()
 
-    compare(restarted, "behind", scenario, NOT_OURS)
+    compare(restarted_pair, "behind", scenario, KAFKAS_ERROR)
 
 
-def test_the_epoch_that_is_nobodys(restarted: Pair) -> None:
+def test_the_epoch_that_no_producer_gets(restarted_pair: Pair) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         producer.init(4, expected=(producer.producer_id, LAST))
         producer.init(4, expected=(producer.producer_id, EPOCH_MAX))
         producer.describe()
 
-    compare(restarted, "beyond", scenario, NOT_OURS)
+    compare(restarted_pair, "beyond", scenario, KAFKAS_ERROR)
 
     def ends(session: Session, producer: Producer) -> None:
         producer.send("beyond-open", 0, 1, V2_PRODUCE)
         producer.end(False, V2_END)
         producer.describe()
-        look(session, "beyond-open")
+        observe_topic(session, "beyond-open")
 
-    compare(restarted, "beyond-open", ends)
+    compare(restarted_pair, "beyond-open", ends)
 
 
 @pytest.mark.parametrize("name", DECIDED)
-def test_what_was_decided_is_finished(restarted: Pair, name: str) -> None:
-    """The process died after the decision was stored and before any marker."""
+def test_a_decided_transaction_is_finished(restarted_pair: Pair, name: str) -> None:
+    """The process died after it stored the decision and before it wrote any marker."""
     commits = CASES[name].state == PREPARE_COMMIT
     is_v2 = CASES[name].client_version == 2
     epoch = CASES[name].epoch - is_v2
@@ -301,32 +303,32 @@ def test_what_was_decided_is_finished(restarted: Pair, name: str) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         producer.wait_ended()
         producer.describe()
-        look(session, name)
+        observe_topic(session, name)
         for stable in (False, True):
-            committed(session, name, name, stable=stable)
+            observe_committed(session, name, name, stable=stable)
         for commit in (commits, not commits):
-            producer.end(commit, V2_END if is_v2 else 3, epoch=epoch, take=False)
+            producer.end(commit, V2_END if is_v2 else 3, epoch=epoch, adopt_epoch=False)
         producer.init()
         producer.send(name, 0, 1, V2_PRODUCE)
         producer.end(True, V2_END)
-        look(session, name)
+        observe_topic(session, name)
 
-    compare(restarted, name, scenario)
+    compare(restarted_pair, name, scenario)
 
 
-def test_what_is_open_too_long_is_aborted(restarted: Pair) -> None:
+def test_an_old_open_transaction_is_aborted(restarted_pair: Pair) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         producer.wait_for("CompleteAbort")
         producer.describe()
-        look(session, "open-too-long")
-        committed(session, "open-too-long", "open-too-long", stable=True)
-        producer.end(True, V2_END, take=False)
+        observe_topic(session, "open-too-long")
+        observe_committed(session, "open-too-long", "open-too-long", stable=True)
+        producer.end(True, V2_END, adopt_epoch=False)
         producer.end(True)
 
-    compare(restarted, "open-too-long", scenario)
+    compare(restarted_pair, "open-too-long", scenario)
 
 
-def test_ids_that_were_forgotten_and_records_of_no_known_version(restarted: Pair) -> None:
+def test_tombstones_and_unknown_versions(restarted_pair: Pair) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         producer.describe()
         producer.add([(producer.transactional_id, 0)])
@@ -334,10 +336,10 @@ def test_ids_that_were_forgotten_and_records_of_no_known_version(restarted: Pair
         producer.describe()
 
     for name in ("tombstone", "from-the-future"):
-        compare(restarted, name, scenario)
+        compare(restarted_pair, name, scenario)
 
 
-def test_ids_that_were_not_used_for_too_long_are_forgotten(restarted: Pair) -> None:
+def test_unused_ids_expire(restarted_pair: Pair) -> None:
     def scenario(session: Session, producer: Producer) -> None:
         if producer.transactional_id.startswith("expired"):
             producer.wait_for("")
@@ -348,4 +350,4 @@ def test_ids_that_were_not_used_for_too_long_are_forgotten(restarted: Pair) -> N
         producer.describe()
 
     for name in ("expired", "expired-committed", "nearly-expired"):
-        compare(restarted, name, scenario)
+        compare(restarted_pair, name, scenario)

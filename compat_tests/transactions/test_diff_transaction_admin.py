@@ -1,15 +1,15 @@
-"""What administrators ask about transactions, and do to them, field by field, on both targets."""
+"""Requests of administrators about transactions, field by field, on both targets."""
 
 import pytest
 
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
-from compat_tests.transactions.wire import Producer, producers, see
+from compat_tests.transactions.wire import Producer, observe_partition, observe_producers
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_write_txn_markers(pair: Pair, name: str, version: int) -> None:
-    """As kafka-transactions sends it to end a transaction that hangs."""
+    """As kafka-transactions sends it to abort a hanging transaction."""
 
     def mark(session: Session, producer: Producer, **changes: object) -> None:
         marker: Fields = {
@@ -36,7 +36,7 @@ def test_write_txn_markers(pair: Pair, name: str, version: int) -> None:
         producer.send(name, 0, 2)
         mark(session, producer, producer_epoch=producer.epoch - 1)
         mark(session, producer, coordinator_epoch=-1)
-        see(session, name)
+        observe_partition(session, name)
         producer.send(name, 0, 2)
         mark(session, producer, coordinator_epoch=7)
         mark(session, producer, coordinator_epoch=6)
@@ -44,15 +44,15 @@ def test_write_txn_markers(pair: Pair, name: str, version: int) -> None:
         mark(session, producer, topics=[{"name": f"{name}-unknown", "partition_indexes": [0]}])
         mark(session, producer, producer_id=1 << 41)
         session.call("WriteTxnMarkers", version, {"markers": []})
-        producers(session, name)
-        see(session, name)
+        observe_producers(session, name)
+        observe_partition(session, name)
 
     pair.compare(scenario)
 
 
 @pytest.mark.parametrize("newer_first", [True, False])
 def test_markers_of_two_coordinators(pair: Pair, name: str, newer_first: bool) -> None:
-    """One that was replaced goes on, in another order than its successor; the next transaction meets both again."""
+    """A replaced coordinator still writes markers, in another order than its successor, for two transactions."""
 
     def mark(
         session: Session, producer: Producer, partition: int, coordinator_epoch: int, commit: bool
@@ -78,8 +78,8 @@ def test_markers_of_two_coordinators(pair: Pair, name: str, newer_first: bool) -
             for partition, epoch in order:
                 mark(session, producer, partition, epoch, commit)
             for partition in (0, 1):
-                producers(session, name, partition)
-                see(session, name, partition)
+                observe_producers(session, name, partition)
+                observe_partition(session, name, partition)
 
     pair.compare(scenario)
 

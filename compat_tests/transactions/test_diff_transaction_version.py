@@ -1,12 +1,12 @@
-"""``transaction.version`` down and up again: which records are written, what is refused, and what becomes of
-transactions that are open meanwhile.
+"""``transaction.version`` downgraded and upgraded: stored records, refused requests, and transactions that are open
+during the change.
 """
 
 import pytest
 
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
-from compat_tests.transactions.wire import V2_END, V2_PRODUCE, Producer, find_coordinator, look
+from compat_tests.transactions.wire import V2_END, V2_PRODUCE, Producer, find_coordinator, observe_topic
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 HIGHEST = 2
@@ -39,14 +39,14 @@ def test_levels(own_pair: Pair, level: int) -> None:
         producer = Producer(session, name)
         producer.init()
         for version in (9, 11):
-            producer.send(name, 0, 1, version)  # not added: verified at every level
+            producer.send(name, 0, 1, version)  # not added to the transaction: every level verifies that
         producer.add([(name, 0)])
         producer.send(name, 0, 1, 9)
         producer.describe()
-        new = Producer(session, name)  # fences it in the way of the level
+        new = Producer(session, name)  # fences the old producer as the level does
         new.init()
         new.describe()
-        look(session, name)
+        observe_topic(session, name)
         new.add([(name, 0)])
         new.send(name, 0, 1, 9)
         new.end(True)
@@ -55,13 +55,13 @@ def test_levels(own_pair: Pair, level: int) -> None:
             new.send(name, 0, 1, V2_PRODUCE)
             new.end(True, V2_END)
             new.describe()
-        look(session, name)
+        observe_topic(session, name)
         find_coordinator(session, name)
         set_level(session, HIGHEST, UPGRADE)
         new.send(name, 1, 1, V2_PRODUCE)
         new.end(False, V2_END)
         new.describe()
-        look(session, name)
+        observe_topic(session, name)
 
     own_pair.compare(scenario)
 
@@ -70,14 +70,14 @@ def test_levels(own_pair: Pair, level: int) -> None:
 @pytest.mark.parametrize("level", [1, 0])
 @pytest.mark.parametrize("ends", [True, False])
 def test_transactions_that_are_open_meanwhile(own_pair: Pair, level: int, ends: bool) -> None:
-    """One for each way to begin and to end it. ``ends``: at the level; otherwise they begin there and end at the
-    highest.
+    """One transaction for each way to begin and to end it. With ``ends`` they end at ``level``; otherwise they begin
+    there and end at the highest level.
     """
     ways = [
         (begin, end)
         for begin in ("classic", "v2")
         for end in ("commit", "abort", "v2-commit", "v2-abort", "taken-over", "times-out")
-        # At level 0 Kafka's coordinator fails by its own fault where v2 is spoken (see docs/differences.md).
+        # At level 0 Kafka's coordinator has a defect with transactions v2 (see docs/differences.md).
         if level or not (end if ends else begin).startswith("v2")
     ]
 
@@ -99,7 +99,7 @@ def test_transactions_that_are_open_meanwhile(own_pair: Pair, level: int, ends: 
         else:
             producer.end(end.endswith("commit"), V2_END if end.startswith("v2") else 3)
         producer.describe()
-        look(producer.session, producer.transactional_id)
+        observe_topic(producer.session, producer.transactional_id)
 
     def scenario(session: Session) -> None:
         if not ends:
@@ -109,7 +109,7 @@ def test_transactions_that_are_open_meanwhile(own_pair: Pair, level: int, ends: 
             for kind, end in ways
             if end != "times-out"
         ]
-        # The last, that it is not over before its level is changed.
+        # These begin last, so that they do not time out before the level changes.
         timed = [
             begin(session, kind, f"open-{level}-{ends}-{kind}-{end}", end)
             for kind, end in ways

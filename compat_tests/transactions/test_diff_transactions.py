@@ -1,4 +1,4 @@
-"""Transactional requests, field by field, on both targets."""
+"""Transactional requests of producers, field by field, on both targets."""
 
 import pytest
 
@@ -11,10 +11,10 @@ from compat_tests.transactions.wire import (
     V2_OFFSETS,
     V2_PRODUCE,
     Producer,
-    committed,
     find_coordinator,
-    producers,
-    see,
+    observe_committed,
+    observe_partition,
+    observe_producers,
 )
 
 CLASSIC = [(0, 0), (1, 1), (2, 2), (3, 3), (3, 4)]
@@ -60,24 +60,24 @@ def test_classic(pair: Pair, name: str, add: int, end: int, commit: bool) -> Non
         producer.describe()
         producer.send(name, 0, 3)
         producer.send(name, 0, 2)
-        see(session, name)
-        producers(session, name)
+        observe_partition(session, name)
+        observe_producers(session, name)
         producer.add([(name, 0), (name, 1)], add)
         producer.send(name, 1, 1)
         producer.end(not commit, end, epoch=producer.epoch + 1)
         producer.end(not commit, end, producer_id=producer.producer_id + 5000)
         producer.end(commit, end)
         producer.describe()
-        producers(session, name)
+        observe_producers(session, name)
         producer.end(commit, end)
         producer.end(not commit, end)
         for partition in (0, 1):
-            see(session, name, partition)
+            observe_partition(session, name, partition)
         producer.add([(name, 1)], add)
         producer.send(name, 1, 1)
         producer.end(not commit, end)
-        see(session, name, 1)
-        see(session, name, 1, 2)
+        observe_partition(session, name, 1)
+        observe_partition(session, name, 1, 2)
 
     pair.compare(scenario)
 
@@ -92,17 +92,17 @@ def test_transactions_v2(pair: Pair, name: str) -> None:
             producer.send(name, 0, 1, V2_PRODUCE)
             producer.send(name, 1, 1, V2_PRODUCE)
             producer.describe()
-            producers(session, name)
+            observe_producers(session, name)
             before = producer.epoch
             assert producer.end(commit, V2_END)["producer_epoch"] == before + 1
             producer.describe()
-            producers(session, name)
-            # The same again, as after a lost response; the other; from before; from the future.
+            observe_producers(session, name)
+            # Repeat the end, as after a lost response; send the other decision, an older epoch, a later epoch.
             for epoch in (before, before - 1, before + 2):
                 for other in (commit, not commit):
-                    producer.end(other, V2_END, epoch=epoch, take=False)
-            see(session, name)
-            # A late one of the transaction that ended.
+                    producer.end(other, V2_END, epoch=epoch, adopt_epoch=False)
+            observe_partition(session, name)
+            # A late batch of the transaction that has ended.
             producer.send(name, 0, 1, V2_PRODUCE, epoch=before, sequence=3)
             producer.send(name, 1, 1, V2_PRODUCE, epoch=before, sequence=1)
 
@@ -112,7 +112,7 @@ def test_transactions_v2(pair: Pair, name: str) -> None:
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("back", [0, 1])
-def test_ends_of_what_is_not_open(pair: Pair, name: str, state: str, commit: bool, back: int) -> None:
+def test_ends_without_an_open_transaction(pair: Pair, name: str, state: str, commit: bool, back: int) -> None:
     def scenario(session: Session) -> None:
         session.topic(name)
         producer = Producer(session, name)
@@ -125,13 +125,13 @@ def test_ends_of_what_is_not_open(pair: Pair, name: str, state: str, commit: boo
         producer.end(commit, V2_END, epoch=producer.epoch - back)
         producer.describe()
         producer.send(name, 0, 1, V2_PRODUCE)
-        see(session, name)
+        observe_partition(session, name)
 
     pair.compare(scenario)
 
 
 @pytest.mark.parametrize("version", [3, 7, 9, 10, 11, 12])
-def test_what_was_not_added(pair: Pair, name: str, version: int) -> None:
+def test_partitions_that_were_not_added(pair: Pair, name: str, version: int) -> None:
     """Before v12 the partition must have been added; from then on the write adds it."""
 
     def scenario(session: Session) -> None:
@@ -156,14 +156,14 @@ def test_what_was_not_added(pair: Pair, name: str, version: int) -> None:
         producer.send(name, 1, 1, version)
         producer.describe()
         for partition in range(3):
-            see(session, name, partition)
+            observe_partition(session, name, partition)
 
     pair.compare(scenario)
 
 
 @pytest.mark.parametrize("version", [9, 11, 12])
-def test_sequences_of_what_begins(pair: Pair, name: str, version: int) -> None:
-    """A batch is refused because its partition was not added; those behind it must not go first."""
+def test_sequences_at_the_begin_of_a_transaction(pair: Pair, name: str, version: int) -> None:
+    """A batch is refused because its partition is not added; the batches after it must not be appended first."""
 
     def scenario(session: Session) -> None:
         session.topic(name)
@@ -175,13 +175,13 @@ def test_sequences_of_what_begins(pair: Pair, name: str, version: int) -> None:
         for sequence in (4, 2, 0, 2, 6, 4, 0):
             producer.send(name, 0, 2, version, sequence=sequence)
         producer.end(True)
-        # Asked for and refused: what follows the last batch must not go before it either.
+        # The next expected batch was refused: later batches must not be appended before it either.
         producer.send(name, 0, 1, version, sequence=1)
         producer.add([(name, 0)])
         for sequence in (8, 6, 0, 1, 6):
             producer.send(name, 0, 2, version, sequence=sequence)
         producer.end(True)
-        see(session, name)
+        observe_partition(session, name)
 
     pair.compare(scenario)
 
@@ -227,7 +227,7 @@ def test_offsets(pair: Pair, name: str, version: int, commit: bool) -> None:
         find_coordinator(session, group, GROUP)
         producer = Producer(session, name)
         producer.init()
-        committed(session, group, name)
+        observe_committed(session, group, name)
         if version < V2_OFFSETS:
             producer.commit_offset(group, name, 3, version)
             producer.add_offsets(group, min(version, 4))
@@ -243,10 +243,10 @@ def test_offsets(pair: Pair, name: str, version: int, commit: bool) -> None:
             producer.commit_offset(f"{group}-2", name, 7, version, generation=4, member="nobody")
         producer.describe()
         for stable in (False, True):
-            committed(session, group, name, 2, stable=stable)
+            observe_committed(session, group, name, 2, stable=stable)
         producer.end(commit, V2_END if version >= V2_OFFSETS else 3)
         for stable in (False, True):
-            committed(session, group, name, 2, stable=stable)
+            observe_committed(session, group, name, 2, stable=stable)
         producer.describe()
 
     pair.compare(scenario)
@@ -272,8 +272,8 @@ def test_a_new_producer_ends_the_old_ones_transaction(pair: Pair, name: str, tra
         new.add([(name, 0)])
         new.send(name, 0, 1, produce)
         new.end(True, end)
-        see(session, name)
-        producers(session, name)
+        observe_partition(session, name)
+        observe_producers(session, name)
         for version in (3, 4):
             old.init(version, expected=(old.producer_id, old.epoch))
 
@@ -282,7 +282,7 @@ def test_a_new_producer_ends_the_old_ones_transaction(pair: Pair, name: str, tra
 
 @pytest.mark.parametrize("version", [9, 11, 12])
 def test_batches_that_no_client_sends(pair: Pair, name: str, version: int) -> None:
-    """Transactional without a producer id; control batches; two producers in one request; two kinds of batches."""
+    """Transactional without a producer id; control batches; two producers or two kinds of batches in one request."""
 
     def send(session: Session, producer: Producer, label: str, *batches: bytes) -> None:
         rows = [{"index": index, "records": records} for index, records in enumerate(batches)]
@@ -322,6 +322,6 @@ def test_batches_that_no_client_sends(pair: Pair, name: str, version: int) -> No
         send(session, producer, "one of each kind, added", *mixed)
         producer.end(True)
         for partition in range(2):
-            see(session, name, partition)
+            observe_partition(session, name, partition)
 
     pair.compare(scenario)

@@ -15,10 +15,10 @@ from compat_tests.transactions.wire import (
     V2_OFFSETS,
     V2_PRODUCE,
     Producer,
-    committed,
     find_coordinator,
-    producers,
-    see,
+    observe_committed,
+    observe_partition,
+    observe_producers,
 )
 
 STEPS = 70
@@ -33,7 +33,7 @@ CONFIGS: list[dict[str, str]] = [
 
 
 class Walk:
-    """Chooses by its own chance, and from what the targets answered alike."""
+    """Chooses its steps at random, and depends only on responses that are the same on both targets."""
 
     def __init__(self, session: Session, seed: int, name: str) -> None:
         self.session = session
@@ -42,7 +42,7 @@ class Walk:
         self.group = f"{name}-group"
         session.topic(name, PARTITIONS, CONFIGS[seed % len(CONFIGS)])
         find_coordinator(session, self.group, GROUP)
-        committed(session, self.group, name, PARTITIONS)
+        observe_committed(session, self.group, name, PARTITIONS)
         self.producers = [Producer(session, f"{name}-{number}") for number in range(2)]
         for producer in self.producers:
             producer.init()
@@ -50,16 +50,16 @@ class Walk:
 
     def run(self) -> None:
         steps = [self.send] * 5 + [self.add] * 2 + [self.end] * 4
-        steps += [self.init, self.offsets, self.offsets, self.look, self.describe]
+        steps += [self.init, self.offsets, self.offsets, self.read, self.describe]
         for _ in range(STEPS):
             self.rng.choice(steps)()
         for partition in range(PARTITIONS):
-            see(self.session, self.name, partition)
-            producers(self.session, self.name, partition)
-        committed(self.session, self.group, self.name, PARTITIONS)
+            observe_partition(self.session, self.name, partition)
+            observe_producers(self.session, self.name, partition)
+        observe_committed(self.session, self.group, self.name, PARTITIONS)
 
     def epoch(self, producer: Producer) -> int | None:
-        """Mostly the right one (None)."""
+        """Mostly None, for the producer's epoch; sometimes a wrong one."""
         if self.rng.random() < 0.85:
             return None
         return max(0, producer.epoch + self.rng.choice((-1, -1, 1, -2)))
@@ -95,8 +95,8 @@ class Walk:
         producer = self.rng.choice(self.producers)
         version = self.rng.choice((1, 3, V2_END, V2_END))
         epoch = self.epoch(producer)
-        # Without transactions v2 the epoch stays, and with it the sequences go on.
-        producer.end(self.rng.random() < 0.6, version, epoch=epoch, take=epoch is None)
+        # Without transactions v2 the epoch stays, and the sequences continue.
+        producer.end(self.rng.random() < 0.6, version, epoch=epoch, adopt_epoch=epoch is None)
 
     def init(self) -> None:
         producer = self.rng.choice(self.producers)
@@ -117,13 +117,13 @@ class Walk:
             self.group, self.name, self.offset, version, partition, epoch=self.epoch(producer)
         )
 
-    def look(self) -> None:
-        see(self.session, self.name, self.rng.randrange(PARTITIONS), 0)
-        committed(self.session, self.group, self.name, PARTITIONS, stable=self.rng.random() < 0.5)
+    def read(self) -> None:
+        observe_partition(self.session, self.name, self.rng.randrange(PARTITIONS), 0)
+        observe_committed(self.session, self.group, self.name, PARTITIONS, stable=self.rng.random() < 0.5)
 
     def describe(self) -> None:
         self.rng.choice(self.producers).describe()
-        producers(self.session, self.name, self.rng.randrange(PARTITIONS))
+        observe_producers(self.session, self.name, self.rng.randrange(PARTITIONS))
 
 
 @pytest.mark.parametrize("seed", seeds(WALKS))

@@ -1,9 +1,7 @@
-"""A consume-transform-produce program, killed at random together with its broker: each input's effect is there once."""
+"""A consume-transform-produce program and its broker are killed at random: each input has exactly one output."""
 
 import contextlib
-import os
 import pathlib
-import random
 import signal
 import subprocess
 import sys
@@ -17,8 +15,9 @@ from confluent_kafka import Producer
 
 from compat_tests.differential import make_topic
 from compat_tests.process import Lines
-from compat_tests.transactions.conftest import JavaWorker
-from compat_tests.transactions.reader import AGAIN, Reader, values
+from compat_tests.seeds import printed_rng
+from compat_tests.transactions.java_worker import JavaWorker
+from compat_tests.transactions.reader import FAST_RECONNECT, Reader, values
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTITIONS = 3
@@ -26,9 +25,9 @@ PROGRAM_KILLS = {"oncelog": 5, "kafka": 2}
 BROKER_KILLS = {"oncelog": 5, "kafka": 1}
 AHEAD = 200
 GROWTH = (0, 1, 10, 100)
-"""How many records more are in the output before the next is killed."""
+"""The number of further output records before the next kill."""
 PROPERTIES = {
-    # A broker that is killed again and again opens each of them at each start.
+    # Few partitions, because the broker opens all of them at each of its many starts.
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
@@ -38,8 +37,8 @@ PROPERTIES = {
 
 
 class Inputs:
-    """Writes numbers to the topic ``in`` until it is closed, over any restart of the broker, not far before what
-    ``reader`` has seen of their effects.
+    """Writes numbers to the topic ``in`` until `close`, through restarts of the broker, and never far ahead of
+    ``reader``, which reads the outputs.
     """
 
     def __init__(self, bootstrap: str, reader: Reader) -> None:
@@ -51,7 +50,7 @@ class Inputs:
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "message.timeout.ms": 120_000,
-                **AGAIN,
+                **FAST_RECONNECT,
             }
         )
         self._thread = threading.Thread(target=self._write, daemon=True)
@@ -67,7 +66,7 @@ class Inputs:
             self._producer.poll(0)
 
     def close(self) -> int:
-        """How many there are."""
+        """Stop writing; returns how many numbers were written."""
         self._stop.set()
         self._thread.join()
         assert self._producer.flush(60) == 0
@@ -75,7 +74,7 @@ class Inputs:
 
 
 class Program:
-    """A transformer in a process of its own."""
+    """A transformer in its own process."""
 
     def __init__(self, client: str, bootstrap: str, classes: pathlib.Path) -> None:
         arguments = [bootstrap, "in", "out", "transformers", "transformer"]
@@ -83,7 +82,7 @@ class Program:
         self._process: subprocess.Popen[str] | None = None
         if client == "java":
             self._java = JavaWorker(classes)
-            assert self._java.do("transform", *arguments) == "ok"
+            assert self._java.execute("transform", *arguments) == "ok"
             return
         command = [sys.executable, "-W", "ignore", "-m", "compat_tests.transactions.transformer", *arguments]
         self._process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -91,7 +90,7 @@ class Program:
         self._stderr = Lines(self._process.stderr)
 
     def output(self) -> str:
-        """What it said last, and, of the Python one, where it stands."""
+        """The program's last output; with a traceback of what the Python one is doing now."""
         if self._java is not None:
             return self._java.output()
         if self._process is not None and self._process.poll() is None:
@@ -110,7 +109,7 @@ class Program:
 
 @contextlib.contextmanager
 def running(start: Callable[[], Program]) -> Iterator[list[Program]]:
-    """A list with the one program that runs now."""
+    """A list with the program that runs now; a test replaces it."""
     programs = [start()]
     try:
         yield programs
@@ -124,9 +123,7 @@ def running(start: Callable[[], Program]) -> Iterator[list[Program]]:
 def test_exactly_once(
     own_broker: Callable[..., Any], target: str, client: str, java_transactions: pathlib.Path
 ) -> None:
-    seed = int(os.environ.get("ONCELOG_SEED", random.randrange(1 << 30)))
-    print(f"ONCELOG_SEED={seed}")
-    rng = random.Random(seed)
+    rng = printed_rng()
     broker = own_broker(PROPERTIES)
     for topic in ("in", "out"):
         make_topic(broker.bootstrap, topic, PARTITIONS)
@@ -143,11 +140,11 @@ def test_exactly_once(
     ):
         inputs = Inputs(broker.bootstrap, reader)
         try:
-            for what in kills:
-                # Where that comes of what is not committed yet, a transaction is probably open.
-                one = rng.choice((reader, uncommitted))
-                one.wait_for(len(one.rows) + rng.choice(GROWTH))
-                if what == "broker":
+            for victim in kills:
+                # When the uncommitted reader has a new record, a transaction is probably open.
+                observer = rng.choice((reader, uncommitted))
+                observer.wait_for(len(observer.rows) + rng.choice(GROWTH))
+                if victim == "broker":
                     broker.kill()
                     broker.start()
                 else:

@@ -1,4 +1,4 @@
-"""A data directory with transactions in it, taken over by a real Kafka, and taken back; DumpLogSegments reads it."""
+"""A real Kafka takes over a data directory with transactions, then oncelog again; DumpLogSegments reads it."""
 
 import pathlib
 import re
@@ -17,7 +17,7 @@ TIMEOUT_MS = 900_000
 
 
 def begin(session: Session, transactional_id: str) -> Producer:
-    """One transaction each that commits, aborts, and stays open."""
+    """Three transactions: one committed, one aborted and one that stays open."""
     producer = Producer(session, transactional_id, timeout_ms=TIMEOUT_MS)
     producer.init()
     find_coordinator(session, "group", GROUP)
@@ -61,7 +61,7 @@ def test_there_and_back(tmp_path: pathlib.Path, clean: bool) -> None:
     except RealPartMissing as missing:
         require(str(missing))
     try:
-        # Kafka knows the open transaction, goes on with it, and commits it.
+        # Kafka has loaded the open transaction: the producer continues and commits it.
         session, producer = resume(kafka.bootstrap, producer)
         assert producer.describe()["transaction_state"] == "Ongoing"
         assert producer.send("t", 0, 1, V2_PRODUCE)["error_code"] == 0
@@ -81,7 +81,7 @@ def test_there_and_back(tmp_path: pathlib.Path, clean: bool) -> None:
         assert producer.end(True, V2_END)["error_code"] == 0
         assert len(values(ours.bootstrap, "t", 12, 2)) == 12
         assert committed(ours.bootstrap, "group", "t", 30) == 30
-        # Who comes next is told a higher epoch.
+        # The next producer gets a higher epoch.
         before = producer.epoch
         producer.init()
         assert producer.epoch == before + 1

@@ -9,14 +9,14 @@ from compat_tests.batches import batch, record
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session, make_topic
 from compat_tests.transactions import wire
-from compat_tests.transactions.conftest import JavaWorker
+from compat_tests.transactions.java_worker import JavaWorker
 from compat_tests.transactions.reader import values
 from compat_tests.transactions.wire import Producer, until_settled
 
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 RETRIABLE = (6, 13, 14, 15, 16, 20, 51)
-"""NOT_LEADER_OR_FOLLOWER, NETWORK_EXCEPTION, three of coordinators, NOT_ENOUGH_REPLICAS_AFTER_APPEND (what older
-clients are told instead of others), CONCURRENT_TRANSACTIONS."""
+"""NOT_LEADER_OR_FOLLOWER, NETWORK_EXCEPTION, three errors of coordinators, NOT_ENOUGH_REPLICAS_AFTER_APPEND (for errors
+that older clients do not know), CONCURRENT_TRANSACTIONS."""
 Tool = Callable[..., str]
 
 
@@ -33,7 +33,7 @@ def test_kafka_transactions(java_worker: Callable[[], JavaWorker], bootstrap: st
         producer = Producer(session, name, timeout_ms=900_000)
         producer.init()
         producer.add([(name, 0)])
-        # A write that comes before its partition has been verified may be refused, to be tried again (KIP-890).
+        # A write before its partition is verified may be refused with a retriable error (KIP-890).
         while (row := producer.send(name, 0, 2))["error_code"]:
             assert row["error_code"] in RETRIABLE, row
         listed = tool("list", "--transactional-id-pattern", name)
@@ -43,7 +43,7 @@ def test_kafka_transactions(java_worker: Callable[[], JavaWorker], bootstrap: st
         assert f"{name}-0" in described
         found = tool("describe-producers", "--topic", name, "--partition", 0)
         assert re.search(rf"{producer.producer_id}\s+{producer.epoch}\s+", found), found
-        # The coordinator knows of it: it does not hang.
+        # The coordinator knows the transaction, so it does not hang.
         hanging = tool("find-hanging", "--broker-id", 1, "--max-transaction-timeout", 0)
         assert name not in hanging, hanging
         assert values(bootstrap, name, 0) == []
@@ -52,7 +52,7 @@ def test_kafka_transactions(java_worker: Callable[[], JavaWorker], bootstrap: st
         assert values(bootstrap, name, 0) == []
         producers = tool("describe-producers", "--topic", name, "--partition", 0)
         assert re.search(r"\sNone\s*$", producers), producers
-        # Fencing: its owner cannot end it any more.
+        # A fenced producer cannot end its transaction any more.
         tool("forceTerminateTransaction", "--transactionalId", name)
         producer.wait_ended()
         assert producer.end(True)["error_code"] == 90
@@ -62,7 +62,7 @@ def test_kafka_transactions(java_worker: Callable[[], JavaWorker], bootstrap: st
 
 @pytest.fixture
 def unverified(own_bootstrap: str) -> Iterator[Session]:
-    """A broker on which transactions may hang: it does not ask whether a write belongs to one."""
+    """A session with a broker on which transactions may hang: it does not verify that writes belong to one."""
     session = Session(own_bootstrap)
 
     def verify(text: str) -> None:
@@ -78,10 +78,10 @@ def unverified(own_bootstrap: str) -> Iterator[Session]:
 
 
 @pytest.mark.slow
-def test_what_hangs_is_found_and_aborted(
+def test_hanging_transactions_are_found_and_aborted(
     java_worker: Callable[[], JavaWorker], own_bootstrap: str, unverified: Session, name: str
 ) -> None:
-    """Two ways to hang, and to say which: a write without a transaction, and one that came after the end of its own."""
+    """A write without a transaction and one after its end hang; the tool aborts them in its two ways."""
     tool = tool_of(java_worker(), own_bootstrap)
     topics = [f"{name}-unknown", f"{name}-late"]
     producers = []
@@ -95,7 +95,7 @@ def test_what_hangs_is_found_and_aborted(
                 lambda at=topic, by=producer: by.send(at), lambda row: 51 if row["error_code"] else 0
             )
             producer.end(True)
-        # Kafka's brokers learn of their new settings a moment after the response: until then it is refused.
+        # Kafka refuses the write until the broker learns of its new configuration, a moment after the response.
         until_settled(lambda at=topic, by=producer: by.send(at), lambda row: 51 if row["error_code"] else 0)
         producers.append(producer)
     for topic, producer, offset in zip(topics, producers, (0, 2), strict=True):
@@ -106,7 +106,7 @@ def test_what_hangs_is_found_and_aborted(
             rf"{topic}\s+0\s+{producer.producer_id}\s+{producer.epoch}\s+-?\d+\s+{offset}\s", found
         ), found
     tool("abort", "--topic", topics[0], "--partition", 0, "--start-offset", 0)
-    [late] = wire.producers(unverified, topics[1])
+    [late] = wire.observe_producers(unverified, topics[1])
     of_late = (
         "--coordinator-epoch",
         late["coordinator_epoch"],

@@ -1,4 +1,4 @@
-"""Transactional producers of stock clients: what readers see, who is fenced, what an end answers."""
+"""Transactional producers of stock clients: records that readers see, fencing, the results of commit and abort."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from kafka.structs import OffsetAndMetadata
 
 from compat_tests.differential import Session, make_topic
 from compat_tests.transactions import wire
-from compat_tests.transactions.conftest import JavaWorker
+from compat_tests.transactions.java_worker import JavaWorker
 from compat_tests.transactions.reader import committed, values
 
 WAIT_S = 20
@@ -63,36 +63,36 @@ def test_confluent_kafka(bootstrap: str, name: str) -> None:
 
 @pytest.mark.slow
 def test_java(bootstrap: str, name: str, java_worker: Callable[[], JavaWorker]) -> None:
-    """Transactions v2: no partition is added by hand, and every end raises the epoch."""
+    """With transactions v2: a Produce adds its partition, and every end raises the epoch."""
     make_topic(bootstrap, name, 2)
     group = f"{name}-group"
     worker = java_worker()
-    worker.producer("p", bootstrap, name, transaction_timeout_ms=20_000)
-    assert worker.do("init", "p") == "ok"
+    worker.new_producer("p", bootstrap, name, transaction_timeout_ms=20_000)
+    assert worker.execute("init", "p") == "ok"
     for number in range(4):
-        assert worker.do("begin", "p") == "ok"
+        assert worker.execute("begin", "p") == "ok"
         for partition in range(2):
-            assert worker.do("send", "p", name, partition, f"{number}-{partition}").startswith("ok")
-        assert worker.do("offsets", "p", group, name, 0, number + 10) == "ok"
-        assert worker.do("abort" if number == 2 else "commit", "p") == "ok"
+            assert worker.execute("send", "p", name, partition, f"{number}-{partition}").startswith("ok")
+        assert worker.execute("offsets", "p", group, name, 0, number + 10) == "ok"
+        assert worker.execute("abort" if number == 2 else "commit", "p") == "ok"
         assert committed(bootstrap, group, name, 11 if number == 2 else number + 10) == (
             11 if number == 2 else number + 10
         )
-    # Empty ones.
+    # Empty transactions.
     for end in ("commit", "abort"):
-        assert worker.do("begin", "p") == "ok"
-        assert worker.do(end, "p") == "ok"
+        assert worker.execute("begin", "p") == "ok"
+        assert worker.execute(end, "p") == "ok"
     expected = [f"{number}-{partition}" for number in (0, 1, 3) for partition in range(2)]
     assert values(bootstrap, name, 6, 2) == expected
     assert len(values(bootstrap, name, 8, 2, level="read_uncommitted")) == 8
-    assert worker.do("begin", "p") == "ok"
-    assert worker.do("send", "p", name, 0, "zombie").startswith("ok")
-    worker.producer("q", bootstrap, name, transaction_timeout_ms=20_000)
-    assert worker.do("init", "q") == "ok"
-    assert worker.do("commit", "p") == "error ProducerFencedException"
-    assert worker.do("begin", "q") == "ok"
-    assert worker.do("send", "q", name, 0, "successor").startswith("ok")
-    assert worker.do("commit", "q") == "ok"
+    assert worker.execute("begin", "p") == "ok"
+    assert worker.execute("send", "p", name, 0, "zombie").startswith("ok")
+    worker.new_producer("q", bootstrap, name, transaction_timeout_ms=20_000)
+    assert worker.execute("init", "q") == "ok"
+    assert worker.execute("commit", "p") == "error ProducerFencedException"
+    assert worker.execute("begin", "q") == "ok"
+    assert worker.execute("send", "q", name, 0, "successor").startswith("ok")
+    assert worker.execute("commit", "q") == "ok"
     assert values(bootstrap, name, 7, 2) == [*expected, "successor"]
 
 
@@ -102,19 +102,19 @@ def test_a_java_producer_whose_transaction_timed_out(
 ) -> None:
     make_topic(own_bootstrap, name)
     worker = java_worker()
-    worker.producer("p", own_bootstrap, name, transaction_timeout_ms=500)
-    assert worker.do("init", "p") == "ok"
-    assert worker.do("begin", "p") == "ok"
-    assert worker.do("send", "p", name, 0, "late").startswith("ok")
+    worker.new_producer("p", own_bootstrap, name, transaction_timeout_ms=500)
+    assert worker.execute("init", "p") == "ok"
+    assert worker.execute("begin", "p") == "ok"
+    assert worker.execute("send", "p", name, 0, "late").startswith("ok")
     session = Session(own_bootstrap)
     wire.Producer(session, name).wait_for("CompleteAbort")
     session.end()
-    assert worker.do("commit", "p") == "error InvalidTxnStateException"
-    worker.producer("q", own_bootstrap, name, transaction_timeout_ms=5_000)
-    assert worker.do("init", "q") == "ok"
-    assert worker.do("begin", "q") == "ok"
-    assert worker.do("send", "q", name, 0, "in time").startswith("ok")
-    assert worker.do("commit", "q") == "ok"
+    assert worker.execute("commit", "p") == "error InvalidTxnStateException"
+    worker.new_producer("q", own_bootstrap, name, transaction_timeout_ms=5_000)
+    assert worker.execute("init", "q") == "ok"
+    assert worker.execute("begin", "q") == "ok"
+    assert worker.execute("send", "q", name, 0, "in time").startswith("ok")
+    assert worker.execute("commit", "q") == "ok"
     assert len(values(own_bootstrap, name, 1)) == 1
 
 
@@ -122,28 +122,28 @@ def test_a_java_producer_whose_transaction_timed_out(
 def test_open_transactions_over_restarts(
     own_broker: Callable[..., Any], java_worker: Callable[[], JavaWorker]
 ) -> None:
-    """One of them commits then, the other aborts, and both go on: over a clean stop, and over a kill."""
+    """After a clean stop and after a kill, one open transaction commits and another aborts; both producers go on."""
     few = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
-    broker = own_broker(few)  # of the internal topics' partitions, each of which a start opens
+    broker = own_broker(few)  # a start opens every partition of the internal topics
     make_topic(broker.bootstrap, "t", 2)
     worker = java_worker()
     for end in ("commit", "abort"):
-        worker.producer(end, broker.bootstrap, end, transaction_timeout_ms=60_000)
-        assert worker.do("init", end) == "ok"
+        worker.new_producer(end, broker.bootstrap, end, transaction_timeout_ms=60_000)
+        assert worker.execute("init", end) == "ok"
     expected = []
-    for how in (broker.stop, broker.kill):
+    for end_broker in (broker.stop, broker.kill):
         for end in ("commit", "abort"):
-            assert worker.do("begin", end) == "ok"
+            assert worker.execute("begin", end) == "ok"
             for partition in range(2):
-                assert worker.do("send", end, "t", partition, f"before-{end}").startswith("ok")
-        how()
+                assert worker.execute("send", end, "t", partition, f"before-{end}").startswith("ok")
+        end_broker()
         broker.start()
         for end in ("commit", "abort"):
-            assert worker.do("send", end, "t", 0, f"after-{end}").startswith("ok")
-            assert worker.do(end, end) == "ok"
-            assert worker.do("begin", end) == "ok"
-            assert worker.do("send", end, "t", 1, f"next-{end}").startswith("ok")
-            assert worker.do("commit", end) == "ok"
+            assert worker.execute("send", end, "t", 0, f"after-{end}").startswith("ok")
+            assert worker.execute(end, end) == "ok"
+            assert worker.execute("begin", end) == "ok"
+            assert worker.execute("send", end, "t", 1, f"next-{end}").startswith("ok")
+            assert worker.execute("commit", end) == "ok"
         expected += ["before-commit"] * 2 + ["after-commit", "next-commit", "next-abort"]
         assert values(broker.bootstrap, "t", len(expected), 2) == sorted(expected)
 
@@ -172,7 +172,7 @@ def test_kafka_python(bootstrap: str, name: str) -> None:
 
 
 def test_aiokafka(bootstrap: str, name: str) -> None:
-    """It speaks the first version of every transactional request."""
+    """aiokafka uses the first version of every transactional request."""
     make_topic(bootstrap, name)
     group = f"{name}-group"
 

@@ -1,4 +1,4 @@
-"""Consume, transform, produce, with confluent-kafka: run as a program, until it is killed.
+"""A program that consumes, transforms and produces with confluent-kafka until it is killed.
 
 python -m compat_tests.transactions.transformer BOOTSTRAP IN OUT GROUP TRANSACTIONAL-ID
 """
@@ -14,10 +14,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 BATCH = 7
 TIMEOUT_S = 20
 HANGS_S = 2 * TIMEOUT_S
-# The default is to bootstrap again when every broker was lost, which with one broker is each restart of it. librdkafka
-# 2.16 may then leave send_offsets_to_transaction waiting for ever, past its time-out, on the group coordinator's old
-# connection, which it has already given up: about once in ten runs of this program, whatever the broker answers. On a
-# busy machine that was seen even so, with a real Kafka: hence the watchdog.
+# By default a client bootstraps again when it has lost every broker; with one broker that is at each restart.
+# send_offsets_to_transaction of librdkafka 2.16 may then wait for ever, past its timeout, on the group coordinator's
+# old connection, which the client has already given up: in about one of ten runs of this program, whatever the broker
+# returns. On a busy machine this has happened even with this setting, with a real Kafka: hence the watchdog.
 RECOVERY = {"metadata.recovery.strategy": "none"}
 DEBUG = {"debug": os.environ["ONCELOG_CLIENT_DEBUG"]} if "ONCELOG_CLIENT_DEBUG" in os.environ else {}
 
@@ -26,15 +26,15 @@ alive = threading.Event()
 
 
 def watch() -> None:
-    """Begin this program again, as a new process would, when it does nothing for longer than any call may take."""
+    """Start the program again if it does nothing for longer than any call may take."""
     while alive.wait(HANGS_S):
         alive.clear()
-    print("again: it hangs", file=sys.stderr, flush=True)
+    print("restart: it hangs", file=sys.stderr, flush=True)
     os.execv(sys.executable, sys.orig_argv)
 
 
 def transform(bootstrap: str, source: str, sink: str, group: str, transactional_id: str) -> None:
-    """One producer and one consumer, until an error that only a new producer gets over."""
+    """Run one producer and one consumer until an error that only a new producer can recover from."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "transaction.timeout.ms": 5000}
         | RECOVERY
@@ -76,14 +76,14 @@ def transform(bootstrap: str, source: str, sink: str, group: str, transactional_
 
 
 def main() -> None:
-    faulthandler.register(signal.SIGUSR1)  # asked where it stands when a test waits in vain
+    faulthandler.register(signal.SIGUSR1)  # a test that waits in vain asks for a traceback
     threading.Thread(target=watch, daemon=True).start()
     while True:
         try:
             transform(*sys.argv[1:])
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            print(f"again: {reason.name()}", file=sys.stderr)
+            print(f"restart: {reason.name()}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Transactional requests made by hand, for scenarios that compare both targets.
 
-Kafka answers EndTxn before its markers are written, and needs a moment for its coordinators: what is asked again here
-until it is settled is not compared, what it settles to is.
+Kafka responds to EndTxn before its markers are written, and its coordinators need a moment to load. Requests are
+repeated until such errors are over; only the final response is observed.
 """
 
 import time
@@ -12,21 +12,21 @@ from compat_tests.batches import CONTROL, TRANSACTIONAL, batch, now_ms, read_bat
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 
-UNSETTLED = (14, 15, 16, 51)
+RETRIED = (14, 15, 16, 51)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
 GROUP, TRANSACTION = 0, 1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 V2_PRODUCE, V2_END, V2_OFFSETS = 12, 5, 5
-SETTLE_S = 20
-ASK_AGAIN_S = 0.01
+TIMEOUT_S = 20
+RETRY_S = 0.01
 
 
-def until_settled(ask: Any, code_of: Any) -> Any:
-    """Ask until the response's code is none of `UNSETTLED`; that response."""
-    deadline = time.monotonic() + SETTLE_S
-    while code_of(response := ask()) in UNSETTLED:
+def until_settled(call: Any, code_of: Any) -> Any:
+    """Call until the response's error code is none of `RETRIED`; that response."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while code_of(response := call()) in RETRIED:
         assert time.monotonic() < deadline, response
-        time.sleep(ASK_AGAIN_S)
+        time.sleep(RETRY_S)
     return response
 
 
@@ -39,7 +39,7 @@ def find_coordinator(session: Session, key: str, key_type: int = TRANSACTION) ->
 
 
 class Producer:
-    """A transactional id on one target. Every response is remembered, with what was asked as its label."""
+    """A producer with a transactional id on one target. Its methods observe every response."""
 
     def __init__(self, session: Session, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
         self.session = session
@@ -52,7 +52,7 @@ class Producer:
     def init(
         self, version: int = 4, *, expected: tuple[int, int] = (-1, -1), timeout_ms: int | None = None
     ) -> int:
-        """The error code; what was given is taken over."""
+        """InitProducerId; the error code. The producer uses the producer id and epoch of the response."""
         values: Fields = {
             "transactional_id": self.transactional_id,
             "transaction_timeout_ms": self.timeout_ms if timeout_ms is None else timeout_ms,
@@ -79,7 +79,7 @@ class Producer:
         verify_only: bool = False,
         settle: bool = True,
     ) -> Any:
-        """AddPartitionsToTxn; the response."""
+        """AddPartitionsToTxn; the response. Without `settle` it is not repeated."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -94,14 +94,14 @@ class Producer:
                 "v3_and_below_topics": rows,
             }
         else:
-            one = {
+            transaction = {
                 "transactional_id": self.transactional_id,
                 "producer_id": producer_id,
                 "producer_epoch": epoch,
                 "verify_only": verify_only,
                 "topics": rows,
             }
-            values = {"transactions": [one]}
+            values = {"transactions": [transaction]}
 
         def code(response: Any) -> int:
             found = (
@@ -116,7 +116,7 @@ class Producer:
         )
         for row in [response, *response["results_by_transaction"]] if version >= 4 else [response]:
             found = row.get("results_by_topic_v3_and_below") or row.get("topic_results") or []
-            found.sort(key=lambda topic: topic["name"])  # Kafka's come from hash maps
+            found.sort(key=lambda topic: topic["name"])  # Kafka's order is a hash map's
             for topic_row in found:
                 topic_row["results_by_partition"].sort(key=lambda one: one["partition_index"])
         self.session.observe(f"AddPartitionsToTxn v{version}", response)
@@ -136,7 +136,7 @@ class Producer:
         transactional_id: str | None = "",
         topic_id: bytes | None = None,
     ) -> Any:
-        """Produce one batch; the row."""
+        """Produce one batch; the partition's row of the response."""
         place = (topic, partition)
         first = self.sequences.get(place, 0) if sequence is None else sequence
         producer = (
@@ -172,9 +172,12 @@ class Producer:
         *,
         epoch: int | None = None,
         producer_id: int | None = None,
-        take: bool = True,
+        adopt_epoch: bool = True,
     ) -> Any:
-        """EndTxn, and its markers; the response."""
+        """EndTxn, and the wait for its markers; the response.
+
+        With `adopt_epoch` the producer uses the producer id and epoch of a response of transactions v2.
+        """
         values: Fields = {
             "transactional_id": self.transactional_id,
             "producer_id": self.producer_id if producer_id is None else producer_id,
@@ -186,7 +189,7 @@ class Producer:
             lambda response: response["error_code"],
         )
         self.session.observe(f"EndTxn v{version} {'commit' if commit else 'abort'}", response)
-        if take and version >= V2_END and not response["error_code"]:
+        if adopt_epoch and version >= V2_END and not response["error_code"]:
             if (self.producer_id, self.epoch) != (response["producer_id"], response["producer_epoch"]):
                 self.sequences.clear()
             self.producer_id, self.epoch = response["producer_id"], response["producer_epoch"]
@@ -194,11 +197,11 @@ class Producer:
         return response
 
     def wait_ended(self) -> None:
-        """Until no markers are due."""
+        """Wait until all markers are written."""
         until_settled(self._describe, lambda row: 51 if row["transaction_state"].startswith("Prepare") else 0)
 
     def wait_for(self, state: str) -> None:
-        """Until the coordinator says this of the id."""
+        """Wait until the transaction is in this state."""
         until_settled(self._describe, lambda row: 51 if row["transaction_state"] != state else 0)
 
     def _describe(self) -> Any:
@@ -210,6 +213,7 @@ class Producer:
         return response["transaction_states"][0]
 
     def describe(self) -> Any:
+        """DescribeTransactions; the transaction's row, sorted."""
         row = self._describe()
         for topic in row["topics"]:
             topic["partitions"].sort()
@@ -218,6 +222,7 @@ class Producer:
         return row
 
     def add_offsets(self, group: str, version: int = 3) -> int:
+        """AddOffsetsToTxn; the error code."""
         values: Fields = {
             "transactional_id": self.transactional_id,
             "producer_id": self.producer_id,
@@ -243,6 +248,7 @@ class Producer:
         generation: int = -1,
         member: str = "",
     ) -> int:
+        """TxnOffsetCommit; the error code."""
         values: Fields = {
             "transactional_id": self.transactional_id,
             "group_id": group,
@@ -271,8 +277,8 @@ class Producer:
         return int(response["topics"][0]["partitions"][0]["error_code"])
 
 
-def see(session: Session, topic: str, partition: int = 0, start: int = 0) -> None:
-    """Compare what readers of both kinds get of a partition, and where it ends for them."""
+def observe_partition(session: Session, topic: str, partition: int = 0, start: int = 0) -> None:
+    """Observe a partition's records and end offset with both isolation levels."""
     for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
         values: Fields = {
             "max_wait_ms": 0,
@@ -293,8 +299,8 @@ def see(session: Session, topic: str, partition: int = 0, start: int = 0) -> Non
         batches = list(read_batches(bytes(row["records"] or b"")))
         end = batches[-1].base_offset + batches[-1].last_offset_delta if batches else start
         if row["aborted_transactions"]:
-            # Kafka looks for them up to the end of its log, also where it gives records only up to the last stable
-            # offset; a reader has no use for those behind what it got.
+            # Kafka lists aborted transactions up to the log end offset, even if it returns records only up to the last
+            # stable offset. A reader does not need those after its records.
             row["aborted_transactions"] = [
                 one for one in row["aborted_transactions"] if one["first_offset"] <= end
             ]
@@ -308,8 +314,8 @@ def see(session: Session, topic: str, partition: int = 0, start: int = 0) -> Non
         )
 
 
-def look(session: Session, name: str, partitions: int = 2) -> None:
-    """Compare all that is in the topic, but for the epochs of leaders and coordinators, which rise with restarts."""
+def observe_topic(session: Session, name: str, partitions: int = 2) -> None:
+    """Observe a topic's batches and producers, without leader and coordinator epochs, which rise with restarts."""
     for partition in range(partitions):
         for isolation in (0, 1):
             row: Fields = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 24}
@@ -322,17 +328,17 @@ def look(session: Session, name: str, partitions: int = 2) -> None:
             session.observe(f"ends of {partition}, isolation {isolation}", ends)
             for one in read_batches(bytes(found["records"] or b"")):
                 kind = one.payload[6:8].hex() if one.attributes & CONTROL else one.base_sequence
-                ours = {"producer_id": one.producer_id, "epoch": one.producer_epoch, "kind": kind}
-                session.observe(f"batch at {one.base_offset}, attributes {one.attributes}", ours)
+                fields = {"producer_id": one.producer_id, "epoch": one.producer_epoch, "kind": kind}
+                session.observe(f"batch at {one.base_offset}, attributes {one.attributes}", fields)
         rows = [{"name": name, "partition_indexes": [partition]}]
         response = session.call_unobserved("DescribeProducers", 0, {"topics": rows})
         active = response["topics"][0]["partitions"][0]["active_producers"]
-        for one in sorted(active, key=lambda row: row["producer_id"]):  # Kafka's come from a hash map
+        for one in sorted(active, key=lambda row: row["producer_id"]):  # Kafka's order is a hash map's
             session.observe("producer", {key: one[key] for key in one if key != "coordinator_epoch"})
 
 
-def producers(session: Session, topic: str, partition: int = 0) -> list[Any]:
-    """Compare what DescribeProducers tells; its rows."""
+def observe_producers(session: Session, topic: str, partition: int = 0) -> list[Any]:
+    """Observe DescribeProducers; its rows."""
     values: Fields = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
     response = session.call_unobserved("DescribeProducers", 0, values)
     rows = response["topics"][0]["partitions"][0]["active_producers"]
@@ -341,8 +347,10 @@ def producers(session: Session, topic: str, partition: int = 0) -> list[Any]:
     return list(rows)
 
 
-def committed(session: Session, group: str, topic: str, partitions: int = 1, *, stable: bool = False) -> Any:
-    """Compare a group's offsets, pending ones where `stable` asks for them."""
+def observe_committed(
+    session: Session, group: str, topic: str, partitions: int = 1, *, stable: bool = False
+) -> Any:
+    """Observe a group's committed offsets. With `stable` pending offsets are errors, as require_stable says."""
     rows = [{"name": topic, "partition_indexes": list(range(partitions))}]
     values: Fields = {"groups": [{"group_id": group, "topics": rows}], "require_stable": stable}
     response = until_settled(
