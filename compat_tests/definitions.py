@@ -1,8 +1,8 @@
 """Requests and responses as plain dictionaries, encoded and decoded by Kafka's own message definitions.
 
-The definitions come from the kafka-clients jar, or from kafka-python's copy where there is no jar. Bodies are not encoded
-with the broker's own codecs; only headers and frames are written by `oncelog.wire`. Keys are Kafka's field names in
-snake case; unknown tagged fields are under "_tags".
+The definitions come from the kafka-clients jar, or from kafka-python's copy where there is no jar. `oncelog.wire`
+writes only headers and frames; bodies do not use the broker's own codecs. Keys are Kafka's field names in snake case;
+unknown tagged fields are under "_tags".
 """
 
 import functools
