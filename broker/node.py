@@ -19,7 +19,7 @@ from oncelog.broker.coordinators.environment import CoordinatorEnvironment
 from oncelog.broker.coordinators.groups import GroupCoordinator
 from oncelog.broker.coordinators.transactions import TransactionCoordinator
 from oncelog.broker.dispatch.dispatcher import Dispatcher
-from oncelog.broker.fetch.delayed import DelayedFetches
+from oncelog.broker.fetch.delayed_fetches import DelayedFetches
 from oncelog.broker.fetch.sessions import FetchSessions
 from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from oncelog.broker.coordinators.groups import GroupCoordinator
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
-    from oncelog.broker.fetch.delayed import DelayedFetches
+    from oncelog.broker.fetch.delayed_fetches import DelayedFetches
     from oncelog.broker.fetch.sessions import FetchSessions
     from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.log.manager import LogManager

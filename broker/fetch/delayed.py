@@ -22,43 +22,17 @@ import trio
 
 from oncelog.broker.fetch.fetch import INLINE_BYTES_MAX
 from oncelog.broker.fetch.sessions import NO_SESSION
-from oncelog.broker.fetch.template import ResponseTemplates, Shape
+from oncelog.broker.fetch.template import Shape
 from oncelog.broker.request import Pending
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
     from oncelog.broker.dispatch.api import Api
+    from oncelog.broker.fetch.delayed_fetches import DelayedFetches
     from oncelog.broker.fetch.fetch import Fetch
     from oncelog.broker.fetch.template import ResponseTemplate
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.wire.messages.fetch import FetchResponse
-
-COMPLETED_BY_APPEND_MAX = 4
-"""Delayed fetches that the appending connection completes before it goes on; their own tasks complete any others."""
-
-
-class DelayedFetches:
-    """The delayed fetches of one node that were satisfied lately, and the templates of their responses."""
-
-    __slots__ = ("satisfied", "templates")
-
-    def __init__(self) -> None:
-        self.satisfied: list[DelayedFetch] = []
-        self.templates = ResponseTemplates()
-
-    def forget(self) -> None:
-        """Keep no template."""
-        self.templates.forget()
-
-    def complete_satisfied(self) -> None:
-        """Complete the first few of `satisfied`."""
-        for delayed in self.satisfied[:COMPLETED_BY_APPEND_MAX]:
-            delayed.try_complete()
-        self.satisfied.clear()
-
-    def leave_to_their_tasks(self) -> None:
-        """Complete none: the plain way."""
-        self.satisfied.clear()
 
 
 class DelayedFetch(Pending["FetchResponse | None"]):
@@ -148,7 +122,7 @@ class DelayedFetch(Pending["FetchResponse | None"]):
             row.partition_index,
             fetch.is_committed,
         )
-        return self._fetches.templates.get(api, shape)
+        return self._fetches.templates().get(api, shape)
 
     def try_complete(self) -> None:
         """Send the response if that is possible now. Raises nothing: an error is left to the task of `wait`."""

@@ -7,13 +7,17 @@ begins a new one. Source: ``FetchManager``, ``FetchSession``, ``FetchContext``.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from oncelog.broker.seams.clock import Clock
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.messages.fetch import FETCH_TOPIC_ID_VERSION, FetchPartition, FetchRequest, PartitionData
-from oncelog.wire.schema import Uuid
+from oncelog.wire.primitives import Uuid
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -106,12 +110,13 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, version: int, items: dict[FetchKey, FetchItem]) -> FetchContext:
+    def open(
+        self, request: FetchRequest, items: dict[FetchKey, FetchItem], *, uses_topic_ids: bool
+    ) -> FetchContext:
         """Return the context of a request with the partitions ``items``.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
-        uses_topic_ids = version >= FETCH_TOPIC_ID_VERSION
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:

@@ -86,10 +86,6 @@ class ResponseTemplates:
     def __init__(self) -> None:
         self._kept: dict[Shape, ResponseTemplate] = {}
 
-    def forget(self) -> None:
-        """Keep none."""
-        self._kept.clear()
-
     def get(self, api: Api, shape: Shape) -> ResponseTemplate:
         found = self._kept.get(shape)
         if found is None:

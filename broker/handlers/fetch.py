@@ -27,9 +27,10 @@ def handle(
     services: Services, request: FetchRequest, context: RequestContext
 ) -> FetchResponse | DelayedFetch:
     version = context.api_version
-    items = _items(services.cluster, request, version)
+    by_id = version >= FETCH_TOPIC_ID_VERSION
+    items = _items(services.cluster, request, by_id)
     try:
-        opened = services.fetch_sessions.open(request, version, items)
+        opened = services.fetch_sessions.open(request, items, uses_topic_ids=by_id)
     except KafkaError as error:
         return FetchResponse(0, error.code, 0)
     fetch = Fetch(
@@ -40,10 +41,9 @@ def handle(
     return DelayedFetch(fetch, request.max_wait_ms, services.delayed_fetches)
 
 
-def _items(cluster: Cluster, request: FetchRequest, version: int) -> dict[FetchKey, FetchItem]:
+def _items(cluster: Cluster, request: FetchRequest, by_id: bool) -> dict[FetchKey, FetchItem]:
     """The request's partitions; one named twice counts once, with what is said last, as in Kafka's map."""
     items: dict[FetchKey, FetchItem] = {}
-    by_id = version >= FETCH_TOPIC_ID_VERSION
     for topic in request.topics:
         name, topic_id = topic.topic, ZERO_UUID
         if by_id:

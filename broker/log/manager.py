@@ -24,7 +24,6 @@ from oncelog.broker.log.environment import LogEnvironment, shortage_of
 from oncelog.broker.log.flusher import Flusher
 from oncelog.broker.log.opening import create_partition, open_partition
 from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
-from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 from oncelog.broker.log.recovery.queue import RecoveryQueue
 from oncelog.broker.logs import get_logger
 from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.wire.schema import Uuid
@@ -371,6 +371,9 @@ class LogManager:
         await self._queue.finished.wait()
 
     def _begin_recovery(self, key: PartitionKey) -> PartitionRecovery:
+        # Imported here: after a clean stop, a start does without.
+        from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
+
         directory = f"{self.data_dir}/{key[0]}-{key[1]}"
         start = self.offsets.log_starts.known.get(key, 0)
         recovery_point = self.offsets.recovery_points.known.get(key, 0)

@@ -15,9 +15,6 @@ from oncelog.broker.log.partition_metadata import PARTITION_METADATA, encode_par
 from oncelog.broker.log.producers.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay_producers
 from oncelog.broker.log.producers.snapshots import ProducerSnapshots
 from oncelog.broker.log.producers.state import ProducerStateManager
-from oncelog.broker.log.recovery.indexes import rebuild_indexes
-from oncelog.broker.log.recovery.partition_directory import PartitionDirectory
-from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 from oncelog.broker.log.segment import Segment, open_segment
 from oncelog.broker.logs import get_logger
 from oncelog.wire.errors import DecodeError
@@ -26,6 +23,7 @@ from oncelog.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.log.environment import LogEnvironment
+    from oncelog.broker.log.recovery.partition_directory import PartitionDirectory
 
 _log = get_logger(__name__)
 
@@ -73,6 +71,8 @@ def open_partition(
     directory that is not as a clean stop leaves it has its last segment recovered after all. Raises
     OSError, CorruptCheckpoint, CorruptPartitionMetadata.
     """
+    from oncelog.broker.log.recovery.partition_directory import PartitionDirectory
+
     found = PartitionDirectory(env.files, directory)
     found.clean_up()
     segments = [open_segment(env, directory, base, config) for base in found.base_offsets]
@@ -103,6 +103,8 @@ def _open(
         for segment in segments:
             if not found.has_indexes(segment.base_offset):
                 _log.warning("index is missing, rebuilding it", segment=segment.log_path)
+                from oncelog.broker.log.recovery.indexes import rebuild_indexes
+
                 rebuild_indexes(segment)
         log_end_offset = segments[-1].next_offset()
         if log_end_offset < log_start_offset:
@@ -112,6 +114,8 @@ def _open(
         recovery_point = segments[-1].base_offset if segments else 0
         for segment in segments:
             segment.close()
+        from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
+
         recovery = PartitionRecovery(
             env, directory, topic, partition, config, log_start_offset, recovery_point, topic_id
         )

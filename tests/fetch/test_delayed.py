@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.fetch.delayed import COMPLETED_BY_APPEND_MAX
+from oncelog.broker.fetch.delayed_fetches import COMPLETED_BY_APPEND_MAX
 from oncelog.broker.fetch.template import ResponseTemplate
 from oncelog.broker.seams.memory_files import MemoryFile
 from oncelog.wire.errors import ErrorCode

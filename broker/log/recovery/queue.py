@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.log.environment import shortage_of
-from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 from oncelog.broker.logs import get_logger
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.slices import SLICE_S, in_slices
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
     from oncelog.broker.seams.files import FileSystem
 
 PartitionKey = tuple[str, int]
