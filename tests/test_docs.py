@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pathlib
 import re
+from fnmatch import fnmatch
 from functools import cache
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = (
-    *(
-        path for path in (ROOT / "docs").glob("*.md") if path.name != "architecture.md"
-    ),  # it is being rewritten
+    *(ROOT / "docs").glob("*.md"),
     *(ROOT / "docs" / "decisions").glob("*.md"),
     ROOT / "README.md",
     ROOT / "compat_tests" / "README.md",
@@ -20,12 +19,14 @@ PAGES = (
 )
 TOP = ("oncelog", "wire", "coordinator", "broker", "spark_it", "bench", "tests", "compat_tests")
 
-THEIRS = {
+THEIRS = (
     # Python, Trio, uv
-    *("__path__", "sys.settrace", "f_trace_opcodes", "send_all", "receive_some", "recv_into", "uv.lock"),
-    # Kafka Streams, Spark
-    *("exactly_once_v2", "current_timestamp", "foreachBatch", "maxRecordsPerPartition"),
-}
+    {"__path__", "random.Random", "sys.settrace", "f_trace_opcodes", "send_all", "receive_some", "recv_into"}
+    | {"uv.lock"}
+    # Kafka, Spark
+    | {"CoordinatorOperationExceptionHelper", "Errors", "DumpLogSegments", "exactly_once_v2"}
+    | {"current_timestamp", "foreachBatch", "maxRecordsPerPartition"}
+)
 """Names that others define."""
 
 PATH = re.compile(r"(?!/)[\w.*<>/-]*(/[\w.*<>-]*|\.(py|md|toml|java|xml|lock))")
@@ -42,13 +43,15 @@ def named(text: str) -> set[str]:
 
 
 @cache
+def paths() -> list[str]:
+    return [path.relative_to(ROOT).as_posix() for top in TOP for path in (ROOT / top).rglob("*")]
+
+
+@cache
 def sources() -> dict[str, str]:
-    found = {}
-    for top in TOP:
-        for path in (ROOT / top).rglob("*.py"):
-            found[str(path.relative_to(ROOT))] = path.read_text()
-    del found["tests/test_docs.py"]
-    return found
+    """Path -> text of the Python files, but this one."""
+    own = pathlib.Path(__file__).relative_to(ROOT).as_posix()
+    return {path: (ROOT / path).read_text() for path in paths() if path.endswith(".py") and path != own}
 
 
 @cache
@@ -75,14 +78,12 @@ def all_sources() -> str:
 
 
 def path_exists(name: str, page: pathlib.Path) -> bool:
-    """Whether a path from the root, or from the page's folder, or the end of one of a source file, exists."""
+    """Whether a path exists: from the root, from the page's folder, or as the end of a path below ``TOP``."""
     pattern = re.sub(r"<\w+>", "*", name).rstrip("/")
     if any(list(folder.glob(pattern)) for folder in (ROOT, page.parent)):
         return True
-    return any(("/" + path).endswith("/" + name) for path in sources()) or any(
-        list((page.parent / folder).glob(pattern))
-        for folder in ("sink", "pipeline", "groups", "transactions")
-    )
+    end = f"*/{pattern}/*" if name.endswith("/") else f"*/{pattern}"
+    return any(fnmatch(path, end) for path in paths())
 
 
 def module_exists(name: str) -> bool:
@@ -95,16 +96,18 @@ def module_exists(name: str) -> bool:
 
 
 def identifier_exists(name: str) -> bool:
-    """Whether it is defined, or a text, somewhere; of ``Class.member`` both are defined, in one file."""
-    if re.search(rf"""(["'`]){re.escape(name)}\b""", all_sources()):
+    """Whether it is defined, or a string, somewhere; of ``Class.member`` both are defined, in one file."""
+    if re.search(rf"""["']{re.escape(name)}["']""", all_sources()):
         return True
     owner, _, member = name.rpartition(".")
-    files = definitions().get(member, set())
-    return bool(files & definitions().get(owner, set()) if owner else files)
+    files, owners = definitions().get(member, set()), definitions().get(owner, set())
+    if owner.islower():  # an instance, such as config.current
+        return bool(files and owners)
+    return bool(files & owners if owner else files)
 
 
 def is_there(name: str, page: pathlib.Path) -> bool:
-    if PATH.fullmatch(name):
+    if name in TOP or PATH.fullmatch(name):
         return path_exists(name, page)
     if MODULE.fullmatch(name) and module_exists(name):
         return True
