@@ -21,7 +21,7 @@ from oncelog.broker.options import (
     choose,
     closest,
     help_text,
-    listeners_of,
+    listener_text,
     parse_arguments,
     suggestion,
 )
@@ -48,7 +48,7 @@ BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 # What an argparse.Namespace has beside the options that can be set in the environment.
 WITHOUT_VARIABLE = {"help", "settings", "version", "words"}
 # What Kubernetes sets where a service is called oncelog: ONCELOG_SERVICE_HOST, ONCELOG_PORT_9092_TCP_ADDR and so on.
-OF_KUBERNETES = (VARIABLE_PREFIX + "SERVICE_", VARIABLE_PREFIX + "PORT_")
+KUBERNETES_PREFIXES = (VARIABLE_PREFIX + "SERVICE_", VARIABLE_PREFIX + "PORT_")
 
 # Our own options that set one of Kafka's keys.
 KEY_OF_OPTION = {
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
     try:
         options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     except UsageError as error:
-        return _complain(error, EXIT_USAGE)
+        return _print_error(error, EXIT_USAGE)
     if options.help:
         print(help_text(), end="")
         return EXIT_STOPPED
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
         print(f"oncelog {__version__}")
         return EXIT_STOPPED
     if system != "posix":
-        return _complain(
+        return _print_error(
             "there is no oncelog for this operating system; on Windows, run it in WSL", EXIT_FAILED
         )
     return _serve(options, os.environ)
@@ -89,7 +89,7 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         with logging_to(output):
             config, listeners = _configuration(options, environment, scratch)
     except (ConfigError, UsageError) as error:
-        return _complain(error, EXIT_USAGE)
+        return _print_error(error, EXIT_USAGE)
     with logging_to(output):
         return _run_in(scratch, parent, config, listeners)
 
@@ -105,7 +105,7 @@ def _run_in(scratch: str, parent: str, config: BrokerConfig, listeners: list[Lis
     try:
         directory = ScratchDirectory(scratch)
     except OSError as error:
-        return _complain(
+        return _print_error(
             f"cannot make a directory for --ephemeral in {parent}: {error.strerror}", EXIT_FAILED
         )
     try:
@@ -130,7 +130,7 @@ def run(config: BrokerConfig, listeners: list[ListenerConfig], *, durable: bool)
     except BaseExceptionGroup as group:
         error = _single(group)
         if isinstance(error, DataDirectoryError | ListenError):
-            return _complain(error, EXIT_FAILED)
+            return _print_error(error, EXIT_FAILED)
         raise
     return EXIT_STOPPED
 
@@ -174,10 +174,10 @@ def _single(error: BaseException) -> BaseException:
 def _on_ready(node: Node, listeners: list[BoundListener]) -> None:
     # What the start has allocated stays: the collector need not walk through it again and again.
     gc.freeze()
-    _say_ready(node, listeners)
+    _print_ready(node, listeners)
 
 
-def _say_ready(node: Node, listeners: list[BoundListener]) -> None:
+def _print_ready(node: Node, listeners: list[BoundListener]) -> None:
     """One line to standard output: the first listener's address, and all listeners where there are several."""
     from oncelog.broker.config.listeners import ListenerEndpoint, address_text
 
@@ -201,7 +201,7 @@ def _say_ready(node: Node, listeners: list[BoundListener]) -> None:
         sys.stdout = None
 
 
-def _complain(what: object, exit_code: int) -> int:
+def _print_error(what: object, exit_code: int) -> int:
     for line in str(what).splitlines():
         print(f"oncelog: {line}", file=sys.stderr)
     return exit_code
@@ -251,8 +251,8 @@ def _configuration(
     if problems:
         raise ConfigError(*problems)
     log = get_logger(__name__)
-    if from_environment.no_keys:
-        named = ", ".join(from_environment.no_keys)
+    if from_environment.without_key:
+        named = ", ".join(from_environment.without_key)
         log.warning(f"environment variables that set no key of Kafka's have no effect: {named}")
     for warning in sources.warnings_of(config) + warnings:
         log.warning(warning)
@@ -265,7 +265,7 @@ def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, st
     problems = []
     for variable in sorted(environment):
         name = variable.removeprefix(VARIABLE_PREFIX)
-        if name not in (variable, *known) and not variable.startswith(OF_KUBERNETES):
+        if name not in (variable, *known) and not variable.startswith(KUBERNETES_PREFIXES):
             meant = closest(name, known)
             problems.append(
                 f"unknown environment variable {variable}; {suggestion(meant and VARIABLE_PREFIX + meant)}"
@@ -300,7 +300,7 @@ def _value_of_option(option: str, text: str, origin: str, scratch: str) -> str |
         if text.lower() not in BOOLEANS:
             raise UsageError(f"{origin}={text}: expected true or false")
         return scratch if BOOLEANS[text.lower()] else None
-    return os.path.abspath(text) if option == "data_dir" else listeners_of(option, text, origin)
+    return os.path.abspath(text) if option == "data_dir" else listener_text(option, text, origin)
 
 
 def _text(flag: object) -> str | None:

@@ -19,7 +19,7 @@ LOCAL_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 PORT_MAX = 65535
 
-MEANT = {
+SYNONYMOUS_OPTIONS = {
     "--address": "--listen",
     "--advertised-listeners": "--advertise",
     "--bind": "--listen",
@@ -77,11 +77,11 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         *("--" + name.replace("_", "-") for name in vars(options) if name not in ("words", "settings")),
     ]
     if unknown:
-        raise UsageError(_about_option(unknown[0].partition("=")[0], known))
+        raise UsageError(_unknown_option(unknown[0].partition("=")[0], known))
     words = options.words[1:] if options.words[:1] == [COMMAND] else options.words
     if words:
         what = "command" if words is options.words else "argument"
-        raise UsageError(_about_word(words[0], what, known))
+        raise UsageError(_unknown_word(words[0], what, known))
     if "" in options.settings:
         raise UsageError("-c needs a value")
     for name, value in vars(options).items():
@@ -140,15 +140,15 @@ def variable_of(option: str) -> str:
     return VARIABLE_PREFIX + option.upper()
 
 
-def _about_option(option: str, known: Sequence[str]) -> str:
+def _unknown_option(option: str, known: Sequence[str]) -> str:
     if "." in option:
         key = option.lstrip("-")
         return f"unknown option {option}; Kafka's keys are set so: -c {key}=VALUE"
-    meant = MEANT.get(option) or closest(option.replace("_", "-").lower(), known)
+    meant = SYNONYMOUS_OPTIONS.get(option) or closest(option.replace("_", "-").lower(), known)
     return f"unknown option {option}; {suggestion(meant)}"
 
 
-def _about_word(word: str, what: str, known: Sequence[str]) -> str:
+def _unknown_word(word: str, what: str, known: Sequence[str]) -> str:
     key = word.partition("=")[0]
     if word.isdecimal():
         meant: str | None = f"--port {word}"
@@ -191,7 +191,7 @@ def origin_of(option: str, given: object) -> str:
     return "--" + option.replace("_", "-") if given else variable_of(option)
 
 
-def listeners_of(option: str, text: str, origin: str) -> str:
+def listener_text(option: str, text: str, origin: str) -> str:
     """What ``--port``, ``--listen`` or ``--advertise`` says, in the form of Kafka's listeners. Raises UsageError.
 
     What names its listeners (``NAME://HOST:PORT,…``) is Kafka's form already. A port alone is 127.0.0.1's, a host alone

@@ -1,5 +1,5 @@
-"""`BrokerConfig`: the broker's configuration, an attribute per key (``log.segment.bytes`` is
-``config.log_segment_bytes``)."""
+"""`BrokerConfig`: the broker's configuration, with one attribute per key: ``config.log_segment_bytes`` is
+``log.segment.bytes``."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class BrokerConfig(
     metaclass=KeyCollector,
     with_values=True,
 ):
-    """All keys' values; immutable. Built from the texts that were given, all other keys have their defaults.
+    """The values of all keys; immutable. Keys without a text in ``texts`` have their defaults.
 
-    `texts`: what was given, key -> text. `origins`: where each of them came from, for messages
-    (``server.properties:12``, ``-c``, ``KAFKA_NUM_PARTITIONS``); DescribeConfigs calls all of these
-    STATIC_BROKER_CONFIG. `without_effect`: the given keys that Kafka knows and oncelog does nothing with, or
-    nothing yet. `connection_limits`: max.connections.per.ip.overrides, address -> connections.
+    ``texts`` maps each key that was set to its text, ``origins`` to where it was set, for messages
+    (``server.properties:12``, ``-c``, ``KAFKA_NUM_PARTITIONS``). In DescribeConfigs the source of all of them is
+    STATIC_BROKER_CONFIG. ``without_effect`` names the keys that were set and that Kafka has, but that have no effect in
+    oncelog. ``connection_limits`` maps addresses to limits (``max.connections.per.ip.overrides``).
 
-    Raises `ConfigError`, naming key, value and origin, for every unknown key, and for every value that a key cannot
-    have; given a list of `problems`, adds those to it instead (the keys have their defaults then)."""
+    Raises ConfigError with key, value and origin for every unknown key and every invalid value. If ``problems`` is
+    given, they are added to that list instead, and the keys have their defaults."""
 
     __slots__ = ("_topic_defaults", "connection_limits", "origins", "texts", "without_effect")
 
@@ -64,20 +64,20 @@ class BrokerConfig(
         refused: dict[str, str] = {}
         for name, text in given.items():
             try:
-                self._take(name, text)
+                self._set(name, text)
             except ConfigError as error:
                 refused[name] = str(error)
         put(self, "without_effect", tuple(name for name in given if not _in_effect(name)))
-        self._join_node_id(given, given_by)
+        self._align_node_ids(given, given_by)
         put(self, "connection_limits", connection_limits(self.max_connections_per_ip_overrides))
-        found_wrong = [self._with_origin(name, why) for name, why in refused.items()]
+        errors = [self._with_origin(name, why) for name, why in refused.items()]
         for names, why in contradictions(self):
             if refused.keys().isdisjoint(names):
-                found_wrong.append(self._with_origin(names[0], why))
+                errors.append(self._with_origin(names[0], why))
         if problems is not None:
-            problems += found_wrong
-        elif found_wrong:
-            raise ConfigError(*found_wrong)
+            problems += errors
+        elif errors:
+            raise ConfigError(*errors)
 
     if TYPE_CHECKING:
         texts: Mapping[str, str]
@@ -90,7 +90,7 @@ class BrokerConfig(
         raise AttributeError(f"BrokerConfig is immutable ({name})")
 
     def value(self, name: str) -> Value:
-        """The value of the key `name`. Raises KeyError for one that neither Kafka defines nor oncelog."""
+        """Return the value of a key. Raises KeyError if neither Kafka nor oncelog has the key."""
         known = BrokerConfig.KEYS.get(name)
         if known is not None:
             found: Value = getattr(self, known.attribute)
@@ -101,17 +101,17 @@ class BrokerConfig(
         return other.parse(self.texts[name]) if name in self.texts else other.default
 
     def text(self, name: str) -> str | None:
-        """The value of the key `name` as Kafka writes it; None for a null. Raises KeyError as `value` does."""
+        """Return the value of a key as Kafka writes it, None for a null. Raises KeyError as `value` does."""
         value, known = self.value(name), key_of(name)
         assert known is not None
         return known.to_text(value)
 
     def with_changes(self, texts: Mapping[str, str], origin: str = "dynamic configuration") -> BrokerConfig:
-        """This configuration with some keys set otherwise: what dynamic broker configs make of it."""
+        """Return a copy with other values for some keys, such as dynamic ones. Raises ConfigError."""
         return BrokerConfig({**self.texts, **texts}, {**self.origins, **dict.fromkeys(texts, origin)})
 
     def topic_defaults(self) -> TopicConfig:
-        """What a topic without overrides has; made once."""
+        """Return the configuration of a topic without overrides. It is computed once."""
         if self._topic_defaults is None:
             from oncelog.broker.config.topic_config import TopicConfig
 
@@ -125,26 +125,28 @@ class BrokerConfig(
         return (self.log_dirs or self.log_dir)[0]
 
     def first_set(self, synonyms: tuple[tuple[str, int], ...]) -> Value:
-        """The value of the first of several keys that is not null, times the factor that comes with it."""
+        """Return the first value that is not null among several keys, multiplied by the key's factor."""
         for name, factor in synonyms:
             found = self.value(name)
             if found is not None:
                 return found if factor == 1 else found * factor
         raise KeyError(synonyms)
 
-    def _take(self, name: str, text: str) -> None:
-        """Set one key. Raises `ConfigError` where there is no such key, or it cannot have this value."""
+    def _set(self, name: str, text: str) -> None:
+        """Set one key. Raises ConfigError for an unknown key or an invalid value."""
         known = BrokerConfig.KEYS.get(name)
         if known is not None:
             object.__setattr__(self, known.attribute, known.parse(text))
         elif (other := key_of(name)) is not None:
-            other.parse(text)  # it changes nothing, but Kafka would not start with any value either
+            other.parse(text)  # without effect, but Kafka does not start with an invalid value
         elif not is_known(name):
             shown = "[hidden]" if is_secret(name) else text
             raise ConfigError(f"Unknown configuration {name} (value {shown})")
 
-    def _join_node_id(self, given: dict[str, str], given_by: dict[str, str]) -> None:
-        """``node.id`` and ``broker.id`` are one thing (``AbstractKafkaConfig.populateSynonyms``)."""
+    def _align_node_ids(self, given: dict[str, str], given_by: dict[str, str]) -> None:
+        """If only one of ``node.id`` and ``broker.id`` is set, give the other the same value.
+
+        Source: ``AbstractKafkaConfig.populateSynonyms``."""
         if "node.id" not in given and "broker.id" not in given:
             object.__setattr__(self, "broker_id", self.node_id)
         for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
@@ -159,7 +161,7 @@ class BrokerConfig(
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """The key of that name: a declared one, else one of Kafka's that does nothing here."""
+    """Return the key with this name: one of `BrokerConfig`, or one of Kafka's without effect here, or None."""
     found = BrokerConfig.KEYS.get(name)
     if found is None:
         from oncelog.broker.config.definitions_known import keys_without_effect
@@ -169,7 +171,7 @@ def key_of(name: str) -> ConfigKey | None:
 
 
 def is_known(name: str) -> bool:
-    """Whether `name` is a key of Kafka's or ours, in effect here or not."""
+    """Whether Kafka or oncelog has a key with this name, with effect here or without."""
     if name in BrokerConfig.KEYS:
         return True
     from oncelog.broker.config.definitions_known import is_known

@@ -1,7 +1,8 @@
-"""What a broker's keys require of each other, and of values that their types alone do not rule out.
+"""Checks of a broker's configuration that the keys' types and limits do not cover, such as keys that contradict each
+other.
 
-Rules and texts are those of ``KafkaConfig.validateValues`` and ``GroupCoordinatorConfig`` of Kafka 4.3.1, and ours for
-what oncelog cannot be."""
+Rules and messages are those of ``KafkaConfig.validateValues`` and ``GroupCoordinatorConfig`` of Kafka 4.3.1, and our
+own for what oncelog does not support."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
 
-# Keys that do not suit each other, the one to blame first; and why.
+# Keys that contradict each other, and the message. The first key is the one to blame.
 Contradiction = tuple[tuple[str, ...], str]
 
 
 def contradictions(config: BrokerConfig) -> Iterator[Contradiction]:
-    """Everything that is wrong with a configuration, as far as it could be read."""
+    """Yield all contradictions of a configuration. Keys whose text could not be parsed have their defaults."""
     yield from _node(config)
     yield from _logs(config)
     yield from _network(config)
@@ -30,12 +31,12 @@ def contradictions(config: BrokerConfig) -> Iterator[Contradiction]:
 
 
 def connection_limits(text: str) -> dict[str, int]:
-    """``max.connections.per.ip.overrides``, address -> connections; what cannot be read is left out."""
+    """Return the limit of each address in ``max.connections.per.ip.overrides``. Malformed pairs are left out."""
     return {address: int(count) for _, address, count in _connection_pairs(text) if address and count}
 
 
 def _connection_pairs(text: str) -> Iterator[tuple[str, str, str]]:
-    """Each ``HOST:COUNT``, its host and its count, which is empty where it is no number."""
+    """Yield each ``HOST:COUNT`` with its host and its count. A count that is no number is yielded as an empty text."""
     for pair in filter(None, map(str.strip, text.split(","))):
         address, _, count = pair.rpartition(":")
         yield pair, address, count if count.isascii() and count.isdecimal() else ""
@@ -49,7 +50,7 @@ def _node(config: BrokerConfig) -> Iterator[Contradiction]:
         yield ids, f"Invalid value {config.node_id} for configuration node.id: Value must be at least 0"
     if "broker" not in config.process_roles:
         yield ("process.roles",), "process.roles must have broker in it, that is what oncelog is"
-    # Not a key without effect: whoever sets it counts on the refusals that would not come.
+    # An error, not a warning: whoever sets an authorizer relies on it to refuse requests.
     if authorizer := config.texts.get("authorizer.class.name", "").strip():
         yield (
             ("authorizer.class.name",),
@@ -94,7 +95,7 @@ def _network(config: BrokerConfig) -> Iterator[Contradiction]:
 
 
 def _group_limits(config: BrokerConfig, kind: str) -> Iterator[Contradiction]:
-    """What ``GroupCoordinatorConfig`` requires of the limits of a kind of groups, in its order and words."""
+    """Check the limits of one kind of groups, in the order and the words of ``GroupCoordinatorConfig``."""
     prefix = f"group.{kind}."
     for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
         name, least, most = (f"{prefix}{limit}{what}" for limit in ("", "min.", "max."))
@@ -110,13 +111,13 @@ def _group_limits(config: BrokerConfig, kind: str) -> Iterator[Contradiction]:
 
 
 def _share_groups(config: BrokerConfig) -> Iterator[Contradiction]:
-    """What ``ShareGroupConfig`` and ``GroupCoordinatorConfig`` require of share groups' other limits."""
+    """Check the other limits of share groups, as ``ShareGroupConfig`` and ``GroupCoordinatorConfig`` do."""
     for what in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"):
         name, least, most = (f"group.share.{limit}{what}" for limit in ("", "min.", "max."))
         for more, less in ((most, name), (name, least)):
             if _number(config, more) < _number(config, less):
                 yield (more, less), f"{more} must be greater than or equal to {less}"
-    # These do nothing here, and are looked at only where somebody sets them.
+    # These keys have no effect here, and are checked only if somebody sets them.
     sessions, size, assignors = (
         "group.share.max.share.sessions",
         "group.share.max.size",

@@ -1,9 +1,9 @@
-"""What a configuration key is: its type, default, limits and documentation, and how its text becomes a value.
+"""`ConfigKey`: the type, default, limits and documentation of a configuration key, and the parser of its text.
 
-Keys are declared as attributes of a class (see `definitions_log.py`), once for the type checker, the parser,
-DescribeConfigs and the documentation. The attribute's name is the key's with ``_`` for ``.``. Meanings,
-types, defaults and the texts of refusals are those of ``org.apache.kafka.common.config.ConfigDef`` and
-``KafkaConfig`` of Kafka 4.3.1."""
+A class declares keys as attributes (see `definitions_log.py`); the type checker, the parser, DescribeConfigs and the
+documentation use the same declaration. The attribute's name is the key's with ``_`` for ``.``. Meanings, types,
+defaults and error messages are those of ``org.apache.kafka.common.config.ConfigDef`` and ``KafkaConfig`` of Kafka
+4.3.1."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
-# A key's parsed value; None where the key has no default and is not set.
+# A key's parsed value. None: the key has no default and is not set.
 Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used. `problems`: a line each, that names the key, the value and why, in Kafka's
+    """The configuration is invalid. Each of ``problems`` is one line with the key, the value and the reason, in Kafka's
     words."""
 
     def __init__(self, *problems: str) -> None:
@@ -28,7 +28,7 @@ class ConfigError(Exception):
 
 
 class ConfigType(IntEnum):
-    """The type of a key's value, as DescribeConfigs answers it (``DescribeConfigsResponse.ConfigType``)."""
+    """The type of a key's value, as DescribeConfigs returns it (``DescribeConfigsResponse.ConfigType``)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -46,7 +46,7 @@ HIGH, MEDIUM, LOW = "high", "medium", "low"
 
 
 class UpdateMode(IntEnum):
-    """How a broker key may change while the broker runs (Kafka: ``DynamicBrokerConfig``)."""
+    """Whether a broker key may change while the broker runs, and for which brokers (Kafka: ``DynamicBrokerConfig``)."""
 
     READ_ONLY = 0
     PER_BROKER = 1
@@ -55,8 +55,7 @@ class UpdateMode(IntEnum):
 
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = UpdateMode
 
-# Where oncelog's default is not Kafka's, and why. This is the only place; docs/differences.md is checked
-# against it.
+# All defaults that differ from Kafka's, with the reason. A test compares docs/differences.md with this table.
 OUR_DEFAULTS: dict[str, tuple[Value, str]] = {
     "controller.listener.names": (("CONTROLLER",), "required by Kafka; there is no controller to reach here"),
     "group.initial.rebalance.delay.ms": (0, "a test's first consumer should not wait three seconds"),
@@ -76,12 +75,12 @@ _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "keystore.key")
 
 
 class ConfigKey:
-    """One configuration key. `name` and `attribute` are set by the class that it is declared in.
+    """One configuration key. The class that declares it sets ``name`` and ``attribute``.
 
-    `in_effect`: whether oncelog does anything with it; where not, it is known, shown, and a warning when set.
-    `kafka_default` is Kafka's default and `default` ours; they differ only by `OUR_DEFAULTS`. `synonyms`
-    (topic keys): the broker keys that give the default, the first that is set wins, each with the factor that
-    converts its unit (``ServerTopicConfigSynonyms``)."""
+    A key that is not ``in_effect`` does nothing in oncelog: it is parsed and shown, and setting it gives a warning.
+    ``default`` is oncelog's and ``kafka_default`` Kafka's; they differ for `OUR_DEFAULTS` only. ``synonyms`` (of topic
+    and group keys) are broker keys that give the default, each with a factor that converts its unit; the first one that
+    is set wins (``ServerTopicConfigSynonyms``)."""
 
     __slots__ = (
         "at_least",
@@ -136,14 +135,13 @@ class ConfigKey:
         return self.type is PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value that `text` stands for. Raises `ConfigError`, in Kafka's words, where it is none or out
-        of range."""
+        """Return the value of a text. Raises ConfigError, in Kafka's words, if it is malformed or out of range."""
         value = _PARSERS[self.type](self, text.strip(_JAVA_BLANKS), text)
         self.validate(value)
         return value
 
     def validate(self, value: Any) -> None:
-        """Raise `ConfigError` where `value`, of the key's type, is not one that the key may have."""
+        """Raise ConfigError if the key may not have this value, which is of its type."""
         if self.choices:
             for word in value if self.type is LIST else (value,):
                 if self.type is LIST and not word:
@@ -158,12 +156,12 @@ class ConfigKey:
             self.check(self.name, value)
 
     def refusal(self, value: object, why: str) -> ConfigError:
-        """Kafka's ``ConfigException`` for this key."""
+        """Return the error for an invalid value, with the message of Kafka's ``ConfigException``."""
         shown = "[hidden]" if self.sensitive else value
         return ConfigError(f"Invalid value {shown} for configuration {self.name}: {why}")
 
     def to_text(self, value: Value) -> str | None:
-        """The value as Kafka writes it (``ConfigDef.convertToString``); None for a null."""
+        """Return the value as Kafka writes it (``ConfigDef.convertToString``), None for a null."""
         if value is None or isinstance(value, str):
             return value
         if isinstance(value, bool):
@@ -188,8 +186,9 @@ def key(
     internal: bool = False,
     in_effect: bool = True,
 ) -> T:
-    """Declare a key; for the type checker it is its value (the same trick as the wire's field specifiers)."""
-    found: Any = ConfigKey(
+    """Declare a key. It returns a `ConfigKey`, but has the type of the key's value: reading the attribute of an
+    instance gives the value (as the field specifiers of `oncelog.wire.schema` do)."""
+    config_key: Any = ConfigKey(
         type,
         default,  # type: ignore[arg-type]
         documentation,
@@ -203,15 +202,14 @@ def key(
         internal,
         in_effect,
     )
-    return found  # type: ignore[no-any-return]
+    return config_key  # type: ignore[no-any-return]
 
 
 class KeyCollector(type):
-    """The metaclass of classes that declare keys: collects them in ``KEYS`` (name -> ConfigKey, in declared order).
+    """The metaclass of classes that declare keys. It collects them in ``KEYS``, by name, in the order of declaration.
 
-    ``with_values=True`` makes the class whose instances hold the values of all keys, its bases' included, in
-    slots. ``in_effect=False`` says that what the keys of this class rule is not built yet: setting one is a
-    warning."""
+    With ``with_values=True`` the instances of the class hold the values of all keys, those of base classes included, in
+    slots. With ``in_effect=False`` none of the class's keys has an effect yet: setting one gives a warning."""
 
     KEYS: Mapping[str, ConfigKey]
 
@@ -227,34 +225,34 @@ class KeyCollector(type):
         keys: dict[str, ConfigKey] = {}
         for base in bases:
             keys.update(getattr(base, "KEYS", {}))
-        for attribute, found in list(namespace.items()):
-            if isinstance(found, ConfigKey):
+        for attribute, config_key in list(namespace.items()):
+            if isinstance(config_key, ConfigKey):
                 del namespace[attribute]
-                _bind(found, attribute, in_effect)
-                keys[found.name] = found
+                _bind(config_key, attribute, in_effect)
+                keys[config_key.name] = config_key
         namespace["KEYS"] = keys
         more = namespace.get("__slots__", ())
         namespace["__slots__"] = (
-            (*more, *(found.attribute for found in keys.values())) if with_values else more
+            (*more, *(config_key.attribute for config_key in keys.values())) if with_values else more
         )
         return super().__new__(meta, name, bases, namespace)
 
 
-def _bind(found: ConfigKey, attribute: str, in_effect: bool) -> None:
-    found.attribute = attribute
-    found.name = attribute.replace("_", ".")
-    found.in_effect &= in_effect
-    if found.name in OUR_DEFAULTS:
-        found.default = OUR_DEFAULTS[found.name][0]
+def _bind(config_key: ConfigKey, attribute: str, in_effect: bool) -> None:
+    config_key.attribute = attribute
+    config_key.name = attribute.replace("_", ".")
+    config_key.in_effect &= in_effect
+    if config_key.name in OUR_DEFAULTS:
+        config_key.default = OUR_DEFAULTS[config_key.name][0]
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value of a key that we may not know should better not be shown in a message."""
+    """Whether the value of a key, perhaps an unknown one, looks like a secret, so that messages must not show it."""
     return any(word in name for word in _SECRET_WORDS)
 
 
 def between_or(low: int, high: int, also: int) -> Callable[[str, int], None]:
-    """A check for a range with one more value outside of it (``CompressionType.GZIP.levelValidator``)."""
+    """Return a check for a range and one value outside it (``CompressionType.GZIP.levelValidator``)."""
 
     def check(name: str, value: int) -> None:
         if not low <= value <= high and value != also:
@@ -266,14 +264,14 @@ def between_or(low: int, high: int, also: int) -> Callable[[str, int], None]:
     return check
 
 
-def no_blank_words(name: str, words: tuple[str, ...]) -> None:
-    """A check for a list: none of its words is empty (``ConfigDef.ValidList.anyNonDuplicateValues``)."""
+def no_empty_items(name: str, words: tuple[str, ...]) -> None:
+    """Check that no item of a list is empty (``ConfigDef.ValidList.anyNonDuplicateValues``). Raises ConfigError."""
     if "" in words:
         raise ConfigError(f"Configuration '{name}' values must not be empty.")
 
 
-def one_of_any_case(words: tuple[str, ...]) -> Callable[[str, str], None]:
-    """A check for one of `words`, whatever its case (``ConfigDef.CaseInsensitiveValidString``)."""
+def case_insensitive_choice(words: tuple[str, ...]) -> Callable[[str, str], None]:
+    """Return a check for one of ``words`` in any case (``ConfigDef.CaseInsensitiveValidString``)."""
 
     def check(name: str, value: str) -> None:
         if value.lower() not in words:
@@ -286,24 +284,24 @@ def one_of_any_case(words: tuple[str, ...]) -> Callable[[str, str], None]:
     return check
 
 
-def _boolean(found: ConfigKey, stripped: str, text: str) -> bool:
+def _boolean(config_key: ConfigKey, stripped: str, text: str) -> bool:
     word = stripped.lower()
     if word not in ("true", "false"):
-        raise found.refusal(text, "Expected value to be either true or false")
+        raise config_key.refusal(text, "Expected value to be either true or false")
     return word == "true"
 
 
-def _integer(found: ConfigKey, stripped: str, text: str) -> int:
+def _integer(config_key: ConfigKey, stripped: str, text: str) -> int:
     digits = stripped[1:] if stripped[:1] in ("+", "-") else stripped
-    limit = 1 << (_BITS[found.type] - 1)
-    # As Java's Integer.parseInt: no underscores, no blanks inside; what has more digits than a long is not
-    # even converted.
+    limit = 1 << (_BITS[config_key.type] - 1)
+    # As Java's Integer.parseInt: no underscores, no blanks inside. A text with more digits than a long is not
+    # converted, which would take long.
     if not digits.isdecimal() or len(digits.lstrip("0")) > 19 or not -limit <= int(stripped) < limit:
-        raise found.refusal(text, f"Not a number of type {found.type.name}")
+        raise config_key.refusal(text, f"Not a number of type {config_key.type.name}")
     return int(stripped)
 
 
-def _double(found: ConfigKey, stripped: str, text: str) -> float:
+def _double(config_key: ConfigKey, stripped: str, text: str) -> float:
     number = stripped[:-1] if stripped[-1:] in ("d", "D", "f", "F") else stripped
     letters = number.lstrip("+-")
     try:
@@ -311,18 +309,18 @@ def _double(found: ConfigKey, stripped: str, text: str) -> float:
             raise ValueError
         return float(number)
     except ValueError:
-        raise found.refusal(text, "Not a number of type DOUBLE") from None
+        raise config_key.refusal(text, "Not a number of type DOUBLE") from None
 
 
-def _string(found: ConfigKey, stripped: str, text: str) -> str:
+def _string(config_key: ConfigKey, stripped: str, text: str) -> str:
     return stripped
 
 
-def _list(found: ConfigKey, stripped: str, text: str) -> tuple[str, ...]:
+def _list(config_key: ConfigKey, stripped: str, text: str) -> tuple[str, ...]:
     if not stripped:
         return ()
     words = [word.strip() for word in stripped.split(",")]
-    return tuple(dict.fromkeys(words)) if found.choices else tuple(words)
+    return tuple(dict.fromkeys(words)) if config_key.choices else tuple(words)
 
 
 _PARSERS: dict[ConfigType, Callable[[ConfigKey, str, str], Value]] = {
@@ -339,7 +337,7 @@ _PARSERS: dict[ConfigType, Callable[[ConfigKey, str, str], Value]] = {
 
 
 def _java_double(value: float) -> str:
-    """As Java's ``Double.toString``."""
+    """Return the text that Java's ``Double.toString`` returns."""
     if value != value or value in (float("inf"), float("-inf")):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:

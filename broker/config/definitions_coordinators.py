@@ -1,8 +1,8 @@
 """The broker's keys for groups, offsets and transactions (Kafka: ``GroupCoordinatorConfig``,
 ``TransactionLogConfig``, ``TransactionStateManagerConfig``).
 
-What some of them rule is not built yet (`in_effect=False`): setting one gives a warning. Their values are known all
-the same, for DescribeConfigs."""
+Keys with ``in_effect=False`` rule features that oncelog does not have yet: setting one gives a warning, and
+DescribeConfigs shows its value."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from oncelog.broker.config.definitions import (
     STRING,
     ConfigError,
     KeyCollector,
+    case_insensitive_choice,
     key,
-    one_of_any_case,
 )
 from oncelog.broker.config.definitions_log import INT_MAX
 
@@ -41,7 +41,7 @@ _ASSIGNOR_CLASSES = tuple(
 
 
 def _check_assignors(name: str, value: tuple[str, ...]) -> None:
-    """``GroupCoordinatorConfig.consumerGroupAssignors``: other people's classes there are none."""
+    """Check the assignors (``GroupCoordinatorConfig.consumerGroupAssignors``). No other class can be loaded."""
     for word in value:
         if word not in (*_ASSIGNORS, *_ASSIGNOR_CLASSES):
             raise ConfigError(f"Class {word} cannot be found")
@@ -50,44 +50,44 @@ def _check_assignors(name: str, value: tuple[str, ...]) -> None:
 
 
 class GroupKeys(metaclass=KeyCollector):
-    """Consumer groups, and the offsets that they commit."""
+    """Keys for groups and committed offsets."""
 
     __slots__ = ()
 
     group_min_session_timeout_ms: int = key(
-        INT, 6_000, "Milliseconds of a classic member's session timeout at least."
+        INT, 6_000, "The smallest session timeout of a classic member, in milliseconds."
     )
     group_max_session_timeout_ms: int = key(
-        INT, 1_800_000, "Milliseconds of a classic member's session timeout at most."
+        INT, 1_800_000, "The largest session timeout of a classic member, in milliseconds."
     )
     group_initial_rebalance_delay_ms: int = key(
-        INT, 3_000, "Milliseconds that an empty group waits for more members to join."
+        INT, 3_000, "Milliseconds that an empty group waits for more members after the first one."
     )
-    group_max_size: int = key(INT, INT_MAX, "Members of one classic group at most.", at_least=1)
+    group_max_size: int = key(INT, INT_MAX, "The most members of a classic group.", at_least=1)
     group_coordinator_rebalance_protocols: tuple[str, ...] = key(
         LIST,
         ("classic", "consumer", "streams"),
-        "The group protocols that are served.",
+        "The group protocols that the broker serves.",
         choices=("consumer", "classic", "share", "streams"),
     )
 
     group_consumer_session_timeout_ms: int = key(
-        INT, 45_000, "Milliseconds of silence after which a member is dropped.", at_least=1
+        INT, 45_000, "Milliseconds without a heartbeat after which a member is removed.", at_least=1
     )
     group_consumer_min_session_timeout_ms: int = key(
-        INT, 45_000, "The least that a group may set for it, in milliseconds.", at_least=1
+        INT, 45_000, "The smallest session timeout that a group may set, in milliseconds.", at_least=1
     )
     group_consumer_max_session_timeout_ms: int = key(
-        INT, 60_000, "The most that a group may set for it, in milliseconds.", at_least=1
+        INT, 60_000, "The largest session timeout that a group may set, in milliseconds.", at_least=1
     )
     group_consumer_heartbeat_interval_ms: int = key(
         INT, 5_000, "Milliseconds between two heartbeats of a member.", at_least=1
     )
     group_consumer_min_heartbeat_interval_ms: int = key(
-        INT, 5_000, "The least that a group may set for it, in milliseconds.", at_least=1
+        INT, 5_000, "The smallest heartbeat interval that a group may set, in milliseconds.", at_least=1
     )
     group_consumer_max_heartbeat_interval_ms: int = key(
-        INT, 15_000, "The most that a group may set for it, in milliseconds.", at_least=1
+        INT, 15_000, "The largest heartbeat interval that a group may set, in milliseconds.", at_least=1
     )
     group_consumer_assignment_interval_ms: int = key(
         INT,
@@ -97,34 +97,34 @@ class GroupKeys(metaclass=KeyCollector):
         update=CLUSTER_WIDE,
     )
     group_consumer_min_assignment_interval_ms: int = key(
-        INT, 0, "The least that a group may set for it, in milliseconds.", at_least=0
+        INT, 0, "The smallest assignment interval that a group may set, in milliseconds.", at_least=0
     )
     group_consumer_max_assignment_interval_ms: int = key(
-        INT, 15_000, "The most that a group may set for it, in milliseconds.", at_least=0
+        INT, 15_000, "The largest assignment interval that a group may set, in milliseconds.", at_least=0
     )
-    group_consumer_max_size: int = key(INT, INT_MAX, "Members of one consumer group at most.", at_least=1)
+    group_consumer_max_size: int = key(INT, INT_MAX, "The most members of a consumer group.", at_least=1)
     group_consumer_assignors: tuple[str, ...] = key(
         LIST,
         ("uniform", "range"),
-        "The assignors to choose from; the first is the default.",
+        "The assignors that members may choose; the first is the default.",
         check=_check_assignors,
     )
     group_consumer_migration_policy: str = key(
         STRING,
         "bidirectional",
-        "Which way a group in use may change between the classic and the consumer protocol.",
-        check=one_of_any_case(MIGRATION_POLICIES),
+        "In which directions a group with members may change between the classic and the consumer protocol.",
+        check=case_insensitive_choice(MIGRATION_POLICIES),
     )
     group_consumer_regex_refresh_interval_ms: int = key(
         INT,
         600_000,
-        "Milliseconds between two looks for topics that match a subscribed pattern.",
+        "Milliseconds between two searches for topics that match a subscribed pattern.",
         at_least=10_000,
         internal=True,
     )
 
     offset_metadata_max_bytes: int = key(
-        INT, 4096, "Bytes of the text committed with an offset at most.", importance=HIGH
+        INT, 4096, "The most bytes of the metadata text of a committed offset.", importance=HIGH
     )
     offsets_commit_timeout_ms: int = key(
         INT,
@@ -137,12 +137,12 @@ class GroupKeys(metaclass=KeyCollector):
     offsets_retention_minutes: int = key(
         INT,
         10_080,
-        "Minutes that the offsets of a group without members are kept.",
+        "Minutes that the broker keeps the offsets of a group without members.",
         at_least=1,
         importance=HIGH,
     )
     offsets_retention_check_interval_ms: int = key(
-        LONG, 600_000, "Milliseconds between two looks for offsets to drop.", at_least=1, importance=HIGH
+        LONG, 600_000, "Milliseconds between two searches for expired offsets.", at_least=1, importance=HIGH
     )
     offsets_topic_num_partitions: int = key(
         INT, 50, "Partitions of __consumer_offsets.", at_least=1, importance=HIGH
@@ -163,42 +163,42 @@ class GroupKeys(metaclass=KeyCollector):
 
 
 class TransactionKeys(metaclass=KeyCollector):
-    """Transactions, and the log of their states."""
+    """Keys for transactions and ``__transaction_state``."""
 
     __slots__ = ()
 
     transaction_max_timeout_ms: int = key(
         INT,
         900_000,
-        "Milliseconds that a producer may ask for as its transactions' timeout.",
+        "The largest transaction timeout that a producer may set, in milliseconds.",
         at_least=1,
         importance=HIGH,
     )
     transactional_id_expiration_ms: int = key(
         INT,
         604_800_000,
-        "Milliseconds that an unused transactional id is remembered.",
+        "Milliseconds after which an unused transactional id expires.",
         at_least=1,
         importance=HIGH,
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(
         INT,
         10_000,
-        "Milliseconds between two looks for transactions past their timeout.",
+        "Milliseconds between two searches for transactions past their timeout.",
         at_least=1,
         importance=LOW,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = key(
         INT,
         3_600_000,
-        "Milliseconds between two looks for transactional ids to forget.",
+        "Milliseconds between two searches for expired transactional ids.",
         at_least=1,
         importance=LOW,
     )
     transaction_partition_verification_enable: bool = key(
         BOOLEAN,
         True,
-        "Whether a partition must be part of the transaction that writes to it.",
+        "Whether a partition must be part of a transaction before the transaction writes to it.",
         importance=LOW,
         update=CLUSTER_WIDE,
     )
@@ -216,7 +216,7 @@ class TransactionKeys(metaclass=KeyCollector):
         SHORT, 3, "Replicas of __transaction_state.", at_least=1, importance=HIGH
     )
     transaction_state_log_min_isr: int = key(
-        INT, 2, "Replicas in sync that a write to __transaction_state needs.", at_least=1, importance=HIGH
+        INT, 2, "In-sync replicas that a write to __transaction_state needs.", at_least=1, importance=HIGH
     )
     transaction_state_log_segment_bytes: int = key(
         INT, 100 << 20, "Bytes of a segment of __transaction_state.", at_least=1, importance=HIGH

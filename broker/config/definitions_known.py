@@ -1,13 +1,12 @@
-"""Kafka's broker keys that do nothing in oncelog, so that setting one is a warning, and DescribeConfigs shows it.
+"""Kafka's broker keys without effect in oncelog. Setting one gives a warning; DescribeConfigs shows them all.
 
-Their table is loaded when somebody sets one, or asks for all. A key has two lines there, its facts and its
-documentation::
+Their table is loaded when somebody sets one or lists all keys. A key has two lines in the table, its definition and
+its documentation::
 
     NAME TYPE DEFAULT [LEAST..MOST | CHOICE|CHOICE] [per-broker | cluster-wide | internal]
-        What it rules.
+        Documentation.
 
-``null`` is no default, ``""`` an empty one. Internal keys, and those that Kafka has as dynamic ones only, are shown
-where they are set."""
+``null`` is no default, ``""`` an empty one. Internal keys are shown only if they are set."""
 
 from __future__ import annotations
 
@@ -28,12 +27,11 @@ if TYPE_CHECKING:
 
 _MODES = {"per-broker": PER_BROKER, "cluster-wide": CLUSTER_WIDE}
 
-# Keys of Kafka's authorizer, which reads them itself.
-OF_THE_AUTHORIZER = frozenset(("allow.everyone.if.no.acl.found", "super.users"))
+# Kafka's authorizer reads these keys; the broker does not define them.
+AUTHORIZER_KEYS = frozenset(("allow.everyone.if.no.acl.found", "super.users"))
 
-# What Kafka up to 3.x had, and its 4.x no longer knows; older server.properties files and images still set
-# them.
-OF_OLDER_KAFKA = frozenset(
+# Kafka 4 has removed these keys, but older server.properties files and images still set them.
+REMOVED_KEYS = frozenset(
     (
         "advertised.host.name",
         "advertised.port",
@@ -59,8 +57,8 @@ OF_OLDER_KAFKA = frozenset(
 )
 
 LISTENER_PREFIX = "listener.name."
-# What can be set for one mechanism of a listener (``DynamicBrokerConfig.LISTENER_MECHANISM_CONFIGS``).
-OF_A_MECHANISM = (
+# Keys for one SASL mechanism of a listener (``DynamicBrokerConfig.LISTENER_MECHANISM_CONFIGS``).
+MECHANISM_KEYS = (
     "connections.max.reauth.ms",
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -68,8 +66,8 @@ OF_A_MECHANISM = (
     "sasl.server.callback.handler.class",
 )
 
-# Keys whose names end in what a user chose: per listener, per configuration provider, for plug-ins, for one
-# vendor's builds; and those of ZooKeeper and of passwords that were kept there.
+# Names with these prefixes end in a name that the user chose (a listener, a configuration provider, a plug-in), belong
+# to one vendor's builds, or to ZooKeeper.
 PREFIXES = (
     "config.providers.",
     "confluent.",
@@ -83,7 +81,7 @@ PREFIXES = (
 
 @functools.cache
 def keys_without_effect() -> Mapping[str, ConfigKey]:
-    """Kafka's keys that are not declared in `BrokerConfig`, by name."""
+    """Return Kafka's keys that `BrokerConfig` does not declare, by name."""
     from oncelog.broker.config import known_keys_node, known_keys_security
 
     lines = [
@@ -97,16 +95,16 @@ def keys_without_effect() -> Mapping[str, ConfigKey]:
 
 
 def listener_base(name: str) -> str | None:
-    """The key that ``listener.name.LISTENER.[MECHANISM.]KEY`` sets for one listener; None for another name."""
+    """Return the KEY of ``listener.name.LISTENER.[MECHANISM.]KEY``, or None for any other name."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
-    return next((key for key in OF_A_MECHANISM if base.endswith(key)), base)
+    return next((key for key in MECHANISM_KEYS if base.endswith(key)), base)
 
 
 def is_known(name: str) -> bool:
-    """Whether `name` is a key of Kafka's that has no effect here."""
-    if name in OF_THE_AUTHORIZER or name in OF_OLDER_KAFKA or name.startswith(PREFIXES):
+    """Whether ``name`` is a key of Kafka's without effect here."""
+    if name in AUTHORIZER_KEYS or name in REMOVED_KEYS or name.startswith(PREFIXES):
         return True
     return name in keys_without_effect()
 

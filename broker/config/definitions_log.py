@@ -1,5 +1,5 @@
-"""The broker's keys for the log store: defaults for topics, retention, cleaning, flushing (Kafka:
-``ServerLogConfigs``, ``CleanerConfig``, ``ServerConfigs``)."""
+"""The broker's keys for its logs: defaults of topics, retention, cleaning, flushing (Kafka: ``ServerLogConfigs``,
+``CleanerConfig``, ``ServerConfigs``)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ INT_MAX = 2**31 - 1
 
 
 class LogKeys(metaclass=KeyCollector):
-    """Where logs are, and what a topic gets that does not say otherwise."""
+    """Keys for the data directory and the logs in it, and the defaults of topics."""
 
     __slots__ = ()
 
     log_dir: tuple[str, ...] = key(
-        LIST, ("/tmp/kafka-logs",), "The data directory, where log.dirs is not set.", importance=HIGH
+        LIST, ("/tmp/kafka-logs",), "The data directory if log.dirs is not set.", importance=HIGH
     )
     log_dirs: tuple[str, ...] | None = key(
         LIST, None, "The data directory; oncelog keeps exactly one.", importance=HIGH
@@ -53,17 +53,17 @@ class LogKeys(metaclass=KeyCollector):
         update=CLUSTER_WIDE,
     )
     log_roll_hours: int = key(
-        INT, 168, "As log.roll.ms, in hours; used where that is not set.", at_least=1, importance=HIGH
+        INT, 168, "As log.roll.ms, in hours; used if log.roll.ms is not set.", at_least=1, importance=HIGH
     )
     log_roll_jitter_ms: int | None = key(
         LONG,
         None,
-        "At most this many milliseconds, by chance, off log.roll.ms.",
+        "A random time up to this many milliseconds is subtracted from log.roll.ms.",
         importance=HIGH,
         update=CLUSTER_WIDE,
     )
     log_roll_jitter_hours: int = key(
-        INT, 0, "As log.roll.jitter.ms, in hours; used where that is not set.", at_least=0, importance=HIGH
+        INT, 0, "As log.roll.jitter.ms, in hours; used if that is not set.", at_least=0, importance=HIGH
     )
     log_index_size_max_bytes: int = key(
         INT,
@@ -78,38 +78,49 @@ class LogKeys(metaclass=KeyCollector):
     log_preallocate: bool = key(
         BOOLEAN,
         False,
-        "Whether a new segment's file gets its full size at once.",
+        "Whether the broker allocates a new segment's file in full size.",
         update=CLUSTER_WIDE,
         in_effect=False,
     )
     log_segment_delete_delay_ms: int = key(
         LONG,
         60_000,
-        "Milliseconds between a file's removal from the log and from the disk.",
+        "Milliseconds after which a file that was removed from a log is deleted from the disk.",
         at_least=0,
         importance=HIGH,
         update=CLUSTER_WIDE,
     )
 
     log_retention_ms: int | None = key(
-        LONG, None, "Milliseconds that records are kept; -1 for ever.", importance=HIGH, update=CLUSTER_WIDE
+        LONG,
+        None,
+        "Milliseconds that records are kept; -1 is for ever.",
+        importance=HIGH,
+        update=CLUSTER_WIDE,
     )
     log_retention_minutes: int | None = key(
-        INT, None, "As log.retention.ms, in minutes; used where that is not set.", importance=HIGH
+        INT, None, "As log.retention.ms, in minutes; used if that is not set.", importance=HIGH
     )
     log_retention_hours: int = key(
-        INT, 168, "As log.retention.ms, in hours; used where the finer units are not set.", importance=HIGH
+        INT,
+        168,
+        "As log.retention.ms, in hours; used if neither milliseconds nor minutes are set.",
+        importance=HIGH,
     )
     log_retention_bytes: int = key(
-        LONG, -1, "Bytes that a partition keeps; -1 is without limit.", importance=HIGH, update=CLUSTER_WIDE
+        LONG,
+        -1,
+        "Bytes of a partition that are kept; -1 is without limit.",
+        importance=HIGH,
+        update=CLUSTER_WIDE,
     )
     log_retention_check_interval_ms: int = key(
-        LONG, 300_000, "Milliseconds between two looks for segments to delete.", at_least=1
+        LONG, 300_000, "Milliseconds between two searches for segments to delete.", at_least=1
     )
     log_local_retention_ms: int = key(
         LONG,
         -2,
-        "Milliseconds kept here where storage is tiered; -2 is log.retention.ms.",
+        "With tiered storage, milliseconds that records are kept on this node; -2 is log.retention.ms.",
         at_least=-2,
         update=CLUSTER_WIDE,
         in_effect=False,
@@ -117,7 +128,7 @@ class LogKeys(metaclass=KeyCollector):
     log_local_retention_bytes: int = key(
         LONG,
         -2,
-        "Bytes kept here where storage is tiered; -2 is log.retention.bytes.",
+        "With tiered storage, bytes of a partition that are kept on this node; -2 is log.retention.bytes.",
         at_least=-2,
         update=CLUSTER_WIDE,
         in_effect=False,
@@ -126,42 +137,42 @@ class LogKeys(metaclass=KeyCollector):
     log_cleanup_policy: tuple[str, ...] = key(
         LIST,
         ("delete",),
-        "What happens to old segments: delete, compact, both or (empty) nothing.",
+        "The cleanup of old segments: delete, compact, both or (empty) none.",
         choices=CLEANUP_POLICIES,
         update=CLUSTER_WIDE,
     )
-    log_cleaner_enable: bool = key(BOOLEAN, True, "Whether compacted topics are compacted.")
+    log_cleaner_enable: bool = key(BOOLEAN, True, "Whether the log cleaner runs.")
     log_cleaner_backoff_ms: int = key(
         LONG,
         15_000,
-        "Milliseconds that the cleaner rests when nothing is dirty enough.",
+        "Milliseconds that the cleaner sleeps when there is no log to clean.",
         at_least=0,
         update=CLUSTER_WIDE,
     )
     log_cleaner_dedupe_buffer_size: int = key(
-        LONG, 128 << 20, "Bytes of memory for the keys of one cleaning.", update=CLUSTER_WIDE
+        LONG, 128 << 20, "Bytes of memory for the offset map of one cleaning.", update=CLUSTER_WIDE
     )
     log_cleaner_delete_retention_ms: int = key(
         LONG,
         86_400_000,
-        "Milliseconds that a tombstone stays in a compacted log.",
+        "Milliseconds that a compacted log keeps a tombstone.",
         at_least=0,
         update=CLUSTER_WIDE,
     )
     log_cleaner_min_compaction_lag_ms: int = key(
-        LONG, 0, "Milliseconds that a record stays uncompacted at least.", at_least=0, update=CLUSTER_WIDE
+        LONG, 0, "The least milliseconds that a record stays uncompacted.", at_least=0, update=CLUSTER_WIDE
     )
     log_cleaner_max_compaction_lag_ms: int = key(
         LONG,
         LONG_MAX,
-        "Milliseconds that a record stays uncompacted at most.",
+        "The most milliseconds that a record stays uncompacted.",
         at_least=1,
         update=CLUSTER_WIDE,
     )
     log_cleaner_min_cleanable_ratio: float = key(
         DOUBLE,
         0.5,
-        "Share of a log that is dirty from which it is compacted.",
+        "The cleaner cleans a log if at least this share of its bytes is dirty.",
         at_least=0,
         at_most=1,
         update=CLUSTER_WIDE,
@@ -170,7 +181,7 @@ class LogKeys(metaclass=KeyCollector):
     log_flush_interval_messages: int = key(
         LONG,
         LONG_MAX,
-        "Records after which a partition is flushed to disk; 1 flushes before every answer.",
+        "Records after which a partition is flushed to disk; 1 flushes before every response.",
         at_least=1,
         importance=HIGH,
         update=CLUSTER_WIDE,
@@ -179,7 +190,7 @@ class LogKeys(metaclass=KeyCollector):
         LONG, None, "Milliseconds that a record may stay unflushed.", importance=HIGH, update=CLUSTER_WIDE
     )
     log_flush_scheduler_interval_ms: int = key(
-        LONG, LONG_MAX, "Milliseconds between two looks for what to flush.", importance=HIGH
+        LONG, LONG_MAX, "Milliseconds between two searches for logs to flush.", importance=HIGH
     )
     log_flush_offset_checkpoint_interval_ms: int = key(
         INT, 60_000, "Milliseconds between two writes of the recovery points.", at_least=0, importance=HIGH
@@ -193,7 +204,7 @@ class LogKeys(metaclass=KeyCollector):
     log_initial_task_delay_ms: int = key(
         LONG,
         30_000,
-        "Milliseconds after the start until background work on logs begins.",
+        "Milliseconds from the start to the first background work on logs.",
         at_least=0,
         importance=LOW,
         internal=True,
@@ -202,7 +213,7 @@ class LogKeys(metaclass=KeyCollector):
     message_max_bytes: int = key(
         INT,
         1_048_588,
-        "Bytes of the largest batch that is taken, its header included.",
+        "Bytes of the largest batch that is accepted, its header included.",
         at_least=0,
         importance=HIGH,
         update=CLUSTER_WIDE,
@@ -210,28 +221,28 @@ class LogKeys(metaclass=KeyCollector):
     log_message_timestamp_type: str = key(
         STRING,
         "CreateTime",
-        "Whose time a record carries: the producer's or the log's.",
+        "Whether a record's timestamp is the producer's (CreateTime) or the time of the append (LogAppendTime).",
         choices=TIMESTAMP_TYPES,
         update=CLUSTER_WIDE,
     )
     log_message_timestamp_before_max_ms: int = key(
         LONG,
         LONG_MAX,
-        "Milliseconds that a producer's time may lie in the past.",
+        "Milliseconds that a record's timestamp may lie in the past.",
         at_least=0,
         update=CLUSTER_WIDE,
     )
     log_message_timestamp_after_max_ms: int = key(
         LONG,
         3_600_000,
-        "Milliseconds that a producer's time may lie in the future.",
+        "Milliseconds that a record's timestamp may lie in the future.",
         at_least=0,
         update=CLUSTER_WIDE,
     )
     compression_type: str = key(
         STRING,
         "producer",
-        "The codec that batches are kept in; producer keeps them as they came.",
+        "The codec of stored batches; producer keeps the codec of the request.",
         choices=COMPRESSION_TYPES,
         importance=HIGH,
         update=CLUSTER_WIDE,
@@ -250,12 +261,12 @@ class LogKeys(metaclass=KeyCollector):
         INT, 3, "The level for compression.type zstd.", at_least=-131072, at_most=22, update=CLUSTER_WIDE
     )
     min_insync_replicas: int = key(
-        INT, 1, "Replicas in sync that acks=all needs.", at_least=1, importance=HIGH, update=CLUSTER_WIDE
+        INT, 1, "In-sync replicas that acks=all needs.", at_least=1, importance=HIGH, update=CLUSTER_WIDE
     )
     unclean_leader_election_enable: bool = key(
         BOOLEAN,
         False,
-        "Whether a replica out of sync may lead when there is no other.",
+        "Whether a replica that is not in sync may become leader if no other replica is left.",
         importance=HIGH,
         update=CLUSTER_WIDE,
         in_effect=False,
@@ -263,7 +274,7 @@ class LogKeys(metaclass=KeyCollector):
     producer_id_expiration_ms: int = key(
         INT,
         86_400_000,
-        "Milliseconds after its last batch that an idempotent producer is remembered.",
+        "Milliseconds after its last batch at which an idempotent producer's state expires.",
         at_least=1,
         importance=LOW,
         update=CLUSTER_WIDE,
@@ -271,7 +282,7 @@ class LogKeys(metaclass=KeyCollector):
     producer_id_expiration_check_interval_ms: int = key(
         INT,
         600_000,
-        "Milliseconds between two looks for producers to forget.",
+        "Milliseconds between two searches for expired producers.",
         at_least=1,
         importance=LOW,
         internal=True,
@@ -280,14 +291,14 @@ class LogKeys(metaclass=KeyCollector):
     metadata_log_max_record_bytes_between_snapshots: int = key(
         LONG,
         20 << 20,
-        "Bytes of cluster metadata records after which a snapshot is written.",
+        "Bytes of cluster metadata records after which the node writes a snapshot.",
         at_least=1,
         importance=HIGH,
     )
     metadata_log_max_snapshot_interval_ms: int = key(
         LONG,
         3_600_000,
-        "Milliseconds after which new cluster metadata gets a snapshot; 0 never.",
+        "Milliseconds after which the node writes a snapshot of changed cluster metadata; 0 is never.",
         at_least=0,
         importance=HIGH,
     )

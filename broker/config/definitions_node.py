@@ -1,5 +1,5 @@
-"""The broker's keys for the node, its topics and its network, and oncelog's own (Kafka: ``ServerConfigs``,
-``KRaftConfigs``, ``SocketServerConfigs``, ``ReplicationConfigs``)."""
+"""The broker's keys for the node and its network, and oncelog's own keys (Kafka: ``ServerConfigs``, ``KRaftConfigs``,
+``SocketServerConfigs``, ``ReplicationConfigs``)."""
 
 from __future__ import annotations
 
@@ -22,30 +22,34 @@ PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SAS
 
 
 class NodeKeys(metaclass=KeyCollector):
-    """Who this node is, and what its clients may do to topics."""
+    """Keys for the node's identity, and for creating and deleting topics."""
 
     __slots__ = ()
 
     node_id: int = key(INT, 1, "The number of this node.", at_least=0, importance=HIGH)
     broker_id: int = key(INT, -1, "The older name of node.id.", importance=HIGH)
-    broker_rack: str | None = key(STRING, None, "The rack that this node says it is in.")
+    broker_rack: str | None = key(STRING, None, "The rack of this node.")
     process_roles: tuple[str, ...] = key(
         LIST,
         (),
-        "What this process is; oncelog is always both.",
+        "The roles of this process; oncelog always has both.",
         choices=("broker", "controller"),
         importance=HIGH,
     )
     auto_create_topics_enable: bool = key(
-        BOOLEAN, True, "Whether asking for a topic's metadata may create it.", importance=HIGH
+        BOOLEAN, True, "Whether a Metadata request may create the topics that it names.", importance=HIGH
     )
     delete_topic_enable: bool = key(BOOLEAN, True, "Whether topics can be deleted.", importance=HIGH)
-    num_partitions: int = key(INT, 1, "Partitions of a topic that does not say how many.", at_least=1)
-    default_replication_factor: int = key(INT, 1, "Replicas of a topic that does not say how many.")
+    num_partitions: int = key(
+        INT, 1, "Partitions of a new topic if the request does not set a number.", at_least=1
+    )
+    default_replication_factor: int = key(
+        INT, 1, "Replicas of a new topic's partitions if the request does not set a number."
+    )
 
 
 class NetworkKeys(metaclass=KeyCollector):
-    """Where clients connect, and what they may take."""
+    """Keys for listeners and connections, and limits of requests and responses."""
 
     __slots__ = ()
 
@@ -57,7 +61,7 @@ class NetworkKeys(metaclass=KeyCollector):
         update=PER_BROKER,
     )
     advertised_listeners: tuple[str, ...] | None = key(
-        LIST, None, "The addresses that clients are told, as NAME://HOST:PORT.", importance=HIGH
+        LIST, None, "The addresses that clients connect to, as NAME://HOST:PORT.", importance=HIGH
     )
     listener_security_protocol_map: str = key(
         STRING,
@@ -67,18 +71,18 @@ class NetworkKeys(metaclass=KeyCollector):
         update=PER_BROKER,
     )
     controller_listener_names: tuple[str, ...] = key(
-        LIST, (), "Listeners that are the controller's; oncelog does not open them.", importance=HIGH
+        LIST, (), "The listeners of the controller; oncelog does not open them.", importance=HIGH
     )
     socket_send_buffer_bytes: int = key(
         INT,
         100 << 10,
-        "Bytes of a connection's send buffer in the kernel; -1 leaves the system's.",
+        "Bytes of a connection's send buffer in the kernel; -1 is the system's default.",
         importance=HIGH,
     )
     socket_receive_buffer_bytes: int = key(
         INT,
         100 << 10,
-        "Bytes of a connection's receive buffer in the kernel; -1 leaves the system's.",
+        "Bytes of a connection's receive buffer in the kernel; -1 is the system's default.",
         importance=HIGH,
     )
     socket_request_max_bytes: int = key(
@@ -89,9 +93,15 @@ class NetworkKeys(metaclass=KeyCollector):
         importance=HIGH,
     )
     socket_listen_backlog_size: int = key(INT, 50, "Connections that may wait to be accepted.", at_least=1)
-    max_connections: int = key(INT, INT_MAX, "Connections at once.", at_least=0, update=CLUSTER_WIDE)
+    max_connections: int = key(
+        INT, INT_MAX, "The most connections at the same time.", at_least=0, update=CLUSTER_WIDE
+    )
     max_connections_per_ip: int = key(
-        INT, INT_MAX, "Connections at once from one address.", at_least=0, update=CLUSTER_WIDE
+        INT,
+        INT_MAX,
+        "The most connections from one address at the same time.",
+        at_least=0,
+        update=CLUSTER_WIDE,
     )
     max_connections_per_ip_overrides: str = key(
         STRING,
@@ -100,38 +110,42 @@ class NetworkKeys(metaclass=KeyCollector):
         update=CLUSTER_WIDE,
     )
     max_connection_creation_rate: int = key(
-        INT, INT_MAX, "Connections accepted in a second.", at_least=0, update=CLUSTER_WIDE, in_effect=False
+        INT,
+        INT_MAX,
+        "The most connections that are accepted in a second.",
+        at_least=0,
+        update=CLUSTER_WIDE,
+        in_effect=False,
     )
     connections_max_idle_ms: int = key(
-        LONG, 600_000, "Milliseconds after which a silent connection is closed."
+        LONG, 600_000, "Milliseconds after which the broker closes an idle connection."
     )
     queued_max_request_bytes: int = key(
-        LONG, -1, "Bytes of requests held unanswered by all connections; -1 is without limit."
+        LONG,
+        -1,
+        "The most bytes of requests without a response, of all connections together; -1 is without limit.",
     )
     max_incremental_fetch_session_cache_slots: int = key(
-        INT, 1000, "Fetch sessions that are kept at once.", at_least=0
+        INT, 1000, "The most fetch sessions at the same time.", at_least=0
     )
-    fetch_max_bytes: int = key(INT, 55 << 20, "Bytes of records in one fetch answer at most.", at_least=1024)
+    fetch_max_bytes: int = key(INT, 55 << 20, "The most bytes of records in a Fetch response.", at_least=1024)
     max_request_partition_size_limit: int = key(
-        INT, 2000, "Partitions in one DescribeTopicPartitions answer at most.", at_least=1
+        INT, 2000, "The most partitions in a DescribeTopicPartitions response.", at_least=1
     )
 
 
 class OwnKeys(metaclass=KeyCollector):
-    """Limits that Kafka has no key for, and what Kafka keeps elsewhere than in its configuration.
-
-    Internal, so that DescribeConfigs has Kafka's keys and no others.
-    """
+    """Keys that Kafka does not have. They are internal, so that DescribeConfigs shows Kafka's keys only."""
 
     __slots__ = ()
 
     oncelog_cluster_id: str | None = key(
-        STRING, None, "The cluster id of a new data directory; made up where not set.", internal=True
+        STRING, None, "The cluster id of a new data directory; random if not set.", internal=True
     )
     oncelog_open_files_max: int = key(
         INT,
         16384,
-        "Files of the log store held open at once; three quarters of what the process may open, where that is less.",
+        "The most open files of logs, but never more than three quarters of the process's limit.",
         at_least=1,
         importance=LOW,
         internal=True,

@@ -1,8 +1,7 @@
-"""The broker's keys for SASL and TLS that Kafka lets change while it runs (Kafka: ``BrokerSecurityConfigs``,
-``SaslConfigs``, ``SslConfigs``).
+"""The broker's dynamic keys for SASL and TLS (Kafka: ``BrokerSecurityConfigs``, ``SaslConfigs``, ``SslConfigs``).
 
-They rule listeners of other protocols than PLAINTEXT. Where there are none, as here, setting them does nothing in Kafka
-either; they are checked, kept and shown, because administrators and tests set them for that.
+They concern listeners with other protocols than PLAINTEXT. Without such listeners, as here, they have no effect in
+Kafka either. They are checked, stored and shown, because tools and tests set them.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from oncelog.broker.config.definitions import (
     STRING,
     KeyCollector,
     key,
-    no_blank_words,
+    no_empty_items,
 )
 
 
 class SaslKeys(metaclass=KeyCollector, in_effect=False):
-    """How clients of SASL listeners say who they are."""
+    """Keys for the authentication of clients at SASL listeners."""
 
     __slots__ = ()
 
     sasl_enabled_mechanisms: tuple[str, ...] = key(
-        LIST, ("GSSAPI",), "The mechanisms that clients may use.", update=PER_BROKER, check=no_blank_words
+        LIST, ("GSSAPI",), "The mechanisms that clients may use.", update=PER_BROKER, check=no_empty_items
     )
     sasl_mechanism_inter_broker_protocol: str = key(
         STRING, "GSSAPI", "The mechanism that brokers use among themselves.", update=PER_BROKER
@@ -41,37 +40,37 @@ class SaslKeys(metaclass=KeyCollector, in_effect=False):
     )
     sasl_kerberos_kinit_cmd: str = key(STRING, "/usr/bin/kinit", "The path of kinit.", update=PER_BROKER)
     sasl_kerberos_ticket_renew_window_factor: float = key(
-        DOUBLE, 0.8, "The part of a ticket's life after which it is renewed.", update=PER_BROKER
+        DOUBLE, 0.8, "The share of a ticket's lifetime after which it is renewed.", update=PER_BROKER
     )
     sasl_kerberos_ticket_renew_jitter: float = key(
-        DOUBLE, 0.05, "The part of the time until a renewal that is left to chance.", update=PER_BROKER
+        DOUBLE, 0.05, "The random share of the time until a renewal.", update=PER_BROKER
     )
     sasl_kerberos_min_time_before_relogin: int = key(
-        LONG, 60_000, "Milliseconds from one renewal to the next at least.", update=PER_BROKER
+        LONG, 60_000, "The least milliseconds between two renewals.", update=PER_BROKER
     )
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = key(
         LIST,
         ("DEFAULT",),
-        "Rules that make a user's name of a principal.",
+        "Rules that map a principal to a user's name.",
         update=PER_BROKER,
-        check=no_blank_words,
+        check=no_empty_items,
     )
     sasl_login_refresh_window_factor: float = key(
-        DOUBLE, 0.8, "The part of a login's life after which it is refreshed.", update=PER_BROKER
+        DOUBLE, 0.8, "The share of a login's lifetime after which it is refreshed.", update=PER_BROKER
     )
     sasl_login_refresh_window_jitter: float = key(
-        DOUBLE, 0.05, "The part of a login's life that is left to chance.", update=PER_BROKER
+        DOUBLE, 0.05, "The random share of a login's lifetime that is added to that.", update=PER_BROKER
     )
     sasl_login_refresh_min_period_seconds: int = key(
-        SHORT, 60, "Seconds from one refresh to the next at least.", update=PER_BROKER
+        SHORT, 60, "The least seconds between two refreshes.", update=PER_BROKER
     )
     sasl_login_refresh_buffer_seconds: int = key(
-        SHORT, 300, "Seconds before a login ends by which it is refreshed.", update=PER_BROKER
+        SHORT, 300, "Seconds before its end by which a login is refreshed.", update=PER_BROKER
     )
 
 
 class TlsKeys(metaclass=KeyCollector, in_effect=False):
-    """How connections to SSL listeners are protected. Stores and their passwords can change for one listener only."""
+    """Keys for TLS at SSL listeners. Key stores and their passwords can be changed for one listener only."""
 
     __slots__ = ()
 
@@ -89,24 +88,24 @@ class TlsKeys(metaclass=KeyCollector, in_effect=False):
         ("TLSv1.2", "TLSv1.3"),
         "The protocols that are accepted.",
         update=PER_BROKER,
-        check=no_blank_words,
+        check=no_empty_items,
     )
     ssl_cipher_suites: tuple[str, ...] = key(
-        LIST, (), "The suites that are accepted; empty: all.", update=PER_BROKER, check=no_blank_words
+        LIST, (), "The suites that are accepted; empty: all.", update=PER_BROKER, check=no_empty_items
     )
     ssl_keymanager_algorithm: str = key(
-        STRING, "SunX509", "How the broker's certificate is chosen.", update=PER_BROKER
+        STRING, "SunX509", "The algorithm that chooses the broker's certificate.", update=PER_BROKER
     )
     ssl_trustmanager_algorithm: str = key(
-        STRING, "PKIX", "How the others' certificates are checked.", update=PER_BROKER
+        STRING, "PKIX", "The algorithm that checks the peers' certificates.", update=PER_BROKER
     )
     ssl_endpoint_identification_algorithm: str = key(
         STRING,
         "https",
-        "How a server's name is checked against its certificate.",
+        "The algorithm that compares a server's name with its certificate.",
         importance=LOW,
         update=PER_BROKER,
     )
     ssl_secure_random_implementation: str | None = key(
-        STRING, None, "Where random numbers come from.", importance=LOW, update=PER_BROKER
+        STRING, None, "The generator of random numbers.", importance=LOW, update=PER_BROKER
     )

@@ -1,4 +1,4 @@
-"""`DynamicBrokerConfig`: the broker's configuration, which admin requests change while it runs (KIP-226)."""
+"""`DynamicBrokerConfig`: the broker's current configuration, which admin requests change (KIP-226)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The keys that a group may set (ConfigResource type GROUP), and what is refused of them.
+"""The dynamic configuration of groups (ConfigResource type GROUP): its keys and their checks.
 
-Keys, defaults and refusals are those of ``org.apache.kafka.coordinator.group.GroupConfig`` of Kafka 4.3.1. Those of
-share and streams groups are known, shown and stored, and do nothing: there are no such groups here.
+Keys, defaults and error messages are those of ``org.apache.kafka.coordinator.group.GroupConfig`` of Kafka 4.3.1. The
+keys of share and streams groups are checked, stored and shown, but have no effect: there are no such groups here.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ def _check_offset_reset(name: str, value: str) -> None:
 
 
 def _key(default: int, documentation: str, synonym: str, **options: Any) -> Any:
-    """A whole number whose default is the broker's key ``synonym``."""
+    """Declare an integer key whose default is the value of the broker's key ``synonym``."""
     return key(INT, default, documentation, synonyms=((synonym, 1),), **options)
 
 
 class GroupConfig(metaclass=KeyCollector):
-    """``KEYS`` in Kafka's order, which decides what is complained of first."""
+    """The keys in Kafka's order. If several values are invalid, the first in this order is reported."""
 
     __slots__ = ()
     KEYS: Mapping[str, ConfigKey]
 
     consumer_session_timeout_ms: int = _key(
         45_000,
-        "Milliseconds of silence after which a member is dropped.",
+        "Milliseconds without a heartbeat after which a member is removed.",
         "group.consumer.session.timeout.ms",
         at_least=1,
     )
@@ -67,35 +67,35 @@ class GroupConfig(metaclass=KeyCollector):
     )
     share_session_timeout_ms: int = _key(
         45_000,
-        "Of a share group; without effect here.",
+        "For share groups; without effect here.",
         "group.share.session.timeout.ms",
         at_least=1,
         in_effect=False,
     )
     share_heartbeat_interval_ms: int = _key(
         5_000,
-        "Of a share group; without effect here.",
+        "For share groups; without effect here.",
         "group.share.heartbeat.interval.ms",
         at_least=1,
         in_effect=False,
     )
     share_record_lock_duration_ms: int = _key(
         30_000,
-        "Of a share group; without effect here.",
+        "For share groups; without effect here.",
         "group.share.record.lock.duration.ms",
         at_least=1000,
         in_effect=False,
     )
     share_delivery_count_limit: int = _key(
         5,
-        "Of a share group; without effect here.",
+        "For share groups; without effect here.",
         "group.share.delivery.count.limit",
         at_least=2,
         in_effect=False,
     )
     share_partition_max_record_locks: int = _key(
         2_000,
-        "Of a share group; without effect here.",
+        "For share groups; without effect here.",
         "group.share.partition.max.record.locks",
         at_least=100,
         in_effect=False,
@@ -103,65 +103,65 @@ class GroupConfig(metaclass=KeyCollector):
     share_auto_offset_reset: str = key(
         STRING,
         "latest",
-        "Of a share group; without effect here.",
+        "For share groups; without effect here.",
         check=_check_offset_reset,
         in_effect=False,
     )
     share_isolation_level: str = key(
         STRING,
         "read_uncommitted",
-        "Of a share group; without effect here.",
+        "For share groups; without effect here.",
         choices=("read_committed", "read_uncommitted"),
         in_effect=False,
     )
     share_renew_acknowledge_enable: bool = key(
-        BOOLEAN, True, "Of a share group; without effect here.", in_effect=False
+        BOOLEAN, True, "For share groups; without effect here.", in_effect=False
     )
     share_assignment_interval_ms: int = _key(
         1_000,
-        "Of a share group; without effect here.",
+        "For share groups; without effect here.",
         "group.share.assignment.interval.ms",
         at_least=0,
         in_effect=False,
     )
     streams_session_timeout_ms: int = _key(
         45_000,
-        "Of a streams group; without effect here.",
+        "For streams groups; without effect here.",
         "group.streams.session.timeout.ms",
         at_least=1,
         in_effect=False,
     )
     streams_heartbeat_interval_ms: int = _key(
         5_000,
-        "Of a streams group; without effect here.",
+        "For streams groups; without effect here.",
         "group.streams.heartbeat.interval.ms",
         at_least=1,
         in_effect=False,
     )
     streams_num_standby_replicas: int = _key(
         0,
-        "Of a streams group; without effect here.",
+        "For streams groups; without effect here.",
         "group.streams.num.standby.replicas",
         at_least=0,
         in_effect=False,
     )
     streams_initial_rebalance_delay_ms: int = _key(
         3_000,
-        "Of a streams group; without effect here.",
+        "For streams groups; without effect here.",
         "group.streams.initial.rebalance.delay.ms",
         at_least=0,
         in_effect=False,
     )
     streams_assignment_interval_ms: int = _key(
         1_000,
-        "Of a streams group; without effect here.",
+        "For streams groups; without effect here.",
         "group.streams.assignment.interval.ms",
         at_least=0,
         in_effect=False,
     )
 
 
-# Keys whose least and most are the broker's to say, in the order in which Kafka looks at them.
+# Keys that the broker's configuration limits, in the order in which Kafka checks them.
 _LIMITED = (
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",
@@ -180,7 +180,7 @@ _LIMITED = (
 
 
 def _limits(name: str) -> tuple[str | None, str]:
-    """The broker's keys for the least and the most that a group may set."""
+    """Return the names of the broker's keys for the smallest and the largest value that a group may set."""
     kind, _, what = name.partition(".")
     if what == "num.standby.replicas":
         return None, f"group.{kind}.max.standby.replicas"
@@ -188,14 +188,14 @@ def _limits(name: str) -> tuple[str | None, str]:
 
 
 LIMITS = {name: _limits(name) for name in _LIMITED}
-_LONGER = tuple(
+_SESSIONS_AND_HEARTBEATS = tuple(
     (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
     for kind in ("consumer", "share", "streams")
 )
 
 
 def defaults_of(broker: BrokerConfig) -> dict[str, Value]:
-    """What holds for a group that sets nothing: what the broker is configured with."""
+    """Return the values for a group without overrides, by key."""
     return {
         name: broker.value(found.synonyms[0][0]) if found.synonyms else found.default
         for name, found in GroupConfig.KEYS.items()
@@ -203,7 +203,7 @@ def defaults_of(broker: BrokerConfig) -> dict[str, Value]:
 
 
 def parse_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Value]:
-    """The values of all keys, where a group may have the overrides. Raises KafkaError (INVALID_CONFIG)."""
+    """Return the values of all keys for a group with these overrides. Raises KafkaError (INVALID_CONFIG)."""
     for name in overrides:
         if name not in GroupConfig.KEYS:
             raise _refused(f"Unknown group config name: {name}")
@@ -219,13 +219,13 @@ def parse_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) ->
 
 
 def _check_limits(values: Mapping[str, Any], broker: BrokerConfig) -> None:
-    """``GroupConfig.validateValues``."""
+    """Raise KafkaError (INVALID_CONFIG) for a value outside the broker's limits (``GroupConfig.validateValues``)."""
     for name, (least, most) in LIMITS.items():
         if least is not None and values[name] < broker.value(least):
             raise _refused(f"{name} must be greater than or equal to {least}")
         if values[name] > broker.value(most):
             raise _refused(f"{name} must be less than or equal to {most}")
-    for longer, shorter in _LONGER:
+    for longer, shorter in _SESSIONS_AND_HEARTBEATS:
         if values[longer] <= values[shorter]:
             raise _refused(f"{longer} must be greater than {shorter}")
 

@@ -1,7 +1,7 @@
-"""`listeners`, `advertised.listeners` and what goes with them, resolved: where to listen, and what clients
-are told.
+"""`resolve_listeners`: the addresses to listen on and those to advertise, from ``listeners``, ``advertised.listeners``,
+``listener.security.protocol.map`` and ``controller.listener.names``.
 
-Rules: ``SocketServerConfigs``, ``AbstractKafkaConfig`` and ``KafkaConfig`` of Kafka 4.3.1.
+Source: ``SocketServerConfigs``, ``AbstractKafkaConfig`` and ``KafkaConfig`` of Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _HOST_MARKS = "-%._:"
 
 
 class ListenerEndpoint(NamedTuple):
-    """One ``NAME://HOST:PORT``. An empty host is every address (to listen on) or this machine's name (to
-    tell)."""
+    """One ``NAME://HOST:PORT`` (Kafka: ``Endpoint``). An empty host means every address in ``listeners``, and this
+    machine's name in ``advertised.listeners``."""
 
     listener: str
     host: str
@@ -34,10 +34,10 @@ class ListenerEndpoint(NamedTuple):
 
 
 class ListenerConfig(NamedTuple):
-    """Where to listen, and what clients who come that way are told; its port 0 is the port that listening
-    got.
+    """A listener's address and its advertised address.
 
-    `advertised` is None for a listener that ``advertised.listeners`` leaves out.
+    An advertised port 0 stands for the port that the socket is bound to. ``advertised`` is None for a listener that is
+    not in ``advertised.listeners``.
     """
 
     bind: ListenerEndpoint
@@ -52,10 +52,11 @@ def address_text(host: str, port: int) -> str:
 def resolve_listeners(
     config: BrokerConfig, host_name: Callable[[], str]
 ) -> tuple[list[ListenerConfig], list[str]]:
-    """The listeners to open, controllers' left out, and warnings. `host_name` gives this machine's name.
+    """Return the listeners to open, without those of controllers, and warnings. ``host_name`` returns this machine's
+    name.
 
-    Raises `ConfigError`, naming keys and values, for all that cannot be read, what Kafka refuses, and security
-    protocols that oncelog does not serve."""
+    Raises ConfigError with key and value for malformed endpoints, for what Kafka refuses, and for security protocols
+    that oncelog does not serve."""
     controllers = {name.upper() for name in config.controller_listener_names}
     bound = _endpoints(config, "listeners", config.listeners)
     if not bound or all(endpoint.listener in controllers for endpoint in bound):
@@ -80,7 +81,7 @@ def resolve_listeners(
 
 
 def parse_endpoint(text: str) -> ListenerEndpoint:
-    """``NAME://HOST:PORT``; the name in upper case, an IPv6 host in brackets. Raises ValueError."""
+    """Parse ``NAME://HOST:PORT``, with an IPv6 host in brackets; the name becomes upper case. Raises ValueError."""
     name, slashes, address = text.partition("://")
     host, colon, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -107,7 +108,7 @@ def _endpoints(config: BrokerConfig, key: str, texts: Iterable[str]) -> list[Lis
 
 
 def _protocols(config: BrokerConfig) -> dict[str, str]:
-    """``listener.security.protocol.map``: listener name -> security protocol."""
+    """Return the security protocol of each listener name in ``listener.security.protocol.map``."""
     found = {}
     for pair in filter(None, map(str.strip, config.listener_security_protocol_map.split(","))):
         name, _, protocol = pair.rpartition(":")
@@ -140,12 +141,12 @@ def _advertised(
 ) -> dict[str, ListenerEndpoint]:
     key = "listeners" if config.advertised_listeners is None else "advertised.listeners"
     if config.advertised_listeners is None:
-        told = bound
+        advertised = bound
     else:
         given = _endpoints(config, key, config.advertised_listeners)
-        told = [endpoint for endpoint in given if endpoint.listener not in controllers]
+        advertised = [endpoint for endpoint in given if endpoint.listener not in controllers]
     names = {endpoint.listener for endpoint in bound}
-    for endpoint in told:
+    for endpoint in advertised:
         if endpoint.listener not in names:
             raise _refusal(config, key, f"{endpoint} is advertised, but listeners has no {endpoint.listener}")
         if endpoint.host in _EVERY_ADDRESS:
@@ -154,11 +155,11 @@ def _advertised(
                 key,
                 f"clients cannot be told to connect to {endpoint.host}: set --advertise HOST:PORT",
             )
-    if not told:
+    if not advertised:
         raise _refusal(config, key, "there must be at least one advertised listener for clients")
     return {
         endpoint.listener: endpoint if endpoint.host else endpoint._replace(host=host_name())
-        for endpoint in told
+        for endpoint in advertised
     }
 
 

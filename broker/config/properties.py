@@ -15,10 +15,10 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 def parse_properties(text: str, path: str = "server.properties") -> Iterator[tuple[str, str, int]]:
-    """The (key, value, line number) entries of a text.
+    """Yield the key, value and line number of each entry of a text.
 
-    Comments begin with ``#`` or ``!``; key and value are separated by ``=``, ``:`` or blanks; a backslash
-    escapes, and at a line's end continues it. Raises `ConfigError` for a broken ``\\uXXXX``."""
+    ``#`` and ``!`` begin a comment; ``=``, ``:`` or blanks separate key and value; a backslash escapes the next
+    character, and at the end of a line it continues the line. Raises ConfigError for a malformed ``\\uXXXX``."""
     for line, number in _logical_lines(text):
         key, value = _split(line)
         try:
@@ -28,8 +28,8 @@ def parse_properties(text: str, path: str = "server.properties") -> Iterator[tup
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Lines without comments and blank lines, continued ones joined, each with the number of its first
-    line."""
+    """Yield each logical line with the number of its first line: continued lines are joined, comments and blank lines
+    left out."""
     joined, first, continued = "", 0, False
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     for number, natural in enumerate(lines, 1):
@@ -61,7 +61,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    """The text with its escapes resolved. Raises ValueError for a ``\\u`` without four hexadecimal digits."""
+    """Return the text with its escapes resolved. Raises ValueError for a ``\\u`` without four hexadecimal digits."""
     if "\\" not in text:
         return text
     out, at = [], 0

@@ -1,12 +1,12 @@
-"""Where configuration comes from: a server.properties, ``-c key=value``, the environment, flags.
+"""The sources of the configuration: a server.properties, ``-c key=value``, environment variables, flags.
 
-What is set twice is decided by where: flags before ``-c`` before the environment before the file before
-defaults; within one source the last wins. Pure: texts come in, `BrokerConfig` comes out.
+Order of precedence: flags, ``-c``, environment, file, defaults; within one source the last setting of a key wins. No
+I/O: the functions take texts and return settings, and `build_config` makes a `BrokerConfig` of them.
 
-The environment is read as the container images around Kafka read it: ``KAFKA_LOG_DIRS`` (apache/kafka,
-confluentinc, wurstmeister) and ``KAFKA_CFG_LOG_DIRS`` (bitnami) are ``log.dirs``. Many other variables begin so: the
-images' own, those that tell an application of its broker, and those that Kubernetes makes for a service named kafka.
-They are no keys."""
+Environment variables set keys as in Kafka's container images: ``KAFKA_LOG_DIRS`` (apache/kafka, confluentinc,
+wurstmeister) and ``KAFKA_CFG_LOG_DIRS`` (bitnami) set ``log.dirs``. Not every variable with this prefix sets a key:
+images have variables of their own, applications name their broker in one, and Kubernetes sets some for a service named
+kafka."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 ENVIRONMENT_ORIGIN = "environment variable "
 PREFIX = "KAFKA_"
 CFG_PREFIX = "KAFKA_CFG_"
-# Variables that set the cluster id: of the images of apache and confluentinc, and of bitnami.
+# The cluster id is in the second variable in the images of apache and confluentinc, in the first in bitnami's.
 CLUSTER_ID = ("KAFKA_KRAFT_CLUSTER_ID", "CLUSTER_ID")
-# For the scripts around Kafka (KafkaDockerWrapper, kafka-run-class.sh), and by which programs are commonly told of
-# their broker: nobody takes these for keys, so they are not even warned of.
-NOT_KEYS = frozenset(
+# Kafka's scripts (KafkaDockerWrapper, kafka-run-class.sh) or applications read these. Nobody takes them for keys, so
+# there is no warning about them.
+IGNORED_VARIABLES = frozenset(
     PREFIX + name
     for name in (
         "BOOTSTRAP_SERVER",
@@ -60,15 +60,15 @@ NOT_KEYS = frozenset(
         "VERSION",
     )
 )
-# Kafka's keys up to 2.8 for a single listener. KAFKA_PORT and KAFKA_HOST_NAME are more often an application's, or
-# Kubernetes', and count beside one of the others only.
-_TOLD_HOST, _TOLD_PORT = "advertised.host.name", "advertised.port"
+# Kafka had these keys for a single listener up to 2.8. KAFKA_PORT and KAFKA_HOST_NAME usually belong to an application
+# or to Kubernetes: they set a key only if KAFKA_ADVERTISED_HOST_NAME or KAFKA_ADVERTISED_PORT is set as well.
+_ADVERTISED_HOST, _ADVERTISED_PORT = "advertised.host.name", "advertised.port"
 _HOST, _PORT = "host.name", "port"
 DEFAULT_PORT = "9092"
 
 
 class Setting(NamedTuple):
-    """One key as it was given; `origin` says where, for messages."""
+    """The text that one source sets for a key. Messages show ``origin``: a file and line, a variable or an option."""
 
     name: str
     text: str
@@ -76,11 +76,11 @@ class Setting(NamedTuple):
 
 
 def build_config(*sources: Iterable[Setting], problems: list[str] | None = None) -> BrokerConfig:
-    """The configuration of all sources, the first of which counts least.
+    """Return the configuration that all sources make. A later source overrides an earlier one.
 
-    Raises `ConfigError` with all that is wrong, or, given a list of `problems`, adds it to them."""
+    Raises ConfigError with all problems; if ``problems`` is given, it adds them to that list instead."""
     chosen = {setting.name: setting for source in sources for setting in source}
-    _take_listeners_as_before(chosen)
+    _apply_listeners_of_older_kafka(chosen)
     return BrokerConfig(
         {name: setting.text for name, setting in chosen.items()},
         {name: setting.origin for name, setting in chosen.items()},
@@ -89,7 +89,7 @@ def build_config(*sources: Iterable[Setting], problems: list[str] | None = None)
 
 
 def warnings_of(config: BrokerConfig) -> list[str]:
-    """A sentence that names the given keys that change nothing, by where they come from; or none."""
+    """Return at most one warning: it names all set keys that have no effect, grouped by source."""
     names: dict[str, list[str]] = {}
     for name in config.without_effect:
         names.setdefault(_source_of(config.origins.get(name, "the program")), []).append(name)
@@ -100,7 +100,7 @@ def warnings_of(config: BrokerConfig) -> list[str]:
 
 
 def _source_of(origin: str) -> str:
-    """An origin without the line or the variable."""
+    """Return the origin without the line number or the variable's name."""
     if origin.startswith(ENVIRONMENT_ORIGIN):
         return "the environment"
     path, _, line = origin.rpartition(":")
@@ -108,9 +108,9 @@ def _source_of(origin: str) -> str:
 
 
 def from_file(text: str, path: str, problems: list[str] | None = None) -> list[Setting]:
-    """The settings of a server.properties; `text` is its bytes as ISO-8859-1 (as Java reads it).
+    """Return the settings of a server.properties. ``text`` is the file decoded as ISO-8859-1, as Java decodes it.
 
-    Raises `ConfigError`, or adds to the `problems` given, for a line that cannot be read."""
+    Raises ConfigError for a malformed line; if ``problems`` is given, it adds the error to that list instead."""
     settings = []
     try:
         for name, value, line in parse_properties(text, path):
@@ -123,9 +123,9 @@ def from_file(text: str, path: str, problems: list[str] | None = None) -> list[S
 
 
 def from_options(options: Iterable[str], problems: list[str] | None = None) -> list[Setting]:
-    """The settings of repeated ``-c key=value``.
+    """Return the settings of all ``-c key=value`` options.
 
-    Raises `ConfigError`, or adds to the `problems` given, for each without ``=``."""
+    Raises ConfigError for options without ``=``; if ``problems`` is given, it adds the errors to that list instead."""
     settings, wrong = [], []
     for option in options:
         name, equals, text = option.partition("=")
@@ -141,43 +141,42 @@ def from_options(options: Iterable[str], problems: list[str] | None = None) -> l
 
 
 class EnvironmentSettings(NamedTuple):
-    """What the environment sets, and the ``KAFKA_…`` variables in it that set no key."""
+    """``settings`` of environment variables, and the ``KAFKA_…`` variables ``without_key``: they set nothing."""
 
     settings: list[Setting]
-    no_keys: list[str]
+    without_key: list[str]
 
 
 def from_environment(environment: Mapping[str, str]) -> EnvironmentSettings:
-    """The settings of ``KAFKA_…`` variables and of ``CLUSTER_ID``.
+    """Return the settings of ``KAFKA_…`` variables and of ``CLUSTER_ID``.
 
-    Of ``KAFKA_X`` and ``KAFKA_CFG_X`` the second wins. A ``broker.id`` of -1 asked Kafka 2 to make one up, and is
-    none."""
+    ``KAFKA_CFG_X`` wins over ``KAFKA_X``. A ``broker.id`` of -1 is left out: it told Kafka 2 to choose an id."""
     settings = [
         Setting("oncelog.cluster.id", environment[variable], ENVIRONMENT_ORIGIN + variable)
         for variable in CLUSTER_ID
         if environment.get(variable)
     ]
-    no_keys = []
-    variables = [name for name in environment if name.startswith(PREFIX) and name not in NOT_KEYS]
+    without_key = []
+    variables = [name for name in environment if name.startswith(PREFIX) and name not in IGNORED_VARIABLES]
     for variable in sorted(variables, key=lambda name: (name.startswith(CFG_PREFIX), name)):
         name, text = environment_key(variable), environment[variable]
         if variable in CLUSTER_ID or (name == "broker.id" and text.strip() == "-1"):
             continue
-        if not _is_meant(name, text):
-            no_keys.append(variable)
+        if not _sets_key(name, text):
+            without_key.append(variable)
         else:
             settings.append(Setting(name, text, ENVIRONMENT_ORIGIN + variable))
-    if not any(setting.name in (_TOLD_HOST, _TOLD_PORT) for setting in settings):
+    if not any(setting.name in (_ADVERTISED_HOST, _ADVERTISED_PORT) for setting in settings):
         alone = [setting for setting in settings if setting.name in (_HOST, _PORT)]
-        no_keys += [setting.origin.removeprefix(ENVIRONMENT_ORIGIN) for setting in alone]
+        without_key += [setting.origin.removeprefix(ENVIRONMENT_ORIGIN) for setting in alone]
         settings = [setting for setting in settings if setting not in alone]
-    return EnvironmentSettings(settings, no_keys)
+    return EnvironmentSettings(settings, without_key)
 
 
-def _is_meant(name: str, text: str) -> bool:
-    """Whether a variable of that name and value is for the broker: not where it names no key, or one that does nothing
-    here and cannot have that value."""
-    if name in (_PORT, _TOLD_PORT):
+def _sets_key(name: str, text: str) -> bool:
+    """Whether a variable for the key ``name`` is meant for the broker: the key exists, and if it has no effect here,
+    the text is at least a valid value."""
+    if name in (_PORT, _ADVERTISED_PORT):
         return text.isdecimal()
     key = key_of(name)
     if key is None or key.in_effect:
@@ -190,17 +189,17 @@ def _is_meant(name: str, text: str) -> bool:
 
 
 def environment_key(variable: str) -> str:
-    """The key that a ``KAFKA_…`` variable sets: lower case, ``_`` is ``.``, ``__`` is ``_``, ``___`` is ``-``."""
+    """Return the key of a ``KAFKA_…`` variable: in lower case, ``.`` for ``_``, ``_`` for ``__``, ``-`` for ``___``."""
     prefix = CFG_PREFIX if variable.startswith(CFG_PREFIX) else PREFIX
     return variable.removeprefix(prefix).lower().replace("_", ".").replace("...", "-").replace("..", "_")
 
 
-def _take_listeners_as_before(chosen: dict[str, Setting]) -> None:
-    """Set `listeners`, where they are not, as what was configured for Kafka 2 means them.
+def _apply_listeners_of_older_kafka(chosen: dict[str, Setting]) -> None:
+    """If ``listeners`` is not set, derive it from the settings that older Kafka images use.
 
-    ``host.name``, ``port`` and what is advertised of them count where `advertised.listeners` is not set either (Kafka
-    2.8's ``KafkaConfig``). Where the environment sets `advertised.listeners`, the ports it names are listened on
-    (confluentinc's image up to 7)."""
+    If the environment sets ``advertised.listeners``, the broker listens on its ports, at all addresses (confluentinc's
+    image up to 7). If nobody sets ``advertised.listeners``, ``host.name``, ``port``, ``advertised.host.name`` and
+    ``advertised.port`` make up both (``KafkaConfig`` of Kafka 2.8)."""
     if "listeners" in chosen:
         return
     advertised = chosen.get("advertised.listeners")
@@ -209,16 +208,20 @@ def _take_listeners_as_before(chosen: dict[str, Setting]) -> None:
             try:
                 endpoints = [parse_endpoint(text.strip()) for text in advertised.text.split(",")]
             except ValueError:
-                return  # it is refused itself
+                return  # `resolve_listeners` reports it
             texts = ",".join(f"{endpoint.listener}://:{endpoint.port}" for endpoint in endpoints)
             chosen["listeners"] = Setting("listeners", texts, advertised.origin)
         return
-    old = {name: chosen.pop(name) for name in (_HOST, _PORT, _TOLD_HOST, _TOLD_PORT) if name in chosen}
+    old = {
+        name: chosen.pop(name)
+        for name in (_HOST, _PORT, _ADVERTISED_HOST, _ADVERTISED_PORT)
+        if name in chosen
+    }
     if not old:
         return
     text = {name: setting.text.strip() for name, setting in old.items()}
     host, port = text.get(_HOST, ""), text.get(_PORT, DEFAULT_PORT)
-    told = f"PLAINTEXT://{text.get(_TOLD_HOST, host)}:{text.get(_TOLD_PORT, port)}"
-    listening, *_, telling = (setting.origin for setting in (*old.values(), *old.values()))
-    chosen["listeners"] = Setting("listeners", f"PLAINTEXT://{host}:{port}", listening)
-    chosen["advertised.listeners"] = Setting("advertised.listeners", told, telling)
+    advertised_text = f"PLAINTEXT://{text.get(_ADVERTISED_HOST, host)}:{text.get(_ADVERTISED_PORT, port)}"
+    listen_origin, *_, advertised_origin = (setting.origin for setting in (*old.values(), *old.values()))
+    chosen["listeners"] = Setting("listeners", f"PLAINTEXT://{host}:{port}", listen_origin)
+    chosen["advertised.listeners"] = Setting("advertised.listeners", advertised_text, advertised_origin)

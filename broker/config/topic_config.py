@@ -1,7 +1,7 @@
-"""`TopicConfig`: what holds for one topic, an attribute per key (``segment.bytes`` is
-``config.segment_bytes``).
+"""`TopicConfig`: the configuration of one topic, with one attribute per key: ``config.segment_bytes`` is
+``segment.bytes``.
 
-Keys, defaults and refusals are those of ``org.apache.kafka.storage.internals.log.LogConfig`` of Kafka 4.3.1.
+Keys, defaults and error messages are those of ``org.apache.kafka.storage.internals.log.LogConfig`` of Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 def _key(type: ConfigType, synonym: str, documentation: str, *more: tuple[str, int], **options: Any) -> Any:
-    """A key whose default is the broker's key `synonym`, or `more` of them with factors where that is not
-    set."""
+    """Declare a key whose default is the value of the broker's key ``synonym``. If that is not set, the keys in
+    ``more`` give it, each with a factor."""
     return key(type, None, documentation, synonyms=((synonym, 1), *more), **options)
 
 
 def _check_throttled(name: str, value: tuple[str, ...]) -> None:
-    """``ThrottledReplicaListValidator``: ``*``, or pairs of numbers."""
+    """Check that a list is ``*`` or pairs of numbers (``ThrottledReplicaListValidator``). Raises ConfigError."""
     if value == ("*",) or all(_is_throttled_replica(pair) for pair in value):
         return
     raise ConfigError(
@@ -52,7 +52,7 @@ def _is_throttled_replica(pair: str) -> bool:
 
 
 class TopicKeys(metaclass=KeyCollector):
-    """The keys that a topic may set, in Kafka's order (which decides what is complained of first)."""
+    """The keys in Kafka's order. If several values are invalid, the first in this order is reported."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class TopicKeys(metaclass=KeyCollector):
     segment_jitter_ms: int = _key(
         LONG,
         "log.roll.jitter.ms",
-        "At most this many milliseconds, by chance, off segment.ms.",
+        "A random time up to this many milliseconds is subtracted from segment.ms.",
         ("log.roll.jitter.hours", MS_PER_HOUR),
         at_least=0,
     )
@@ -79,7 +79,7 @@ class TopicKeys(metaclass=KeyCollector):
     flush_messages: int = _key(
         LONG,
         "log.flush.interval.messages",
-        "Records after which the log is flushed; 1 flushes before every answer.",
+        "Records after which the log is flushed; 1 flushes before every response.",
         at_least=1,
     )
     flush_ms: int = _key(
@@ -90,12 +90,12 @@ class TopicKeys(metaclass=KeyCollector):
         at_least=0,
     )
     retention_bytes: int = _key(
-        LONG, "log.retention.bytes", "Bytes that a partition keeps; -1 is without limit."
+        LONG, "log.retention.bytes", "Bytes of a partition that are kept; -1 is without limit."
     )
     retention_ms: int = _key(
         LONG,
         "log.retention.ms",
-        "Milliseconds that records are kept; -1 for ever.",
+        "Milliseconds that records are kept; -1 is for ever.",
         ("log.retention.minutes", MS_PER_MINUTE),
         ("log.retention.hours", MS_PER_HOUR),
         at_least=-1,
@@ -109,53 +109,53 @@ class TopicKeys(metaclass=KeyCollector):
     delete_retention_ms: int = _key(
         LONG,
         "log.cleaner.delete.retention.ms",
-        "Milliseconds that a tombstone stays in a compacted log.",
+        "Milliseconds that a compacted log keeps a tombstone.",
         at_least=0,
     )
     min_compaction_lag_ms: int = _key(
         LONG,
         "log.cleaner.min.compaction.lag.ms",
-        "Milliseconds that a record stays uncompacted at least.",
+        "The least milliseconds that a record stays uncompacted.",
         at_least=0,
     )
     max_compaction_lag_ms: int = _key(
         LONG,
         "log.cleaner.max.compaction.lag.ms",
-        "Milliseconds that a record stays uncompacted at most.",
+        "The most milliseconds that a record stays uncompacted.",
         at_least=1,
     )
     file_delete_delay_ms: int = _key(
         LONG,
         "log.segment.delete.delay.ms",
-        "Milliseconds between a file's removal from the log and from the disk.",
+        "Milliseconds after which a file that was removed from the log is deleted from the disk.",
         at_least=0,
     )
     min_cleanable_dirty_ratio: float = _key(
         DOUBLE,
         "log.cleaner.min.cleanable.ratio",
-        "Share of the log that is dirty from which it is compacted.",
+        "The cleaner cleans the log if at least this share of its bytes is dirty.",
         at_least=0,
         at_most=1,
     )
     cleanup_policy: tuple[str, ...] = _key(
         LIST,
         "log.cleanup.policy",
-        "What happens to old segments: delete, compact, both or (empty) nothing.",
+        "The cleanup of old segments: delete, compact, both or (empty) none.",
         choices=CLEANUP_POLICIES,
     )
     unclean_leader_election_enable: bool = _key(
         BOOLEAN,
         "unclean.leader.election.enable",
-        "Whether a replica out of sync may lead when there is no other.",
+        "Whether a replica that is not in sync may become leader if no other replica is left.",
         in_effect=False,
     )
     min_insync_replicas: int = _key(
-        INT, "min.insync.replicas", "Replicas in sync that acks=all needs.", at_least=1
+        INT, "min.insync.replicas", "In-sync replicas that acks=all needs.", at_least=1
     )
     compression_type: str = _key(
         STRING,
         "compression.type",
-        "The codec that batches are kept in; producer keeps them as they came.",
+        "The codec of stored batches; producer keeps the codec of the request.",
         choices=COMPRESSION_TYPES,
     )
     compression_gzip_level: int = _key(
@@ -173,61 +173,69 @@ class TopicKeys(metaclass=KeyCollector):
     preallocate: bool = _key(
         BOOLEAN,
         "log.preallocate",
-        "Whether a new segment's file gets its full size at once.",
+        "Whether the broker allocates a new segment's file in full size.",
         in_effect=False,
     )
     message_timestamp_type: str = _key(
         STRING,
         "log.message.timestamp.type",
-        "Whose time a record carries: the producer's or the log's.",
+        "Whether a record's timestamp is the producer's (CreateTime) or the time of the append (LogAppendTime).",
         choices=TIMESTAMP_TYPES,
     )
     message_timestamp_before_max_ms: int = _key(
         LONG,
         "log.message.timestamp.before.max.ms",
-        "Milliseconds that a producer's time may lie in the past.",
+        "Milliseconds that a record's timestamp may lie in the past.",
         at_least=0,
     )
     message_timestamp_after_max_ms: int = _key(
         LONG,
         "log.message.timestamp.after.max.ms",
-        "Milliseconds that a producer's time may lie in the future.",
+        "Milliseconds that a record's timestamp may lie in the future.",
         at_least=0,
     )
     leader_replication_throttled_replicas: tuple[str, ...] = key(
         LIST,
         (),
-        "Replicas whose replication is slowed at the leader; without effect on one node.",
+        "Replicas whose replication the leader throttles; without effect on one node.",
         check=_check_throttled,
         in_effect=False,
     )
     follower_replication_throttled_replicas: tuple[str, ...] = key(
         LIST,
         (),
-        "Replicas whose replication is slowed at the follower; without effect on one node.",
+        "Replicas whose replication the follower throttles; without effect on one node.",
         check=_check_throttled,
         in_effect=False,
     )
-    remote_storage_enable: bool = key(BOOLEAN, False, "Whether storage is tiered; oncelog refuses it.")
+    remote_storage_enable: bool = key(
+        BOOLEAN, False, "Whether the topic uses tiered storage; oncelog refuses it."
+    )
     local_retention_ms: int = _key(
         LONG,
         "log.local.retention.ms",
-        "Milliseconds kept here where storage is tiered; -2 is retention.ms.",
+        "With tiered storage, milliseconds that records are kept on this node; -2 is retention.ms.",
         at_least=-2,
         in_effect=False,
     )
     local_retention_bytes: int = _key(
         LONG,
         "log.local.retention.bytes",
-        "Bytes kept here where storage is tiered; -2 is retention.bytes.",
+        "With tiered storage, bytes of a partition that are kept on this node; -2 is retention.bytes.",
         at_least=-2,
         in_effect=False,
     )
     remote_log_copy_disable: bool = key(
-        BOOLEAN, False, "Whether tiered storage takes no more; without effect here.", in_effect=False
+        BOOLEAN,
+        False,
+        "Whether no more segments are copied to tiered storage; without effect here.",
+        in_effect=False,
     )
     remote_log_delete_on_disable: bool = key(
-        BOOLEAN, False, "Whether leaving tiered storage deletes it; without effect here.", in_effect=False
+        BOOLEAN,
+        False,
+        "Whether segments in tiered storage are deleted when it is disabled; without effect here.",
+        in_effect=False,
     )
     internal_segment_bytes: int | None = key(
         INT, None, "As segment.bytes, without its lower bound; for tests.", internal=True
@@ -235,11 +243,11 @@ class TopicKeys(metaclass=KeyCollector):
 
 
 class TopicConfig(TopicKeys, metaclass=KeyCollector, with_values=True):
-    """All topic keys' values; immutable.
+    """The values of all keys of a topic; immutable.
 
-    `compact` and `delete` are what `cleanup_policy` says. `segment_size` is the size in bytes at which a
-    segment is full (``internal.segment.bytes``, or else ``segment.bytes``). `max_segment_ms` is the age at
-    which a segment is rolled: a compacted log rolls before its records get too old for max.compaction.lag.ms.
+    ``compact`` and ``delete``: whether ``cleanup.policy`` contains them. ``segment_size``: the size in bytes at which a
+    segment is full (``internal.segment.bytes``, else ``segment.bytes``). ``max_segment_ms``: the age at which a segment
+    is rolled; in a compacted log that is at most ``max.compaction.lag.ms``.
     """
 
     __slots__ = ("compact", "delete", "max_segment_ms", "segment_size")
@@ -251,7 +259,7 @@ class TopicConfig(TopicKeys, metaclass=KeyCollector, with_values=True):
         max_segment_ms: int
 
     def __init__(self, values: Mapping[str, Value]) -> None:
-        """Of parsed values, one for every key. Use `effective`, which makes them."""
+        """``values`` are parsed values, one for every key. `effective` makes a configuration from texts."""
         put = object.__setattr__
         for name, found in TopicConfig.KEYS.items():
             put(self, found.attribute, values[name])
@@ -269,17 +277,17 @@ class TopicConfig(TopicKeys, metaclass=KeyCollector, with_values=True):
         raise AttributeError(f"TopicConfig is immutable ({name})")
 
     def value(self, name: str) -> Value:
-        """The value of the key `name`. Raises KeyError for an unknown key."""
+        """Return the value of a key. Raises KeyError for an unknown key."""
         found: Value = getattr(self, TopicConfig.KEYS[name].attribute)
         return found
 
     def text(self, name: str) -> str | None:
-        """The value of the key `name` as Kafka writes it; None for a null."""
+        """Return the value of a key as Kafka writes it, None for a null. Raises KeyError for an unknown key."""
         return TopicConfig.KEYS[name].to_text(self.value(name))
 
     @classmethod
     def defaults_of(cls, broker: BrokerConfig) -> TopicConfig:
-        """What a topic without overrides has (``KafkaConfig.extractLogConfigMap``)."""
+        """Return the configuration of a topic without overrides (``KafkaConfig.extractLogConfigMap``)."""
         values = {
             name: broker.first_set(found.synonyms) if found.synonyms else found.default
             for name, found in cls.KEYS.items()
@@ -294,10 +302,10 @@ class TopicConfig(TopicKeys, metaclass=KeyCollector, with_values=True):
         broker: BrokerConfig,
         broker_dynamic: Mapping[str, str] | None = None,
     ) -> TopicConfig:
-        """What holds for a topic with these overrides under `broker` (with `broker_dynamic` set on it
-        dynamically).
+        """Return the configuration of a topic with these overrides, on a broker with the configuration ``broker`` and
+        the dynamic changes ``broker_dynamic``.
 
-        Raises `KafkaError` (INVALID_CONFIG) as `parse_topic_overrides`.
+        Raises KafkaError (INVALID_CONFIG) as `parse_topic_overrides`.
         """
         defaults = (broker.with_changes(broker_dynamic) if broker_dynamic else broker).topic_defaults()
         if not overrides:
@@ -310,11 +318,10 @@ class TopicConfig(TopicKeys, metaclass=KeyCollector, with_values=True):
 def parse_topic_overrides(
     overrides: Mapping[str, str | None], defaults: TopicConfig | None = None
 ) -> dict[str, Value]:
-    """The values of a topic's own settings, key -> value; `defaults` is what holds for keys that it does not
-    set.
+    """Return the values of a topic's overrides, by key. ``defaults`` has the values of all other keys.
 
-    Raises `KafkaError` (INVALID_CONFIG) with Kafka's message for an unknown key, a null, a value that the key
-    cannot have, tiered storage, or settings that contradict each other (``LogConfig.validate``)."""
+    Raises KafkaError (INVALID_CONFIG) with Kafka's message for an unknown key, a null, an invalid value, tiered
+    storage, or settings that contradict each other (``LogConfig.validate``)."""
     nulls = [name for name, text in overrides.items() if text is None]
     if nulls:
         raise KafkaError(
@@ -330,13 +337,13 @@ def parse_topic_overrides(
             for name, found in TopicConfig.KEYS.items()
             if name in overrides
         }
-        _check_together(values, defaults)
+        _check_combination(values, defaults)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return values
 
 
-def _check_together(values: Mapping[str, Value], defaults: TopicConfig) -> None:
+def _check_combination(values: Mapping[str, Value], defaults: TopicConfig) -> None:
     least: Any = values.get("min.compaction.lag.ms", defaults.min_compaction_lag_ms)
     most: Any = values.get("max.compaction.lag.ms", defaults.max_compaction_lag_ms)
     if least > most:

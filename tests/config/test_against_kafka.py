@@ -8,7 +8,7 @@ import pytest
 
 from conftest import KafkaTool
 from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.config.definitions import OUR_DEFAULTS, Key, UpdateMode
+from oncelog.broker.config.definitions import OUR_DEFAULTS, ConfigKey, UpdateMode
 from oncelog.broker.config.definitions_known import is_known, keys_without_effect
 from oncelog.broker.config.topic_config import TopicConfig
 
@@ -58,7 +58,7 @@ def topic_page(kafka_tool: KafkaTool) -> dict[str, Printed]:
     return printed(kafka_tool("org.apache.kafka.storage.internals.log.LogConfig").stdout)
 
 
-def valid_values(key: Key) -> str:
+def valid_values(key: ConfigKey) -> str:
     """The key's limits as Kafka's documentation would put them."""
     if key.choices:
         return f"[{', '.join(key.choices)}]"
@@ -72,7 +72,7 @@ def without_unit(shown: str) -> str:
     return re.sub(r" \([^)]*\)$", "", shown)
 
 
-def differences(key: Key, theirs: Printed, default: str | None) -> list[str]:
+def differences(key: ConfigKey, theirs: Printed, default: str | None) -> list[str]:
     pairs = {
         "Type": key.type.name.lower(),
         "Importance": key.importance,

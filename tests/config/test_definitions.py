@@ -5,8 +5,8 @@ import pytest
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import DOUBLE, ConfigError, ConfigKey, KeyCollector, key
 from oncelog.broker.config.definitions_known import (
-    OF_OLDER_KAFKA,
-    OF_THE_AUTHORIZER,
+    AUTHORIZER_KEYS,
+    REMOVED_KEYS,
     is_known,
     keys_without_effect,
     listener_base,
@@ -124,7 +124,7 @@ def test_every_key_has_a_sentence_that_names_its_unit() -> None:
 def test_a_key_is_declared_or_known_but_not_both() -> None:
     for name in BrokerConfig.KEYS:
         assert not is_known(name), name
-    assert not keys_without_effect().keys() & (OF_OLDER_KAFKA | OF_THE_AUTHORIZER)
+    assert not keys_without_effect().keys() & (REMOVED_KEYS | AUTHORIZER_KEYS)
 
 
 def test_the_table_of_keys_without_effect() -> None:

@@ -97,11 +97,11 @@ def test_settings() -> None:
     config = configured(environment)
     assert dict(config.texts) == {"num.partitions": "5", "oncelog.cluster.id": "4L6g3nShT-eMCtK--X86sw"}
     assert config.origins["num.partitions"] == "environment variable KAFKA_NUM_PARTITIONS"
-    assert sources.from_environment(environment).no_keys == []
+    assert sources.from_environment(environment).without_key == []
 
 
 @pytest.mark.parametrize(
-    ("environment", "no_keys"),
+    ("environment", "without_key"),
     [
         (CONFLUENT_7, []),
         (WURSTMEISTER, ["KAFKA_CREATE_TOPICS"]),
@@ -116,9 +116,9 @@ def test_settings() -> None:
     ],
 )
 def test_what_names_no_key_is_told_and_changes_nothing(
-    environment: dict[str, str], no_keys: list[str]
+    environment: dict[str, str], without_key: list[str]
 ) -> None:
-    assert sorted(sources.from_environment(environment).no_keys) == no_keys
+    assert sorted(sources.from_environment(environment).without_key) == without_key
     # All that is left is a configuration.
     resolve_listeners(configured(environment), lambda: "me")
 
