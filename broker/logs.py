@@ -130,7 +130,7 @@ class Logger:
 
 
 def get_logger(name: str) -> Logger:
-    """The logger for a module, such as ``broker.connection``."""
+    """The logger for a module, such as ``oncelog.broker.net.connection``."""
     return Logger(sys.intern(name))
 
 
