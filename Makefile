@@ -81,6 +81,7 @@ lint: $(VENV)/.synced  ## style, types, the one-way imports, dead code
 	$(BIN)/ruff format --check .
 	@! git grep -nE '^ *(from|import) (wire|coordinator|broker|spark_it\.sink)\b' -- '*.py' || (echo "import it from oncelog" >&2; false)
 	$(BIN)/mypy
+	$(BIN)/mypy -p tests -p compat_tests -p bench
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/dead_code.py
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 from bench import librdkafka, topics
 from bench.experiment import Experiment, Lab, Row
@@ -81,7 +82,7 @@ def _cold(lab: Lab, kind: Kind, server: Server, frame: bytes) -> None:
         times: list[float] = []
         reader = threading.Thread(target=_read, args=(server, topic, count + 1, times))
         reader.start()
-        measured += paced_latencies(server.bootstrap, frame, PACE_S, lambda one=reader: not one.is_alive())
+        measured += paced_latencies(server.bootstrap, frame, PACE_S, partial(_is_over, reader))
         reader.join()
         if not times:
             raise RuntimeError(f"{topic} could not be read while it was cold")
@@ -116,3 +117,7 @@ class _after:  # noqa: N801 - used as a function
 
 
 EXPERIMENTS = (Experiment("disturbed", (ALONE, COMPACTING, COLD, COLD_RATE), _run, rounds_max=2),)
+
+
+def _is_over(thread: threading.Thread) -> bool:
+    return not thread.is_alive()

@@ -246,7 +246,8 @@ def produce(
         start = time.perf_counter()
         left = count - filled + queued
         _send(client, payloads, count, partition, filled)
-        return (time.perf_counter() - start) * count / left
+        seconds: float = (time.perf_counter() - start) * count / left
+        return seconds
     finally:
         client.close()
 

@@ -191,7 +191,7 @@ def tool_command(
     The default `jvm_options` suit a short run, with an archive of classes. Raises RealPartMissing.
     """
     options = (*TOOL_JVM_OPTIONS, *quick_start()) if jvm_options is None else jvm_options
-    path = os.pathsep.join([f"{kafka_libs()}/*", *map(os.fspath, class_path)])
+    path = os.pathsep.join([f"{kafka_libs()}/*", *(os.fspath(path) for path in class_path)])
     return [java(), *QUIET, *options, "-cp", path, main_class, *arguments]
 
 

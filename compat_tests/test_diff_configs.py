@@ -287,7 +287,7 @@ def test_acls_without_an_authorizer(pair: Pair, name: str, version: int) -> None
     def scenario(session: Session) -> None:
         for resource, pattern in ((2, 3), (2, 4), (4, 3), (1, 1)):
             shared = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
-            wanted = {"resource_type_filter": resource, "resource_name_filter": None, **shared}
+            wanted: Fields = {"resource_type_filter": resource, "resource_name_filter": None, **shared}
             wanted["pattern_type_filter"] = pattern
             session.call("DescribeAcls", version, wanted, f"describe {resource}, {pattern}")
             session.call("DeleteAcls", version, {"filters": [wanted] * 2}, f"delete {resource}, {pattern}")

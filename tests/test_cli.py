@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -258,7 +259,7 @@ def run_oncelog(tmp_path: pathlib.Path) -> Iterator[Serve]:
     """Start ``oncelog`` with exactly these arguments; what still runs at the end of the test is killed."""
     started: list[Process] = []
 
-    def start(*arguments: str, **more: str) -> Process:
+    def start(*arguments: str, **more: Any) -> Process:
         started.append(Process(tmp_path, *arguments, **more))
         return started[-1]
 

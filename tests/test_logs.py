@@ -13,7 +13,8 @@ from oncelog.broker import logs
 from oncelog.broker.seams import stderr
 from oncelog.broker.seams.platforms import HERE
 from oncelog.broker.seams.stderr import StderrSink
-from tests.harness.log_lines import Clock, Lines
+from tests.harness.clocks import FixedClock
+from tests.harness.log_lines import NOW_MS, Lines
 
 STALLED_S = 30
 """After so many seconds a write that should not block is called stuck."""
@@ -22,7 +23,7 @@ STALLED_S = 30
 @pytest.fixture
 def sink() -> Iterator[Lines]:
     lines = Lines()
-    with logs.logging_to(logs.LogOutput(lines, Clock(), level="debug")):
+    with logs.logging_to(logs.LogOutput(lines, FixedClock(NOW_MS), level="debug")):
         yield lines
 
 
@@ -38,7 +39,7 @@ def test_human(sink: Lines) -> None:
 
 
 def test_json(sink: Lines) -> None:
-    with logs.logging_to(logs.LogOutput(sink, Clock(), style="json")):
+    with logs.logging_to(logs.LogOutput(sink, FixedClock(NOW_MS), style="json")):
         log.error("bad", client_id="é\n", size=7, done=True, what=None, key=b"x", level="mine")
     assert json.loads(sink.lines[0]) == {
         "time": "2023-11-14T22:13:20.123Z",
@@ -72,7 +73,7 @@ def test_long_fields_are_shortened(sink: Lines) -> None:
 def test_levels(sink: Lines) -> None:
     for level, written in (("debug", 4), ("info", 3), ("warning", 2), ("error", 1)):
         sink.lines.clear()
-        with logs.logging_to(logs.LogOutput(sink, Clock(), level=level)):
+        with logs.logging_to(logs.LogOutput(sink, FixedClock(NOW_MS), level=level)):
             for write in (log.debug, log.info, log.warning, log.error):
                 write("x")
         assert len(sink.lines) == written
@@ -101,7 +102,7 @@ def test_tasks_and_worker_threads_write_where_the_task_writes_that_started_them(
     one, other = Lines(), Lines()
 
     async def write(sink: Lines) -> None:
-        with logs.logging_to(logs.LogOutput(sink, Clock())):
+        with logs.logging_to(logs.LogOutput(sink, FixedClock(NOW_MS))):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(to_the_other_side_of_a_checkpoint)
                 await trio.to_thread.run_sync(log.info, "thread")

@@ -21,6 +21,7 @@ from oncelog.broker.seams.transport import SocketListener, connect
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.harness.requests import bytes_of
 
 VALUE = bytes(range(256)) * 4_000
 """A megabyte: a response is sent in many pieces, none of them by sendfile."""
@@ -73,7 +74,7 @@ async def fetch(client: ClusterClient) -> int:
     topics = [FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 24)])]
     request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, topics=topics)
     response = await client.call(request, LeaderOf("t", 0), version=12, retry=Retry(10))
-    data = bytes(response.responses[0].partitions[0].records or b"")
+    data = bytes_of(response.responses[0].partitions[0].records)
     batches = list(read_batches(data))
     assert data.count(VALUE) == len(batches)
     return len(batches)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from oncelog.broker.log.flusher import Flusher
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -19,6 +18,16 @@ if TYPE_CHECKING:
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
 """Kafka's default of ``producer.id.expiration.ms``: how long a partition remembers a producer that writes
 nothing."""
+
+
+class LogFlusher(Protocol):
+    """Brings logs to the disk: what a log asks of `oncelog.broker.log.flusher`."""
+
+    async def flush(self, log: PartitionLog, up_to: int) -> None:
+        """Wait until the log is on the disk up to the offset. Raises KafkaError (KAFKA_STORAGE_ERROR)."""
+
+    def due(self, log: PartitionLog) -> None:
+        """The log has as many unflushed bytes as it may have, or has rolled. Must not wait."""
 
 
 class LogWaiter(Protocol):
@@ -65,7 +74,7 @@ class LogEnvironment:
         clock: Clock,
         random: Random,
         *,
-        flusher: Flusher,
+        flusher: LogFlusher,
         save_log_start: Callable[[PartitionLog], None],
         schedule_delete: Callable[[Sequence[str]], None],
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,

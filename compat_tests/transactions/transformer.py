@@ -64,7 +64,9 @@ def transform(bootstrap: str, source: str, sink: str, group: str, transactional_
             producer.begin_transaction()
             try:
                 for message in messages:
-                    producer.produce(sink, message.value(), partition=message.partition())
+                    partition = message.partition()
+                    assert partition is not None
+                    producer.produce(sink, message.value(), partition=partition)
                 positions = consumer.position(consumer.assignment())
                 producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
                 producer.commit_transaction(TIMEOUT_S)

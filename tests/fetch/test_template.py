@@ -107,8 +107,8 @@ def test_responses_to_random_consumers(seed: int, put: list[int]) -> None:
                 for number in range(CONSUMERS):
                     if number not in waiting and rng.random() < 0.8:
                         waiting.add(number)
-                        for broker, client in enumerate(clients[number]):
-                            await client.send(consumers[number].request(broker), consumers[number].version)
+                        for which, client in enumerate(clients[number]):
+                            await client.send(consumers[number].request(which), consumers[number].version)
                 await trio.testing.wait_all_tasks_blocked()
                 await _write(rng, writers, producers, brokers)
                 await (trio.sleep(2) if rng.random() < 0.2 else trio.testing.wait_all_tasks_blocked())

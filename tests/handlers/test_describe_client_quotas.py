@@ -36,6 +36,7 @@ def test_nobody_is_limited(components: list[tuple[str, int, str | None]], code: 
 
 def test_nobody_has_a_password() -> None:
     node = StandInNode()
+    nobody: list[UserName] | None
     for nobody in (None, []):
         answer = node.ask(DescribeUserScramCredentialsRequest(nobody), 0)
         assert (answer.error_code, answer.results) == (0, [])

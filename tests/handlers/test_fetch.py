@@ -17,7 +17,7 @@ from oncelog.wire.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from tests.harness.requests import create_topic, fetch, fetch_request, produce, read_all
+from tests.harness.requests import bytes_of, create_topic, fetch, fetch_request, produce, read_all
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
 from tests.harness.simulation import simulated
@@ -36,7 +36,7 @@ async def test_reads_from_any_offset_to_the_high_watermark() -> None:
             assert first.base_offset <= offset <= first.base_offset + first.last_offset_delta
             assert found[-1].base_offset + found[-1].last_offset_delta == 5
         row = await fetch(client, "a", 6)
-        assert (row.error_code, bytes(row.records or b""), row.high_watermark) == (0, b"", 6)
+        assert (row.error_code, bytes_of(row.records), row.high_watermark) == (0, b"", 6)
 
 
 @pytest.mark.parametrize("offset", [-1, 2])
@@ -63,9 +63,9 @@ async def test_max_bytes_cuts_but_the_first_batch_always_comes_whole() -> None:
         for _ in range(3):
             await produce(client, "a", one)
         row = await fetch(client, "a", 0, max_bytes=10)
-        assert len(list(read_batches(bytes(row.records)))) == 1
+        assert len(list(read_batches(bytes_of(row.records)))) == 1
         row = await fetch(client, "a", 0, max_bytes=2 * len(one) + 5)
-        assert len(list(read_batches(bytes(row.records)))) == 2
+        assert len(list(read_batches(bytes_of(row.records)))) == 2
 
 
 @simulated
@@ -81,11 +81,11 @@ async def test_a_long_poll_wakes_for_min_bytes_or_at_its_deadline() -> None:
         await trio.sleep(1)
         await produce(writer, "a", one)
         row = (await client.receive(FetchResponse, 12)).responses[0].partitions[0]
-        assert len(list(read_batches(bytes(row.records)))) == 2
+        assert len(list(read_batches(bytes_of(row.records)))) == 2
         assert trio.current_time() - started == pytest.approx(2)
         await client.send(fetch_request("a", 2, max_wait_ms=500), 12)
         row = (await client.receive(FetchResponse, 12)).responses[0].partitions[0]
-        assert bytes(row.records or b"") == b""
+        assert bytes_of(row.records) == b""
         assert trio.current_time() - started == pytest.approx(2.5)
 
 

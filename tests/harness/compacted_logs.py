@@ -14,7 +14,7 @@ from tests.harness.log_manager import START_MS, LogManagerHarness
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own
-    from kafka.record import MemoryRecords  # type: ignore[import-untyped]
+    from kafka.record import MemoryRecords
 
 
 DAY_MS = 86_400_000

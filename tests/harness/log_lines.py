@@ -5,15 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from oncelog.broker import logs
+from tests.harness.clocks import FixedClock
 
-
-class Clock:
-    """Always the same moment."""
-
-    now = 1_700_000_000_123
-
-    def now_ms(self) -> int:
-        return self.now
+NOW_MS = 1_700_000_000_123
 
 
 class Lines:
@@ -35,5 +29,5 @@ class Lines:
 def lines() -> Iterator[list[str]]:
     """The lines that the test logs, from ``info`` on."""
     sink = Lines()
-    with logs.logging_to(logs.LogOutput(sink, Clock())):
+    with logs.logging_to(logs.LogOutput(sink, FixedClock(NOW_MS))):
         yield sink.lines

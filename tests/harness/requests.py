@@ -25,6 +25,7 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from oncelog.wire.primitives import Buffer, SizedRange
 from tests.harness.sim_client import SimClient
 
 PRODUCE_VERSION = 9
@@ -92,6 +93,12 @@ async def fetch(
     return row
 
 
+def bytes_of(records: Buffer | SizedRange | None) -> bytes:
+    """The content of a received records field; empty for null."""
+    assert records is None or isinstance(records, bytes | bytearray | memoryview)
+    return bytes(records or b"")
+
+
 async def read_all(client: SimClient, topic: str, partition: int = 0, offset: int = 0) -> list[Batch]:
     """All batches from ``offset`` to the high watermark."""
     found: list[Batch] = []
@@ -100,7 +107,7 @@ async def read_all(client: SimClient, topic: str, partition: int = 0, offset: in
         assert row.error_code == 0, row
         if offset >= row.high_watermark:
             return found
-        for one in read_batches(bytes(row.records or b"")):
+        for one in read_batches(bytes_of(row.records)):
             found.append(one)
             offset = one.base_offset + one.last_offset_delta + 1
 

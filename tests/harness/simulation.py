@@ -30,11 +30,12 @@ def deterministic(main: Callable[[], Awaitable[None]], seed: int) -> None:
     Trio shuffles each batch of runnable tasks with a `random.Random` of its own; its deterministic switch sorts them
     first. Both are private: `test_determinism` fails when a new Trio moves them.
     """
-    allowed, trio_run._ALLOW_DETERMINISTIC_SCHEDULING = trio_run._ALLOW_DETERMINISTIC_SCHEDULING, True
+    run: Any = trio_run
+    allowed, run._ALLOW_DETERMINISTIC_SCHEDULING = run._ALLOW_DETERMINISTIC_SCHEDULING, True
     state = trio_run._r.getstate()
     trio_run._r.seed(random.Random(seed).random())
     try:
         trio.run(main, clock=MockClock(autojump_threshold=0))
     finally:
         trio_run._r.setstate(state)
-        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = allowed
+        run._ALLOW_DETERMINISTIC_SCHEDULING = allowed

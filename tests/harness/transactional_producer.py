@@ -42,6 +42,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from oncelog.wire.schema import Message
+from tests.harness.requests import bytes_of
 from tests.harness.sim_client import SimClient
 
 TRANSACTION, GROUP = 1, 0
@@ -280,7 +281,7 @@ class CommittedReader:
     def _take(self, row: PartitionData) -> None:
         due = sorted((one.first_offset, one.producer_id) for one in row.aborted_transactions or ())
         aborted: set[int] = set()
-        for one in read_batches(bytes(row.records or b"")):
+        for one in read_batches(bytes_of(row.records)):
             last = one.base_offset + one.last_offset_delta
             while due and due[0][0] <= last:
                 aborted.add(due.pop(0)[1])

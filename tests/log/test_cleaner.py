@@ -26,7 +26,7 @@ from tests.harness.log_manager import DATA, START_MS, batch, run
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own
-    from kafka.record import MemoryRecords  # type: ignore[import-untyped]
+    from kafka.record import MemoryRecords
 
 
 def test_the_last_record_of_every_key_stays_at_its_offset() -> None:

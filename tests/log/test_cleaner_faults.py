@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from oncelog.broker.log.cleaner.cleaner import Cleaner
+from oncelog.broker.seams.memory_files import Operation
 from tests.harness.compacted_logs import COMPACT, clean, fill, keyed, read_all, shown, without_cleaner
 from tests.harness.log_manager import DATA, LogManagerHarness, append, dies, run
-from tests.sim.disk import Operation
 from tests.sim.files import Fault
 
 

@@ -27,7 +27,7 @@ from tests.sim.files import Fault
 
 with warnings.catch_warnings():  # kafka-python reads its own files in a way that Python 3.11 deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.record import MemoryRecords  # type: ignore[import-untyped]
+    from kafka.record import MemoryRecords
 
 
 class Waiter:

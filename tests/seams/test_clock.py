@@ -20,7 +20,7 @@ def moved() -> MovableClock:
     return clock
 
 
-CLOCKS = {
+CLOCKS: dict[str, Callable[[], Clock]] = {
     "system": SystemClock,
     "movable": MovableClock,
     "moved": moved,
@@ -55,7 +55,11 @@ def test_sleep_takes_that_long(make: Callable[[], Clock]) -> None:
 def test_a_deadline_in_the_past_is_a_checkpoint(make: Callable[[], Clock]) -> None:
     async def main() -> None:
         clock = make()
-        for wait in (lambda: clock.sleep(0), lambda: clock.sleep_until(clock.monotonic() - 1)):
+        waits: list[Callable[[], Awaitable[None]]] = [
+            lambda: clock.sleep(0),
+            lambda: clock.sleep_until(clock.monotonic() - 1),
+        ]
+        for wait in waits:
             before = trio.current_time()
             with trio.testing.assert_checkpoints():
                 await wait()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
 from oncelog.broker.seams import memory_files
-from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
+from oncelog.broker.seams.memory_files import MemoryFile, MemoryFileSystem, ProcessDied
 
 
 def disk() -> MemoryFileSystem:
@@ -82,7 +83,9 @@ def test_an_old_processs_file_is_closed_for_the_next() -> None:
         (lambda file: (file.truncate(5), file.fsync()), b"abc\0\0"),
     ],
 )
-def test_a_loss_of_power_takes_what_was_not_synced(change: object, left: bytes) -> None:
+def test_a_loss_of_power_takes_what_was_not_synced(
+    change: Callable[[MemoryFile], object], left: bytes
+) -> None:
     files = disk()
     change(synced(files, b"abc"))
     assert after_power_loss(files) == left

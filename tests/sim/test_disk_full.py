@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from compat_tests.batches import batch, record
+from oncelog.broker.seams.memory_files import Operation
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.wire.messages.delete_records import (
@@ -24,7 +25,7 @@ from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch, produce, read_all
 from tests.harness.sim_broker import DATA_DIR, SimBroker
 from tests.harness.simulation import simulated
-from tests.sim.disk import Fault, Operation
+from tests.sim.disk import Fault
 
 __all__ = ["lines"]  # a fixture
 

@@ -22,7 +22,7 @@ from oncelog.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from tests.harness.requests import EARLIEST, create_topic, fetch, list_offset, produce
+from tests.harness.requests import EARLIEST, bytes_of, create_topic, fetch, list_offset, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import deterministic
 from tests.harness.transactional_producer import (
@@ -135,7 +135,7 @@ class History:
         first = await fetch(self.client, TOPIC, start)
         assert first.error_code == 0
         end = first.high_watermark
-        stored = list(read_batches(bytes(first.records or b"")))
+        stored = list(read_batches(bytes_of(first.records)))
         self.note_shapes(stored, start)
         stable = min([end, *self.open])
         for offset in range(start + self.rng.randrange(2), end + 1, 2):

@@ -11,11 +11,11 @@ from typing_extensions import Buffer
 
 with warnings.catch_warnings():  # kafka-python uses a deprecated way to read its own files
     warnings.simplefilter("ignore", DeprecationWarning)
-    import aiokafka.codec  # type: ignore[import-untyped]
-    import aiokafka.record.default_records  # type: ignore[import-untyped]
-    import kafka.codec  # type: ignore[import-untyped]
-    import kafka.record.default_records  # type: ignore[import-untyped]
-    from kafka.record._crc32c import crc as kafka_python_crc  # type: ignore[import-untyped]
+    import aiokafka.codec
+    import aiokafka.record.default_records
+    import kafka.codec
+    import kafka.record.default_records
+    from kafka.record._crc32c import crc as kafka_python_crc
 
 from oncelog.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from oncelog.wire.records import Record

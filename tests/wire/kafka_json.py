@@ -20,8 +20,8 @@ from oncelog.wire.schema import Field, Message, Request, Struct
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its resources
-    import kafka.protocol  # type: ignore[import-untyped]
-    from kafka.protocol.schemas import StructField  # type: ignore[import-untyped]
+    import kafka.protocol
+    from kafka.protocol.schemas import StructField
 
 Json = dict[str, Any]
 

@@ -24,7 +24,7 @@ from oncelog.wire.header import (
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its resources
-    from kafka.protocol.api_header import RequestHeader, ResponseHeader  # type: ignore[import-untyped]
+    from kafka.protocol.api_header import RequestHeader, ResponseHeader
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)

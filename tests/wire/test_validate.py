@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -258,9 +259,9 @@ def test_batches_built_here_are_changed_as_any_other(
     )
     builder.append(NOW, b"\0\0\0\1", b"value" * 20)
     built = bytes(builder.build())
-    limits = {limit: 100} if limit is not None else {}
+    limits: dict[str, Any] = {limit: 100} if limit is not None else {}
     rules = ValidationRules(codec=codec, log_append_time=log_append_time, from_client=False, **limits)
-    outcomes = []
+    outcomes: list[tuple[object, ...]] = []
     for check in (validate, validate_built):
         batch, header = read_produced_batch(bytearray(built), rules)
         try:
