@@ -1,8 +1,7 @@
-"""The process: ``oncelog``, or ``oncelog serve``. Reads the environment and files; an error is one line and an
-exit code.
+"""The command ``oncelog``, or ``oncelog serve``: it reads options, environment and files, and runs a broker.
 
-Exit codes: 0 after a clean stop (SIGTERM, SIGHUP and Ctrl-C included), 1 where the broker cannot start or fails, 2
-for a command line or a configuration that cannot be used."""
+Exit codes: 0 after a clean stop (by SIGTERM, SIGHUP or Ctrl-C), 1 if the broker cannot start or fails, 2 for an invalid
+command line or configuration. Every error is one line on standard error."""
 
 from __future__ import annotations
 
@@ -39,18 +38,18 @@ if TYPE_CHECKING:
     from oncelog.broker.node import Node
 
 HEAP_BLOCK_BYTES = 8 * 1024 * 1024
-"""A block of this size is taken and let go once at the start. From then on the C library keeps smaller ones (a
-decompressed batch is about 1 MB) in its heap, where at first it maps and unmaps each: those page faults alone took
-twice as long as all else that is done for an lz4 batch. The block is never touched, so it costs no memory."""
+"""The start allocates a block of this size once and frees it. From then on the C library takes smaller blocks (a
+decompressed batch is about 1 MB) from its heap; before, it maps and unmaps memory for each, and those page faults took
+twice as long as everything else that an lz4 batch needs. Nothing writes to the block, so it costs no memory."""
 EXIT_STOPPED, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
-# What an argparse.Namespace has beside the options that can be set in the environment.
+# Attributes of the argparse.Namespace that are no options, or that no environment variable sets.
 WITHOUT_VARIABLE = {"help", "settings", "version", "words"}
-# What Kubernetes sets where a service is called oncelog: ONCELOG_SERVICE_HOST, ONCELOG_PORT_9092_TCP_ADDR and so on.
+# Kubernetes sets variables for a service named oncelog: ONCELOG_SERVICE_HOST, ONCELOG_PORT_9092_TCP_ADDR and so on.
 KUBERNETES_PREFIXES = (VARIABLE_PREFIX + "SERVICE_", VARIABLE_PREFIX + "PORT_")
 
-# Our own options that set one of Kafka's keys.
+# The key of Kafka's that each option sets.
 KEY_OF_OPTION = {
     "port": "listeners",
     "listen": "listeners",
@@ -61,7 +60,7 @@ KEY_OF_OPTION = {
 
 
 def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
-    """Run the command; the exit code. ``system``: the operating system's family."""
+    """Run the command and return its exit code. ``system`` is the operating system's family."""
     try:
         options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     except UsageError as error:
@@ -95,7 +94,8 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _run_in(scratch: str, parent: str, config: BrokerConfig, listeners: list[ListenerConfig]) -> int:
-    """Run the broker. If its data directory is ``scratch``, make that in ``parent`` and remove it at the end."""
+    """Run the broker and return the exit code. If its data directory is ``scratch``, create that in ``parent`` and
+    remove it at the end."""
     if config.data_dir != scratch:
         return run(config, listeners, durable=True)
     from oncelog.broker.seams.scratch import ScratchDirectory, sweep
@@ -136,12 +136,12 @@ def run(config: BrokerConfig, listeners: list[ListenerConfig], *, durable: bool)
 
 
 async def serve_until_signal(config: BrokerConfig, listeners: list[ListenerConfig], durable: bool) -> None:
-    """Run a broker until SIGINT, SIGTERM or SIGHUP, then stop it cleanly; a second signal ends the process at once."""
+    """Run a broker until SIGINT, SIGTERM or SIGHUP, and stop it cleanly. A second signal ends the process at once."""
     import trio
 
     from oncelog.broker.serve import serve
 
-    # What comes while the broker stops finds the default handlers again.
+    # The receiver ends with the first signal: while the broker stops, signals have their default handlers again.
     stop = trio.CancelScope()
     async with trio.open_nursery() as nursery:
         await nursery.start(_cancel_on_signal, stop)
@@ -155,7 +155,7 @@ async def _cancel_on_signal(scope: trio.CancelScope, task_status: trio.TaskStatu
 
     import trio
 
-    # A terminal that is closed ends what runs in it, unless that was started with nohup.
+    # A terminal that closes sends SIGHUP. nohup ignores the signal, and then it stays ignored.
     hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL else []
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, *hang_up) as signals:
         task_status.started()
@@ -165,31 +165,32 @@ async def _cancel_on_signal(scope: trio.CancelScope, task_status: trio.TaskStatu
 
 
 def _single(error: BaseException) -> BaseException:
-    """What is inside of groups of one."""
+    """Return the exception inside nested groups with one exception each."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _on_ready(node: Node, listeners: list[BoundListener]) -> None:
-    # What the start has allocated stays: the collector need not walk through it again and again.
+    # Objects of the start stay for the life of the process: the garbage collector need not visit them again.
     gc.freeze()
     _print_ready(node, listeners)
 
 
 def _print_ready(node: Node, listeners: list[BoundListener]) -> None:
-    """One line to standard output: the first listener's address, and all listeners where there are several."""
+    """Write the ready line to standard output and to the log: the first listener's address, and all listeners if there
+    are several."""
     from oncelog.broker.config.listeners import ListenerEndpoint, address_text
 
     bound = [ListenerEndpoint(row.name, *row.listener.address) for row in listeners]
-    told = [ListenerEndpoint(row.name, row.host, row.port) for row in listeners]
+    advertised = [ListenerEndpoint(row.name, row.host, row.port) for row in listeners]
     fields: dict[str, object] = {"address": address_text(*bound[0][1:])}
-    if told[0] != bound[0]:
-        fields["advertised"] = address_text(*told[0][1:])
+    if advertised[0] != bound[0]:
+        fields["advertised"] = address_text(*advertised[0][1:])
     if len(bound) > 1:
         fields["listeners"] = ",".join(map(str, bound))
-        if told != bound:
-            fields["advertised.listeners"] = ",".join(map(str, told))
+        if advertised != bound:
+            fields["advertised.listeners"] = ",".join(map(str, advertised))
     fields["node.id"] = node.config.current.node_id
     fields["cluster.id"] = node.cluster.cluster_id
     fields["data.dir"] = node.logs.data_dir
@@ -197,7 +198,7 @@ def _print_ready(node: Node, listeners: list[BoundListener]) -> None:
     try:
         print("oncelog ready", *(f"{name}={value}" for name, value in fields.items()), flush=True)
     except OSError:
-        # Nobody reads it. The broker serves all the same, and Python must not fail over it at its end.
+        # Standard output is closed. The broker serves all the same, and Python must not flush it at exit.
         sys.stdout = None
 
 
@@ -223,9 +224,9 @@ def _log_output(options: argparse.Namespace, environment: Mapping[str, str]) -> 
 def _configuration(
     options: argparse.Namespace, environment: Mapping[str, str], scratch: str
 ) -> tuple[BrokerConfig, list[ListenerConfig]]:
-    """The configuration of all sources, and its listeners. `scratch`: where data goes with --ephemeral.
+    """Return the configuration from all sources, and its listeners. ``scratch`` is the data directory for --ephemeral.
 
-    Raises ConfigError with everything that is wrong with it."""
+    Raises ConfigError with all problems."""
     from oncelog.broker.config import sources
     from oncelog.broker.config.definitions import ConfigError
     from oncelog.broker.config.listeners import resolve_listeners
@@ -260,7 +261,7 @@ def _configuration(
 
 
 def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
-    """A line for each variable that looks like one of ours, and sets none of the options."""
+    """Return an error for each ``ONCELOG_…`` variable that is no option's."""
     known = sorted(option.upper() for option in vars(options).keys() - WITHOUT_VARIABLE)
     problems = []
     for variable in sorted(environment):
@@ -276,7 +277,7 @@ def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, st
 def _own_settings(
     given: Mapping[str, str | None], scratch: str, origin_of: Callable[[str], str], problems: list[str]
 ) -> Iterator[Setting]:
-    """Our own options in Kafka's keys; what cannot be used is added to the problems."""
+    """Yield the settings of oncelog's own options. Errors are added to ``problems``."""
     from oncelog.broker.config.sources import Setting
 
     for option, text in given.items():
@@ -284,7 +285,7 @@ def _own_settings(
         if not text or (
             option == "port" and text.startswith("tcp://") and origin.startswith(VARIABLE_PREFIX)
         ):
-            continue  # Kubernetes sets such an ONCELOG_PORT where a service is called oncelog
+            continue  # Kubernetes sets ONCELOG_PORT=tcp://… for a service named oncelog
         try:
             value = _value_of_option(option, text, origin, scratch)
         except UsageError as error:
@@ -295,7 +296,7 @@ def _own_settings(
 
 
 def _value_of_option(option: str, text: str, origin: str, scratch: str) -> str | None:
-    """What an option says, as the text of its key; None where it says nothing. Raises UsageError."""
+    """Return the text of the key that an option sets, or None for ``--ephemeral`` off. Raises UsageError."""
     if option == "ephemeral":
         if text.lower() not in BOOLEANS:
             raise UsageError(f"{origin}={text}: expected true or false")
@@ -308,7 +309,7 @@ def _text(flag: object) -> str | None:
 
 
 def _read(path: str, problems: list[str]) -> str:
-    """The text of a file; empty, and a problem more, where it cannot be read."""
+    """Return the text of a file. If it cannot be read, return an empty text and add the error to ``problems``."""
     try:
         with open(path, encoding="latin-1", newline="") as file:
             return file.read()
@@ -318,7 +319,7 @@ def _read(path: str, problems: list[str]) -> str:
 
 
 def _default_data_dir(environment: Mapping[str, str]) -> str:
-    """A directory for this user's data, by the XDG rules."""
+    """Return the user's data directory for oncelog (XDG Base Directory Specification)."""
     base = environment.get("XDG_DATA_HOME", "")
     if not os.path.isabs(base):
         base = os.path.join(os.path.expanduser("~"), ".local", "share")

@@ -1,4 +1,4 @@
-"""Log lines that would come with every request, such as those about a full disk: one for each cause and minute."""
+"""`LineLimiter`: at most one log line per cause and minute, such as a full disk that every request meets."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ if TYPE_CHECKING:
 REPEATED_LINE_INTERVAL_MS = 60_000
 """Milliseconds of broker time between two lines about the same cause."""
 REPEATED_LINES_MAX = 1000
-"""Causes that are remembered; of more, the one whose line is the oldest is forgotten."""
+"""The most causes that are remembered. A new one replaces the cause with the oldest line."""
 
 
 class LineLimiter:
-    """Writes a line, unless one about the same was written within `REPEATED_LINE_INTERVAL_MS`; the next one that is
-    written says how many were left out."""
+    """Writes a line unless it wrote one with the same cause within `REPEATED_LINE_INTERVAL_MS`. The next line says how
+    many were left out (``left_out``)."""
 
     __slots__ = ("_clock", "_written")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._written: dict[tuple[object, ...], list[int]] = {}
-        """When the last line about it was written (milliseconds), and how many were left out since; oldest first."""
+        """By cause: the time of its last line in milliseconds, and the number of lines left out since. Oldest first."""
 
     def write(
         self, line: Callable[..., None], text: str, about: Mapping[str, object], **details: object
     ) -> None:
-        """Call ``line`` (a `Logger`'s method) with the text and all fields, or leave it out.
+        """Call ``line`` (a method of a `Logger`) with the text and all fields, unless the line is to be left out.
 
-        ``about``: the fields, hashable, that together with the text tell one cause from another.
+        The cause is the text and the fields in ``about``, which must be hashable.
         """
         key = (text, *about.values())
         now_ms = self._clock.now_ms()
         last = self._written.get(key)
-        # Wall time may jump back; then the minute is over too.
+        # Wall time may jump back. Then the line is written.
         if last is not None and 0 <= now_ms - last[0] < REPEATED_LINE_INTERVAL_MS:
             last[1] += 1
             return

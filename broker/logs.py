@@ -1,13 +1,13 @@
-"""Logging: a text and fields, as lines for people or as JSON.
+"""The broker's own log: each line has a text and fields, in a form for people or as JSON.
 
     log = get_logger(__name__)
     log.warning("connection closed", peer=peer, reason=reason)
 
-Lines go to the `LogOutput` of the current context (`contextvars`), which Trio hands on from a task to those that it
-starts and to worker threads: ``with logging_to(output): await node.run(...)`` gives a node an output of its own.
-Without one, nothing is written. A call never waits for a reader: see `broker/seams/stderr.py`. Texts are constant and
-what varies is a field, so that lines can be searched; a field's value may come from a client, so it is shortened, and
-quoted where it is not plain.
+Lines go to the `LogOutput` of the current context (`contextvars`). Trio passes the context to the tasks and worker
+threads that a task starts, so ``with logging_to(output): await node.run(...)`` gives a node an output of its own.
+Without an output, lines are dropped. A call never waits for a reader (see `broker/seams/stderr.py`). Texts are constant
+and variable parts are fields, so that lines can be searched. A field's value may come from a client: long ones are
+shortened, and all but plain ones are quoted.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ LEVELS = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
 _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
 
 FIELD_MAX_CHARS = 1_000
-"""Characters of a field's value that are written."""
+"""Longer values of a field are cut to this number of characters."""
 TRACEBACK_MAX_CHARS = 16_000
-"""Characters of a traceback that are written; its end counts."""
+"""Longer tracebacks are cut to their last characters, of this number."""
 
 
 class Sink(Protocol):
-    """Takes finished lines, without blocking."""
+    """Writes rendered lines without blocking."""
 
     def write(self, line: bytes) -> None: ...
 
     def take_lost(self) -> int:
-        """How many lines were lost since the last call."""
+        """Return how many lines were lost since the last call."""
         ...
 
 
 class LogOutput:
-    """Renders lines in a ``style`` (``human``, ``json``) with the time of ``clock`` and writes them to ``sink``, from
-    the ``level`` on (one of `LEVELS`).
+    """Renders lines in a ``style`` (``human`` or ``json``) and writes them to ``sink``. Timestamps are from ``clock``.
+
+    `Logger` drops lines below ``level`` (one of `LEVELS`).
     """
 
     __slots__ = ("_clock", "_render", "_second", "_second_text", "_sink", "level")
@@ -58,7 +59,7 @@ class LogOutput:
         self._second_text = ""
 
     def write(self, level: int, name: str, text: str, fields: dict[str, Any], trace: str = "") -> None:
-        """Write one line, whatever its level, and another if lines were lost."""
+        """Write one line of any level, and a second one if lines were lost."""
         line = self._render(self._timestamp(), level, name, text, fields, trace)
         self._sink.write(line.encode("utf-8", "backslashreplace"))
         lost = self._sink.take_lost()
@@ -80,7 +81,7 @@ _current: ContextVar[LogOutput | None] = ContextVar("oncelog_log_output", defaul
 
 @contextmanager
 def logging_to(output: LogOutput | None) -> Iterator[None]:
-    """Write the lines of this context, and of tasks and threads that begin in it, to ``output``; None: nowhere."""
+    """Write the lines of this context to ``output``, and those of tasks and threads that it starts. None drops them."""
     token = _current.set(output)
     try:
         yield
@@ -89,7 +90,7 @@ def logging_to(output: LogOutput | None) -> Iterator[None]:
 
 
 class Logger:
-    """One part's log; `name` is its module's."""
+    """The logger of one module."""
 
     __slots__ = ("name",)
 
@@ -97,31 +98,31 @@ class Logger:
         self.name = name
 
     def debug(self, text: str, **fields: object) -> None:
-        """What helps to follow one request."""
+        """Log a detail for those who follow single requests."""
         output = _current.get()
         if output is not None and output.level <= DEBUG:
             output.write(DEBUG, self.name, text, fields)
 
     def info(self, text: str, **fields: object) -> None:
-        """What the broker did that its owner may want to know."""
+        """Log an event that the broker's owner may want to know."""
         output = _current.get()
         if output is not None and output.level <= INFO:
             output.write(INFO, self.name, text, fields)
 
     def warning(self, text: str, **fields: object) -> None:
-        """What a client or the configuration got wrong, and what was done about it."""
+        """Log a mistake of a client or in the configuration, and its consequence."""
         output = _current.get()
         if output is not None and output.level <= WARNING:
             output.write(WARNING, self.name, text, fields)
 
     def error(self, text: str, **fields: object) -> None:
-        """What the broker could not do."""
+        """Log a failure of the broker."""
         output = _current.get()
         if output is not None and output.level <= ERROR:
             output.write(ERROR, self.name, text, fields)
 
     def exception(self, text: str, **fields: object) -> None:
-        """`error`, with the traceback of the exception being handled."""
+        """Log a failure with the traceback of the exception that is being handled."""
         output = _current.get()
         if output is not None and output.level <= ERROR:
             import traceback
@@ -130,7 +131,7 @@ class Logger:
 
 
 def get_logger(name: str) -> Logger:
-    """The logger for a module, such as ``oncelog.broker.net.connection``."""
+    """Return the logger for a module, such as ``oncelog.broker.net.connection``."""
     return Logger(sys.intern(name))
 
 
@@ -139,7 +140,7 @@ def _render_human(
 ) -> str:
     parts = [timestamp, f"{_LEVEL_NAMES[level].upper():<7}", f"{name}:", text]
     parts.extend(f"{key}={_quoted(value)}" for key, value in fields.items())
-    # A message in the traceback may quote a client, whose bytes are not for a terminal to obey.
+    # A message in the traceback may quote a client: its control characters must not reach a terminal.
     safe = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in trace)
     return " ".join(parts) + "\n" + safe
 

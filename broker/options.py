@@ -1,6 +1,6 @@
-"""The command line's words and options: what they may be, and one sentence where they are not.
+"""The parser of the command line, and its error messages.
 
-Pure: texts come in. What an option says in Kafka's keys is decided here too, for flags and environment variables alike.
+No I/O. `listener_text` translates the values of options, set by flags or by environment variables, into Kafka's form.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ SYNONYMOUS_OPTIONS = {
     "-p": "--port",
     "-v": "--version",
 }
-"""Options of Kafka's scripts and of other servers, and ours that do the same."""
+"""Options of Kafka's scripts and of other servers, and oncelog's options for the same purpose."""
 
 _EPILOG = """\
-Each option has an environment variable, named in brackets. Kafka's keys can be set there too, as its container
-image does it: KAFKA_LOG_RETENTION_MS=60000 sets log.retention.ms (in capitals; . is _, _ is __, - is ___), and
-CLUSTER_ID the cluster id. What is set twice: options win over -c, then the environment, then the file.
+Each option has an environment variable, named in brackets. Variables can set Kafka's keys too, as in its container
+image: KAFKA_LOG_RETENTION_MS=60000 sets log.retention.ms (in capitals; . is _, _ is __, - is ___), and CLUSTER_ID
+sets the cluster id. Options win over -c, -c over the environment, and the environment over the file.
 
-When clients can connect, one line goes to standard output: the address, node id, cluster id and data directory, and
-every listener where there are several. Logs go to standard error. SIGTERM, SIGHUP and Ctrl-C stop cleanly, with
-exit code 0; a second one stops at once.
+When clients can connect, oncelog writes one line to standard output: address, node id, cluster id, data directory,
+and all listeners if there are several. Logs go to standard error. SIGTERM, SIGHUP and Ctrl-C stop the broker cleanly,
+with exit code 0; a second signal stops it at once.
 """
 
 
 class UsageError(Exception):
-    """The command line, the environment or a file cannot be used."""
+    """The command line or the environment is invalid."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises UsageError where argparse would print its usage and exit."""
+    """Raises UsageError instead of printing the usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
         option, _, complaint = message.removeprefix("argument ").partition(": ")
@@ -65,9 +65,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of a command line; None for those that are not given. Raises UsageError.
+    """Return the options of a command line, None for those that are not set. Raises UsageError.
 
-    ``serve`` is the only command and may be left out. With ``help`` or ``version`` set, nothing else counts."""
+    ``serve`` is the only command and may be left out. If ``help`` or ``version`` is set, ignore all other options."""
     parser = _parser()
     if not {"-h", "--help"}.isdisjoint(arguments):
         return argparse.Namespace(help=True, version=False)
@@ -94,7 +94,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def help_text() -> str:
-    """What ``--help`` prints."""
+    """Return the text for ``--help``."""
     return _parser().format_help()
 
 
@@ -136,7 +136,7 @@ def _parser() -> _Parser:
 
 
 def variable_of(option: str) -> str:
-    """The environment variable of an option."""
+    """Return the name of an option's environment variable."""
     return VARIABLE_PREFIX + option.upper()
 
 
@@ -162,20 +162,21 @@ def _unknown_word(word: str, what: str, known: Sequence[str]) -> str:
 
 
 def suggestion(meant: str | None) -> str:
-    """What to say of a word that is unknown, where this one may be meant."""
+    """Return the second half of an error about an unknown word: a question whether this word is meant, or a hint."""
     return f"did you mean {meant}?" if meant else "see oncelog --help"
 
 
 def closest(word: str, known: Sequence[str]) -> str | None:
-    """The word that is most like it, if one is."""
+    """Return the most similar of the known words, or None if no word is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, known, 1, 0.7)), None)
 
 
 def choose(option: str, given: str | None, variable: str | None, allowed: Sequence[str]) -> str | None:
-    """One of `allowed`, in any case, from the command line or else from the environment; None where neither says.
-    Raises UsageError."""
+    """Return an option's value in lower case, from the command line, else from its variable, or None if neither is set.
+
+    Raises UsageError if it is not among ``allowed``."""
     text = given or variable
     if not text:
         return None
@@ -187,16 +188,16 @@ def choose(option: str, given: str | None, variable: str | None, allowed: Sequen
 
 
 def origin_of(option: str, given: object) -> str:
-    """Where an option's value is from, for messages: its flag if that is `given`, else its variable."""
+    """Return the origin of an option's value for messages: its flag if that is ``given``, else its variable."""
     return "--" + option.replace("_", "-") if given else variable_of(option)
 
 
 def listener_text(option: str, text: str, origin: str) -> str:
-    """What ``--port``, ``--listen`` or ``--advertise`` says, in the form of Kafka's listeners. Raises UsageError.
+    """Return the value of ``--port``, ``--listen`` or ``--advertise`` in the form of Kafka's ``listeners``.
 
-    What names its listeners (``NAME://HOST:PORT,…``) is Kafka's form already. A port alone is 127.0.0.1's, a host alone
-    has Kafka's port (to listen on) or the port that listening gets (to advertise); an empty host is every address, or
-    this machine's name."""
+    A value in this form (``NAME://HOST:PORT,…``) is returned as it is. A port without a host is on 127.0.0.1. A host
+    without a port has Kafka's port for ``--listen``, and the listener's port for ``--advertise``. An empty host means
+    every address for ``--listen``, and this machine's name for ``--advertise``. Raises UsageError."""
     if "://" in text and option != "port":
         return text
     host, colon, port = text.rpartition(":")

@@ -1,8 +1,8 @@
-"""A small client of Kafka brokers, on Trio: what a proxy, an inspector or a command asks a cluster with.
+"""A small Kafka client on Trio, for proxies, inspectors and commands.
 
-`connection` is one connection, `cluster_client` all those that a cluster needs. Both work over the seams' `Transport`,
-simulated ones too. A request is sent once unless its call asks for more (`Retry`). There is no background task: the
-task that waits for a response reads.
+`connection` has one connection to a broker, `cluster_client` the connections to all brokers of a cluster. Both use the
+seams' `Transport`, which tests simulate. A request is sent once, unless the call passes a `Retry`. There is no
+background task: the task that waits for a response reads it.
 
 It does not pause for ``throttle_time_ms`` (KIP-219), and speaks neither TLS nor SASL.
 """

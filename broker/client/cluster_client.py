@@ -1,4 +1,4 @@
-"""All connections that a cluster needs: each request goes to the broker that its route names, found by metadata."""
+"""`ClusterClient`: connections to all brokers of a cluster. A request's route names its broker; metadata finds it."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from oncelog.wire.schema import Request, ResponseT_co
 
 ANY = AnyBroker()
 ONE_KEY_MAX = 3
-"""The last version of FindCoordinator that asks for a single key (KIP-699)."""
+"""The last version of FindCoordinator with a single key (KIP-699)."""
 AUTO_CREATION_ASKED_MIN = 4
-"""The first version of Metadata in which a client may forbid that topics are created."""
+"""The first version of Metadata in which a client can prevent the creation of topics."""
 
 
 class ClusterClient:
-    """A client of one cluster, used as ``with ClusterClient(…) as client``. Any number of tasks may use it.
+    """A client of one cluster: ``with ClusterClient(…) as client``. Any number of tasks may use it at the same time.
 
-    ``bootstrap`` are brokers to begin with; connections are opened when they are needed, and anew when they were lost.
+    ``bootstrap`` are the addresses of some brokers. A connection is opened on first use, and again after it was lost.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Close every connection; calls that wait get NETWORK_EXCEPTION."""
+        """Close all connections. Waiting calls raise NETWORK_EXCEPTION."""
         self._is_closed = True
         for connection in self._connections.values():
             connection.close()
@@ -93,11 +93,11 @@ class ClusterClient:
         timeout_s: float | None = None,
         retry: Retry | None = None,
     ) -> ResponseT_co:
-        """Send a request where ``route`` says, and wait for its response, which may well report errors.
+        """Send a request to the broker of ``route`` and return the response. Errors in the response are not raised.
 
-        ``timeout_s`` is for one attempt, by default the client's ``request_timeout_s``. Without ``retry`` there is only
-        one attempt; with it the call ends as the last attempt that its time allows. Raises KafkaError as
-        `ClientConnection.call` does, and with the error that Metadata or FindCoordinator gave instead of a broker.
+        ``timeout_s`` limits one attempt; the default is the client's ``request_timeout_s``. Without ``retry`` there is
+        one attempt. With it, the last attempt decides: its response is returned, or its error raised. Raises KafkaError
+        as `ClientConnection.call` does, and with the error of Metadata or FindCoordinator if they name no broker.
         """
         if retry is None:
             return (await self._attempt(request, route, version, timeout_s))[0]
@@ -119,7 +119,8 @@ class ClusterClient:
     async def _attempt(
         self, request: Request[ResponseT_co], route: Route, version: int | None, timeout_s: float | None
     ) -> tuple[ResponseT_co, tuple[ErrorCode, ...]]:
-        """One attempt: the response and its errors. What turned out wrong is looked up anew next time."""
+        """Send once. Returns the response and its errors. After a retriable error the next attempt looks up the route
+        again."""
         try:
             connection = await self.connection(route)
             response = await connection.call(
@@ -137,13 +138,14 @@ class ClusterClient:
     # -- routes
 
     async def connection(self, route: Route = ANY) -> ClientConnection:
-        """The connection to the broker that the route names: for several requests in flight. Raises as `call` does."""
+        """Return the connection to the route's broker, for several requests in flight. Raises as `call` does."""
         if isinstance(route, AnyBroker):
             return await self._any_connection()
         return await self._connection_to(await self.address(route), isinstance(route, CoordinatorOf))
 
     async def address(self, route: BrokerWithId | Controller | LeaderOf | CoordinatorOf) -> Address:
-        """Where that broker is, by metadata or FindCoordinator where it is not known. Raises as `call` does."""
+        """Return the address of the route's broker; ask Metadata or FindCoordinator if it is unknown. Raises as `call`
+        does."""
         if isinstance(route, CoordinatorOf):
             found = self._coordinators.get(route)
             return await self._find_coordinator(route) if found is None else found
@@ -168,7 +170,7 @@ class ClusterClient:
         return found
 
     def forget(self, route: Route) -> None:
-        """The route led astray: the next call looks it up anew."""
+        """Forget the route's broker, because it was the wrong one: the next call looks it up again."""
         if isinstance(route, CoordinatorOf):
             self._coordinators.pop(route, None)
         elif isinstance(route, LeaderOf):
@@ -177,9 +179,10 @@ class ClusterClient:
             self.metadata.brokers.clear()
 
     async def refresh_metadata(self, topics: Iterable[str] | None = None) -> MetadataResponse:
-        """Ask for these topics, for all (None) or for the brokers only (an empty list); none is created by asking.
+        """Request the metadata of these topics, of all (None), or of the brokers only (an empty list).
 
-        Raises KafkaError as `call` does; errors of topics are in the response.
+        Returns the response, which may have errors of topics. The request creates no topic. Raises KafkaError as `call`
+        does.
         """
         connection = await self._any_connection()
         version = connection.version_for(MetadataRequest)
@@ -211,7 +214,7 @@ class ClusterClient:
     # -- connections
 
     async def _any_connection(self) -> ClientConnection:
-        """One that is open, else one to any known broker, else to one of ``bootstrap``."""
+        """Return an open connection, else a new one to a known broker or to one of ``bootstrap``."""
         for (_, is_coordinators), connection in self._connections.items():
             if not is_coordinators and connection.is_open:
                 return connection

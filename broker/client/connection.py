@@ -1,7 +1,8 @@
-"""One connection to a broker: correlation ids, several requests in flight, negotiated versions, time-outs.
+"""`ClientConnection`: a connection to a broker, with correlation ids, several requests in flight, negotiated versions
+and time-outs.
 
-A broker answers the requests of a connection in their order, so a response belongs to the oldest request in flight. The
-first task that waits for a response reads for all of them.
+A broker sends the responses of a connection in the order of the requests, so a response belongs to the oldest request
+in flight. The first task that waits for a response reads for all tasks.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 from oncelog.wire.schema import Message, Request, ResponseT_co
 
 SOFTWARE_NAME = "oncelog"
-"""What ApiVersions tells the broker, with this package's version (KIP-511)."""
+"""The client's name in ApiVersions, where this package's version is beside it (KIP-511)."""
 CONNECT_TIMEOUT_S = 10.0
-"""Kafka's ``socket.connection.setup.timeout.ms``: for the connection and the versions that it begins with."""
+"""Kafka's ``socket.connection.setup.timeout.ms``. Here it limits connecting and the first ApiVersions together."""
 REQUEST_TIMEOUT_S = 30.0
 """Kafka's ``request.timeout.ms``."""
 RESPONSE_BYTES_MAX = 1024 * 1024 * 1024
-"""Bytes of a response; memory is taken only as they come."""
+"""The largest response in bytes. Memory is allocated as bytes arrive."""
 RECEIVE_BYTES = 64 * 1024
 CLOSED_BY_BROKER = "the broker closed the connection"
 CORRELATION_ID_MAX = 2**31 - 1
 
 
 class InFlight(Generic[ResponseT_co]):
-    """A request that was sent. Its response may be left unread: the connection passes over it."""
+    """A request that was sent. The caller need not wait for its response; the connection discards it then."""
 
     __slots__ = ("_connection", "correlation_id", "payload", "request_type", "version")
 
@@ -51,14 +52,14 @@ class InFlight(Generic[ResponseT_co]):
         self.version = version
         self.correlation_id = correlation_id
         self.payload: bytes | None = None
-        """The response's header and body, once they have come."""
+        """The response's header and body; None before they have arrived."""
 
     async def wait_payload(self) -> bytes:
-        """The response's header and body. Raises KafkaError as `ClientConnection.call` does, but waits for ever."""
+        """Wait for the response's header and body, without a time-out. Raises KafkaError as `ClientConnection.call`."""
         return await self._connection.wait_payload(self)
 
     async def wait_response(self) -> ResponseT_co:
-        """The response. Raises KafkaError as `ClientConnection.call` does, but waits for ever."""
+        """Wait for the response, without a time-out. Raises KafkaError as `ClientConnection.call`."""
         payload = await self.wait_payload()
         try:
             return decode_response(self.request_type, self.version, payload)[1]
@@ -94,7 +95,7 @@ class ClientConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests may be sent. Where none is in flight, it looks whether the broker has closed meanwhile."""
+        """Whether requests may be sent. If none is in flight, check whether the broker has closed the connection."""
         if self._failure is None and not self._in_flight:
             try:
                 count = self._transport.receive_into(memoryview(bytearray(1)))
@@ -109,11 +110,11 @@ class ClientConnection:
 
     @property
     def in_flight(self) -> int:
-        """Requests whose responses have not come."""
+        """The number of requests without a response."""
         return len(self._in_flight)
 
     def close(self) -> None:
-        """Close; whoever waits for a response gets NETWORK_EXCEPTION. May be called again."""
+        """Close the connection. Tasks that wait for a response raise NETWORK_EXCEPTION. A second call does nothing."""
         self.fail(ErrorCode.NETWORK_EXCEPTION, "closed on this side")
 
     # -- calls
@@ -125,13 +126,14 @@ class ClientConnection:
         *,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> ResponseT_co:
-        """Send a request and wait for its response, which may well report errors; they are not raised.
+        """Send a request and return its response. Errors in the response are not raised.
 
-        ``version``: by default the highest that both sides have. Raises KafkaError: NETWORK_EXCEPTION where the
-        connection is lost, REQUEST_TIMED_OUT after ``timeout_s``, UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR where the
-        peer breaks the protocol. Raises ValueError for a request that this version cannot carry, or without a response.
+        ``version`` is by default the highest that both sides have. Raises KafkaError: NETWORK_EXCEPTION if the
+        connection is lost, REQUEST_TIMED_OUT after ``timeout_s``, UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR if the
+        peer violates the protocol. Raises ValueError for a request with fields that the version does not have, or for
+        one without a response.
 
-        A time-out closes the connection, as in Kafka's client: later responses could only come after the missing one.
+        A time-out closes the connection, as in Kafka's client: later responses can only follow the missing one.
         """
         with real_time.move_on_after(timeout_s):
             in_flight = await self.send(request, version)
@@ -143,7 +145,7 @@ class ClientConnection:
     async def send(
         self, request: Request[ResponseT_co], version: int | None = None
     ) -> InFlight[ResponseT_co]:
-        """Send a request, and wait for its response later. Raises as `call` does."""
+        """Send a request without waiting for its response. Raises as `call` does."""
         if not has_response(request):
             raise ValueError("a Produce with acks=0 has no response: send_without_response")
         kind = type(request)
@@ -166,10 +168,10 @@ class ClientConnection:
     # -- versions
 
     async def negotiate(self) -> ApiVersionsResponse:
-        """Ask which versions the broker serves; without it each request must name its version.
+        """Request the broker's versions. Without them every call must pass a version.
 
-        A broker that does not know our version of ApiVersions answers in version 0, and says which it has (KIP-511).
-        Raises KafkaError as `call` does, and with the code of the response.
+        A broker that does not serve our version of ApiVersions responds in version 0 with the versions that it serves
+        (KIP-511). Raises KafkaError as `call` does, and with the response's error.
         """
         version = ApiVersionsRequest.MAX_VERSION
         response = await self._ask_versions(version)
@@ -186,15 +188,15 @@ class ClientConnection:
     async def _ask_versions(self, version: int) -> ApiVersionsResponse:
         in_flight = await self.send(ApiVersionsRequest(SOFTWARE_NAME, __version__), version)
         payload = await in_flight.wait_payload()
-        # Both in version 0 and later the error comes first, and the header has no tagged fields.
+        # In every version the error code is the first field, and the header has no tagged fields.
         if int.from_bytes(payload[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
             in_flight.version = 0
         return await in_flight.wait_response()
 
     def version_for(self, request: type[Request[Message]]) -> int:
-        """The highest version that the broker announced and this client has, unstable ones left out.
+        """Return the highest stable version that both the broker and this client have.
 
-        Raises KafkaError UNSUPPORTED_VERSION where there is none, ValueError before `negotiate`.
+        Raises KafkaError (UNSUPPORTED_VERSION) if there is none, ValueError before `negotiate`.
         """
         if self.versions is None:
             raise ValueError("negotiate first, or name the version")
@@ -230,11 +232,11 @@ class ClientConnection:
         except (OSError, trio.ClosedResourceError) as error:
             raise self._lost(error) from error
         finally:
-            if view:  # cancelled: what follows half a request cannot be told from its rest
+            if view:  # cancelled: the broker would take the next request for the rest of this one
                 self.fail(ErrorCode.NETWORK_EXCEPTION, "a request was cut off")
 
     async def wait_payload(self, in_flight: InFlight[Any]) -> bytes:
-        """`InFlight.wait_payload`: read until its response has come, or wait for another task that does."""
+        """Read until this request's response has arrived, or wait while another task reads."""
         while in_flight.payload is None:
             self._check_open()
             if self._is_receiving:
@@ -249,7 +251,7 @@ class ClientConnection:
         return in_flight.payload
 
     async def _receive_response(self) -> None:
-        """Read one response, the oldest request's. A cancelled read loses nothing."""
+        """Read one response, that of the oldest request. A cancelled read loses no bytes."""
         buffer = memoryview(bytearray(RECEIVE_BYTES))
         try:
             while (payload := self._frames.next_frame()) is None:
@@ -275,7 +277,7 @@ class ClientConnection:
         return self.fail(ErrorCode.NETWORK_EXCEPTION, str(error) or type(error).__name__)
 
     def fail(self, code: ErrorCode, text: str) -> KafkaError:
-        """Close for this reason, unless it was closed before; the error to raise."""
+        """Close the connection for this reason, unless it is closed. Returns the error to raise: the first reason's."""
         if self._failure is None:
             self._failure = KafkaError(code, f"{self._transport.peer}: {text}")
             self._in_flight.clear()
@@ -296,9 +298,9 @@ async def open_connection(
     *,
     timeout_s: float = CONNECT_TIMEOUT_S,
 ) -> ClientConnection:
-    """A connection that knows the broker's versions.
+    """Connect to a broker and negotiate versions. Returns the connection.
 
-    Raises KafkaError: NETWORK_EXCEPTION where nobody accepts it, REQUEST_TIMED_OUT after ``timeout_s``.
+    Raises KafkaError: NETWORK_EXCEPTION if connecting fails, REQUEST_TIMED_OUT after ``timeout_s``.
     """
     connection = None
     with real_time.move_on_after(timeout_s):
@@ -315,10 +317,10 @@ async def open_connection(
 
 
 def next_correlation_id(previous: int) -> int:
-    """One more; 0 after the largest int32."""
+    """Return the next correlation id: one more, or 0 after the largest int32."""
     return 0 if previous == CORRELATION_ID_MAX else previous + 1
 
 
 def has_response(request: Message) -> bool:
-    """False for a Produce with acks=0: the only request that no broker answers."""
+    """Whether brokers respond to the request: to all but a Produce with acks=0."""
     return not (request.API_KEY == 0 and getattr(request, "acks", None) == 0)

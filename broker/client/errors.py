@@ -1,4 +1,4 @@
-"""The errors that a response reports, in whichever fields: what Kafka's ``AbstractResponse.errorCounts`` gives."""
+"""The errors in all fields of a response (Kafka: ``AbstractResponse.errorCounts``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog.wire.schema import Message, Struct
 
 
 def to_error_code(code: int) -> ErrorCode:
-    """UNKNOWN_SERVER_ERROR for a code that is not known here, as Kafka's ``Errors.forCode``."""
+    """Return the code, or UNKNOWN_SERVER_ERROR for an unknown one (Kafka: ``Errors.forCode``)."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -19,7 +19,7 @@ def to_error_code(code: int) -> ErrorCode:
 
 
 def error_codes(response: Message) -> tuple[ErrorCode, ...]:
-    """Every error in the response, each once, in the order in which they come; none: all went well."""
+    """Return the distinct errors of a response in the order of its fields; without errors, an empty tuple."""
     return tuple(dict.fromkeys(map(to_error_code, _codes(response))))
 
 
@@ -37,7 +37,7 @@ def _codes(struct: Struct) -> Iterator[int]:
 
 @cache
 def _places(cls: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fields that are error codes, and those below which there are some."""
+    """Return the names of the fields that are error codes, and of those with structs that contain error codes."""
     codes = tuple(field.name for field in cls.FIELDS if field.name.endswith("error_code"))
     structs = tuple(
         field.name

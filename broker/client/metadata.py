@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: its brokers, the topics it has asked for, and the partitions' leaders."""
+"""`ClusterMetadata`: a client's cache of a cluster's brokers, topics and partition leaders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METADATA_MAX_AGE_S = 300.0
 
 
 class ClusterMetadata:
-    """Metadata responses, remembered. Times are `real_time`'s, in seconds."""
+    """A cache of Metadata responses. Times are in seconds of `real_time`."""
 
     def __init__(self, max_age_s: float = METADATA_MAX_AGE_S) -> None:
         self.cluster_id: str | None = None
@@ -26,7 +26,7 @@ class ClusterMetadata:
         self._topics: dict[str, tuple[MetadataResponseTopic, float]] = {}
 
     def update(self, response: MetadataResponse, now: float) -> None:
-        """Take a response over: all of its brokers, and the topics that it has."""
+        """Replace the brokers, and the topics that are in the response."""
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {row.node_id: (row.host, row.port) for row in response.brokers}
@@ -35,17 +35,19 @@ class ClusterMetadata:
                 self._topics[topic.name] = topic, now + self._max_age_s
 
     def topic(self, name: str, now: float) -> MetadataResponseTopic | None:
-        """What is known of a topic, errors included; None where nothing is, or it is too old."""
+        """Return the last row of a topic, perhaps with an error, or None if there is none or it is too old."""
         found = self._topics.get(name)
         return None if found is None or now >= found[1] else found[0]
 
     def forget(self, topic: str) -> None:
-        """What was known of this topic is wrong."""
+        """Remove a topic whose metadata turned out to be wrong."""
         self._topics.pop(topic, None)
 
 
 def leader_of(topic: MetadataResponseTopic, partition: int) -> int:
-    """The node that leads a partition. Raises KafkaError with Metadata's error, or where it knows no such partition."""
+    """Return the node id of a partition's leader.
+
+    Raises KafkaError with Metadata's error, UNKNOWN_TOPIC_OR_PARTITION or LEADER_NOT_AVAILABLE."""
     shown = f"{topic.name}-{partition}"
     if topic.error_code:
         raise KafkaError(to_error_code(topic.error_code), shown)

@@ -1,4 +1,4 @@
-"""Where a request goes. A `ClusterClient` finds the broker anew for each attempt."""
+"""Routes of requests: the brokers that a `ClusterClient` can send to. It looks up the broker for each attempt."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ Route: TypeAlias = AnyBroker | BrokerWithId | Controller | LeaderOf | Coordinato
 
 
 class Retry(NamedTuple):
-    """Repeat a request while it may succeed later: the connection is lost, times out, or all errors are retriable.
+    """Repeat a request if the connection is lost, after a time-out, or if all errors of the response are retriable.
 
-    The whole request is sent again, after a pause that doubles, until ``timeout_s`` are over. So a Produce of several
-    partitions without a producer id may be written twice.
+    The client repeats the whole request, with pauses that double, until ``timeout_s`` have passed. So a Produce of
+    several partitions without a producer id may be written twice.
     """
 
     timeout_s: float
