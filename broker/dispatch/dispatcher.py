@@ -139,6 +139,12 @@ class Dispatcher:
         if self._is_watched:
             return self._owe(context, Pending(self._handle_watched(context)))
         response = self._handle(context)
+        if (
+            context.api.handler.api_key == PRODUCE
+            and self._uses_fast_paths
+            and not isinstance(response, Pending)
+        ):
+            self._remember(context, frame, response)
         if type(response) is context.api.response and not connection.pending:
             writer = connection.writer
             context.api.encode_response(
@@ -182,8 +188,6 @@ class Dispatcher:
         header = read_request_header(frame, api.flexible[version])
         decode = api.decoders[version] or api.decoder(version)
         request, _ = decode(frame, header.header_size)
-        if api_key == PRODUCE and self._uses_fast_paths and not self._is_watched:
-            self._remember(connection, api, frame, version, request)
         return RequestContext(api, version, correlation_id, header.client_id, connection, request)
 
     def _load(self, api_key: int) -> Api:
@@ -194,15 +198,13 @@ class Dispatcher:
         api = self._apis[api_key] = Api(handler)
         return api
 
-    def _remember(
-        self, connection: Connection, api: Api, frame: memoryview, version: int, request: Any
-    ) -> None:
-        """The fast path takes Produce requests that begin like this one from now on."""
+    def _remember(self, context: RequestContext, frame: memoryview, response: Any) -> None:
+        """The fast path takes Produce requests with this one's front from now on, if the handler refused nothing."""
         if self._fast_produce is None:
             from oncelog.broker.dispatch.fast_produce import FastProduce
 
-            self._fast_produce = FastProduce(self._services, api)
-        self._fast_produce.remember(connection, frame, version, request)
+            self._fast_produce = FastProduce(self._services, context.api)
+        self._fast_produce.remember(context, frame, response)
 
     def _handle(self, context: RequestContext) -> Message | Pending[Any] | None:
         try:

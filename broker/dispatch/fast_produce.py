@@ -40,7 +40,7 @@ from oncelog.wire.messages.produce import (
 if TYPE_CHECKING:
     from oncelog.broker.cluster import LeaderPartition
     from oncelog.broker.dispatch.api import Api
-    from oncelog.broker.net.connection import Connection
+    from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
     from oncelog.wire.messages.produce import ProduceRequest
 
@@ -216,14 +216,19 @@ class FastProduce:
         sequences = {(known.topic, known.index): sequence}
         return self._services.txn_partitions.verify_or_add_now(producer, sequences, known.support) == {}
 
-    def remember(
-        self, connection: Connection, frame: memoryview, version: int, request: ProduceRequest
-    ) -> None:
-        """Remember the front of ``frame``, which is decoded as ``request``: later ones may have the same."""
+    def remember(self, context: RequestContext, frame: memoryview, response: ProduceResponse | None) -> None:
+        """Remember the front of ``frame``: later requests may have the same.
+
+        A front is remembered for what its principal may do, so only where the handler has refused nothing.
+        """
+        request: ProduceRequest = context.request
+        version, connection = context.api_version, context.connection
         if not self._api.flexible[version] or len(request.topic_data) != 1 or not -1 <= request.acks <= 1:
             return
         topic = request.topic_data[0]
         if len(topic.partition_data) != 1:
+            return
+        if response is not None and response.responses[0].partition_responses[0].error_code:
             return
         size = len(topic.partition_data[0].records or b"")
         position = len(frame) - TAGS_BYTES - size - ((size + 1).bit_length() + 6) // 7

@@ -13,6 +13,7 @@ import trio.testing
 from compat_tests.batches import TRANSACTIONAL, batch, record
 from oncelog.broker.dispatch import fast_produce
 from oncelog.broker.dispatch.fast_produce import FRONT_BYTES_MAX, FastProduce
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.produce import (
     PartitionProduceData,
@@ -226,6 +227,24 @@ def test_only_so_many_and_short_requests_are_kept(fast: list[bool], monkeypatch:
     run()
 
 
+def test_a_front_that_was_refused_is_not_remembered(fast: list[bool]) -> None:
+    """Else the next request would pass by whoever refused this one."""
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker(config={"auto.create.topics.enable": "false"}) as broker:
+            client = broker.connect()
+            for _ in range(3):
+                assert (await produce(client, "t")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert fast == []
+            await create_topic(client, "t")
+            for offset in range(3):
+                assert (await produce(client, "t")).base_offset == offset
+            assert fast == [True, True]
+
+    run()
+
+
 @simulated
 async def test_a_repeated_request_of_acks_0_is_not_answered_and_its_error_closes() -> None:
     async with SimBroker() as broker:
@@ -278,3 +297,13 @@ async def test_the_repeat_of_a_batch_that_is_not_on_the_disk_yet_waits_for_it() 
             for client in (first, second)
         ]
         assert (offsets, log.recovery_point) == ([2, 2], 3)
+
+
+@simulated
+async def test_a_topic_without_partitions_is_no_front() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        empty = ProduceRequest(None, 1, 1000, [TopicProduceData("t")])
+        assert (await client.ask(empty, 9, ProduceResponse)).responses == []
+        assert (await produce(client, "t")).base_offset == 0
