@@ -1,1 +1,1 @@
-"""Ours and a real Apache Kafka in turn on this machine, under the same stock client, as ratios."""
+"""Measurements of oncelog and of a real Apache Kafka, in turn, with the same stock clients; their ratios."""

@@ -1,4 +1,4 @@
-"""confluent-kafka as its users call it, a Python object per message."""
+"""confluent-kafka as users call it, with a Python object per message."""
 
 import contextlib
 import time
@@ -16,7 +16,7 @@ CONSUMER_CONF = {"group.id": "bench", "enable.auto.commit": "false", "auto.offse
 
 
 def produce(bootstrap: str, topic: str, value: bytes, count: int, conf: Mapping[str, str]) -> float:
-    """Seconds from the first message to the flush's end, by `produce_batch`. One more goes before, to connect."""
+    """Seconds from the first `produce_batch` to the end of the flush. One more message is sent before, to connect."""
     producer = Producer({"bootstrap.servers": bootstrap, "delivery.report.only.error": True, **QUIET, **conf})
     producer.produce(topic, value, partition=0)
     producer.flush(FLUSH_TIMEOUT_S)
@@ -26,23 +26,23 @@ def produce(bootstrap: str, topic: str, value: bytes, count: int, conf: Mapping[
     while left:
         with contextlib.suppress(BufferError):  # the queue is full
             left -= producer.produce_batch(topic, batch[:left], partition=0)
-        producer.poll(0)  # takes the delivery reports, which count in the queue until then
+        producer.poll(0)  # removes delivery reports from the queue, whose size they count for
     if producer.flush(FLUSH_TIMEOUT_S):
         raise RuntimeError(f"not all of {count} messages were acknowledged in {FLUSH_TIMEOUT_S} s")
     return time.perf_counter() - start
 
 
 def consume(bootstrap: str, topic: str, end_offset: int, conf: Mapping[str, str]) -> float:
-    """Seconds from `assign` until the message before `end_offset` was returned."""
+    """Seconds from `assign` until the message before `end_offset` is returned."""
     consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER_CONF, **QUIET, **conf})
     try:
         start = time.perf_counter()
         consumer.assign([TopicPartition(topic, 0, 0)])
         next_offset = 0
         while next_offset < end_offset:
-            # Never more than are left: the call waits for as many as it was asked for.
+            # The call waits for as many messages as it is asked for, so never ask for more than are left.
             messages = consumer.consume(min(BATCH_MESSAGES, end_offset - next_offset), timeout=1)
-            # An error is no end: what the client cannot survive ends in the time-out below.
+            # Errors are ignored; one from which the client does not recover ends in the timeout below.
             next_offset = max(
                 [next_offset, *((one.offset() or 0) + 1 for one in messages[-1:] if not one.error())]
             )
@@ -54,24 +54,24 @@ def consume(bootstrap: str, topic: str, end_offset: int, conf: Mapping[str, str]
 
 
 def latencies(bootstrap: str, topic: str, count: int, pace_s: float) -> list[float]:
-    """Seconds from `produce` until a consumer was given the record, one record at a time."""
+    """Seconds from `produce` until a consumer returns the record, one record at a time."""
     conf = {"bootstrap.servers": bootstrap, **QUIET}
     producer = Producer({**conf, "linger.ms": 0, "acks": "1", "delivery.report.only.error": True})
     consumer = Consumer({**conf, **CONSUMER_CONF})
-    measured = []
+    latencies_s = []
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         for number in range(-count // 10, count):  # the first tenth connects and warms up
             start = time.perf_counter()
             producer.produce(topic, b"%100d" % number, partition=0)
             while (message := consumer.poll(ARRIVAL_TIMEOUT_S)) is not None and message.error() is not None:
-                pass  # such as a coordinator that this consumer does not need
+                pass  # an error such as a missing coordinator, which this consumer does not need
             if message is None:
                 raise RuntimeError(f"record {number} did not arrive in {ARRIVAL_TIMEOUT_S} s")
             if number >= 0:
-                measured.append(time.perf_counter() - start)
+                latencies_s.append(time.perf_counter() - start)
             producer.poll(0)
             time.sleep(pace_s)
     finally:
         consumer.close()
-    return measured
+    return latencies_s

@@ -1,7 +1,7 @@
-"""Answers of a broker that does nothing: most are made once, and kept.
+"""The responses of a broker that does nothing; most are encoded once and kept.
 
-Of what it is sent it keeps how many records there were, and of each partition the largest of its first batches, which
-every Fetch gets again and again under the offsets it asks for. Nothing is checked, and nothing is stored.
+It keeps the number of records per partition, and the largest of each partition's first batches: every Fetch gets that
+batch, again and again, with the offsets that it asks for. Nothing is validated and nothing is stored.
 """
 
 import struct
@@ -29,10 +29,12 @@ NODE_ID = 1
 HOST = "127.0.0.1"
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 3, 100
 EARLIEST = -2
-RECORD_COUNT_AT = 57
+RECORD_COUNT_POSITION = 57
 BASE_OFFSET_BYTES = 8
 CACHED_MAX = 10_000
-RUNS_BYTES = 64 << 20  # of a partition: what is read several times is made once
+RUNS_BYTES_MAX = (
+    64 << 20
+)  # per partition, of runs of batches that are kept because they are read several times
 
 Buffer = bytes | bytearray | memoryview
 REQUESTS: dict[int, type[Any]] = {
@@ -55,6 +57,8 @@ PRODUCE, FETCH = produce.ProduceRequest.API_KEY, fetch.FetchRequest.API_KEY
 
 
 class Partition:
+    """A partition's end offset, and the batch that its readers get."""
+
     def __init__(self, topic: "Topic", index: int) -> None:
         self.topic = topic
         self.index = index
@@ -64,33 +68,35 @@ class Partition:
         self._runs: dict[tuple[int, int], bytes] = {}
 
     def keep(self, batch: Buffer) -> None:
-        """Have this batch fetched, if it is larger than the one before."""
+        """Let readers get this batch, if it is larger than the kept one."""
         if len(batch) > len(self.batch):
-            (self.batch_records,) = struct.unpack_from(">i", batch, RECORD_COUNT_AT)
+            (self.batch_records,) = struct.unpack_from(">i", batch, RECORD_COUNT_POSITION)
             self.batch = bytes(batch)
             self._runs.clear()
 
     def records(self, offset: int, bytes_max: int) -> list[Buffer]:
-        """Batches from `offset` to no more than the end of the batch that the end offset is in."""
+        """Batches from `offset` on, at most up to the batch that contains the end offset."""
         if offset >= self.end_offset:
             return []
-        left = -(-(self.end_offset - offset) // self.batch_records)
-        count = max(1, min(bytes_max // len(self.batch), left))
+        batches_left = -(-(self.end_offset - offset) // self.batch_records)
+        count = max(1, min(bytes_max // len(self.batch), batches_left))
         if count == 1:
             return [struct.pack(">q", offset), memoryview(self.batch)[BASE_OFFSET_BYTES:]]
         if (offset, count) not in self._runs:
-            if len(self._runs) * len(self.batch) * count > RUNS_BYTES:
+            if len(self._runs) * len(self.batch) * count > RUNS_BYTES_MAX:
                 self._runs.clear()
             self._runs[offset, count] = self._run(offset, count)
         return [self._runs[offset, count]]
 
     def _run(self, offset: int, count: int) -> bytes:
-        """`count` batches from `offset` on."""
+        """`count` batches with consecutive base offsets from `offset` on."""
         size, run = len(self.batch), bytearray(self.batch * count)
         offsets = range(offset, offset + count * self.batch_records, self.batch_records)
         packed = struct.pack(f">{count}q", *offsets)
-        for place in range(BASE_OFFSET_BYTES):  # all first bytes, all second bytes, …: no loop over batches
-            run[place::size] = packed[place::BASE_OFFSET_BYTES]
+        for byte in range(
+            BASE_OFFSET_BYTES
+        ):  # the first bytes of all offsets, the second, …: no loop over batches
+            run[byte::size] = packed[byte::BASE_OFFSET_BYTES]
         return bytes(run)
 
 
@@ -102,14 +108,14 @@ class Topic:
 
 
 class ProduceTemplate:
-    """Produce requests of one connection to one partition, and their answer: only offset and correlation id change."""
+    """The response to one connection's Produce requests to one partition: only offset and correlation id change."""
 
     def __init__(self, partition: Partition, frame: bytearray, offset_at: int) -> None:
         self.partition = partition
         self._frame = frame  # empty with acks=0
         self._offset_at = offset_at
 
-    def answer(self, correlation_id: int, records: int) -> bytes:
+    def respond(self, correlation_id: int, records: int) -> bytes:
         partition, frame = self.partition, self._frame
         if frame:
             struct.pack_into(">i", frame, 4, correlation_id)
@@ -119,7 +125,7 @@ class ProduceTemplate:
 
 
 class ProduceHead:
-    """A Produce request up to its first partition's index, without its size: clients send one partition at a time."""
+    """The fields of a Produce request up to its first partition's index; clients send one partition per request."""
 
     def __init__(self, frame: Buffer) -> None:
         self._frame = frame
@@ -130,7 +136,7 @@ class ProduceHead:
         self._at += self._flexible
         self._skip_string()  # the transactional id
         self.acks = int.from_bytes(frame[self._at : self._at + 2], "big", signed=True)
-        self._at += 6 + (1 if self._flexible else 4)  # the time-out and the number of topics
+        self._at += 6 + (1 if self._flexible else 4)  # the timeout and the number of topics
         if self.version >= 13:
             self._at += 16
             self.topic: str | bytes = bytes(frame[self._at - 16 : self._at])
@@ -151,8 +157,8 @@ class ProduceHead:
         return self._frame[start : self._at]
 
 
-def batch_at(frame: Buffer, head_end: int, version: int) -> int:
-    """Where a Produce request's batch begins, after its length."""
+def batch_position(frame: Buffer, head_end: int, version: int) -> int:
+    """The position of a Produce request's batch, after its length."""
     if version < 9:
         return head_end + 4
     while frame[head_end] & 0x80:
@@ -167,14 +173,14 @@ def framed(api_key: int, flexible: bool, correlation_id: int, body: Iterable[Buf
 
 
 class Broker:
-    """Topics, and the answer to each request. `port` is where its clients find it."""
+    """Topics, and a response to each request. `port` is the port on which clients connect."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._topics: dict[str | bytes, Topic] = {}  # by name and by id
-        self._made = 0
+        self._last_id = 0
         self._cached: dict[tuple[bytes, bytes], bytearray] = {}
-        self._answers: dict[int, Callable[[Any, int], Message]] = {
+        self._handlers: dict[int, Callable[[Any, int], Message]] = {
             18: self._api_versions,
             3: self._metadata,
             10: self._find_coordinator,
@@ -185,63 +191,64 @@ class Broker:
             24: self._add_partitions,
             26: self._end_txn,
         }
-        self._always_the_same = frozenset((18, 10, 24, 26))
+        self._cacheable = frozenset((18, 10, 24, 26))
 
     def read(self, frame: Buffer) -> tuple[Any, int, int]:
-        """The decoded request, its version and its correlation id. Raises KeyError for what it does not know."""
+        """The decoded request, its version and its correlation id. Raises KeyError for an unknown API."""
         key, version = struct.unpack_from(">hh", frame)
         kind = REQUESTS[key]
         header = read_request_header(frame, kind.is_flexible(version))
         return kind.decode(frame, version, header.header_size), version, header.correlation_id
 
-    def answer(self, frame: Buffer) -> bytes:
-        """The framed answer to a request other than Produce and Fetch. Raises KeyError for what it does not know."""
-        place = bytes(frame[:4]), bytes(frame[8:])
-        known = self._cached.get(place)
-        if known is not None:
-            known[4:8] = frame[4:8]
-            return bytes(known)
+    def respond(self, frame: Buffer) -> bytes:
+        """The framed response to a request other than Produce and Fetch. Raises KeyError for an unknown API."""
+        key = bytes(frame[:4]), bytes(frame[8:])  # without the correlation id
+        cached = self._cached.get(key)
+        if cached is not None:
+            cached[4:8] = frame[4:8]
+            return bytes(cached)
         request, version, correlation_id = self.read(frame)
-        body = self._answers[request.API_KEY](request, version).encode(version)
-        answer = b"".join(framed(request.API_KEY, request.is_flexible(version), correlation_id, [body]))
-        if request.API_KEY in self._always_the_same and len(self._cached) < CACHED_MAX:
-            self._cached[place] = bytearray(answer)
-        return answer
+        body = self._handlers[request.API_KEY](request, version).encode(version)
+        response = b"".join(framed(request.API_KEY, request.is_flexible(version), correlation_id, [body]))
+        if request.API_KEY in self._cacheable and len(self._cached) < CACHED_MAX:
+            self._cached[key] = bytearray(response)
+        return response
 
     def _partition(self, topic: str | bytes, index: int) -> Partition | None:
         found = self._topics.get(topic)
         return found.partitions[index] if found is not None and index < len(found.partitions) else None
 
     def produce_template(self, head: ProduceHead) -> ProduceTemplate:
-        """For all requests that begin as `head` does. Raises KeyError for an unknown partition."""
+        """The template for requests that begin with `head`. Raises KeyError for an unknown partition."""
         partition = self._partition(head.topic, head.index)
         if partition is None:
             raise KeyError(head.topic)
 
-        def encoded(base_offset: int) -> bytes:
+        def encode(base_offset: int) -> bytes:
             row = produce.PartitionProduceResponse(head.index, 0, base_offset, -1, 0)
             topic = produce.TopicProduceResponse(partition.topic.name, partition.topic.id, [row])
             body = produce.ProduceResponse([topic]).encode(head.version)
             return b"".join(framed(PRODUCE, head.version >= 9, 0, [body]))
 
-        one, other = encoded(0), encoded(-1)
-        at = next(place for place, (left, right) in enumerate(zip(one, other, strict=True)) if left != right)
-        return ProduceTemplate(partition, bytearray(one if head.acks else b""), at)
+        first, second = encode(0), encode(-1)
+        position = next(at for at, (one, other) in enumerate(zip(first, second, strict=True)) if one != other)
+        return ProduceTemplate(partition, bytearray(first if head.acks else b""), position)
 
     def fetch(self, request: Any, version: int, correlation_id: int, *, waited: bool) -> list[Buffer]:
-        """The parts of a Fetch's framed answer; none where it has to wait for records and has not `waited`."""
-        left, records, rows = request.max_bytes, list[Buffer](), list[fetch.FetchableTopicResponse]()
+        """The parts of a framed Fetch response; none if there are no records and the request has not `waited`."""
+        bytes_left, records, rows = request.max_bytes, list[Buffer](), list[fetch.FetchableTopicResponse]()
         for topic in request.topics:
             row = fetch.FetchableTopicResponse(topic.topic, topic.topic_id, [])
-            for wanted in topic.partitions:
-                found = self._partition(topic.topic or topic.topic_id, wanted.partition)
-                data = fetch.PartitionData(wanted.partition, aborted_transactions=[], records=b"")
-                if found is None:
+            for requested in topic.partitions:
+                partition = self._partition(topic.topic or topic.topic_id, requested.partition)
+                data = fetch.PartitionData(requested.partition, aborted_transactions=[], records=b"")
+                if partition is None:
                     data.error_code = UNKNOWN_TOPIC_OR_PARTITION
                 else:
-                    data.high_watermark = data.last_stable_offset = found.end_offset
-                    if left > 0 and not records:  # one partition's records in an answer will do
-                        records = found.records(wanted.fetch_offset, min(left, wanted.partition_max_bytes))
+                    data.high_watermark = data.last_stable_offset = partition.end_offset
+                    if bytes_left > 0 and not records:  # a response has records of one partition only
+                        bytes_max = min(bytes_left, requested.partition_max_bytes)
+                        records = partition.records(requested.fetch_offset, bytes_max)
                         data.records = Size(sum(map(len, records)))
                 row.partitions.append(data)
             rows.append(row)
@@ -249,8 +256,8 @@ class Broker:
             return []
         out, ranges = bytearray(), list[tuple[int, Any]]()
         fetch.FetchResponse(0, 0, 0, rows).encode_into(version, out, ranges)
-        at = next((place for place, one in ranges if one.size), len(out))
-        body = [memoryview(out)[:at], *records, memoryview(out)[at:]]
+        position = next((at for at, records_range in ranges if records_range.size), len(out))
+        body = [memoryview(out)[:position], *records, memoryview(out)[position:]]
         return framed(FETCH, version >= 12, correlation_id, body)
 
     def _api_versions(self, request: Any, version: int) -> Message:
@@ -260,20 +267,20 @@ class Broker:
         return api_versions.ApiVersionsResponse(0, rows)
 
     def _metadata(self, request: Any, version: int) -> Message:
-        wanted = request.topics if version > 0 or request.topics else None
+        requested = request.topics if version > 0 or request.topics else None
         names: list[str | bytes] = [name for name in self._topics if isinstance(name, str)]
-        if wanted is not None:
-            names = [one.name or one.topic_id for one in wanted]
+        if requested is not None:
+            names = [topic.name or topic.topic_id for topic in requested]
         broker = metadata.MetadataResponseBroker(NODE_ID, HOST, self._port)
-        rows = [self._described(name) for name in names]
+        rows = [self._topic_metadata(name) for name in names]
         return metadata.MetadataResponse(0, [broker], "nothing-is-kept-here--", NODE_ID, rows)
 
-    def _described(self, wanted: str | bytes) -> metadata.MetadataResponseTopic:
-        topic = self._topics.get(wanted)
+    def _topic_metadata(self, name_or_id: str | bytes) -> metadata.MetadataResponseTopic:
+        topic = self._topics.get(name_or_id)
         if topic is None:
-            if isinstance(wanted, bytes):
-                return metadata.MetadataResponseTopic(UNKNOWN_TOPIC_ID, None, wanted)
-            return metadata.MetadataResponseTopic(UNKNOWN_TOPIC_OR_PARTITION, wanted)
+            if isinstance(name_or_id, bytes):
+                return metadata.MetadataResponseTopic(UNKNOWN_TOPIC_ID, None, name_or_id)
+            return metadata.MetadataResponseTopic(UNKNOWN_TOPIC_OR_PARTITION, name_or_id)
         rows = [
             metadata.MetadataResponsePartition(0, one.index, NODE_ID, 0, [NODE_ID], [NODE_ID], [])
             for one in topic.partitions
@@ -290,8 +297,8 @@ class Broker:
     def _create_topics(self, request: Any, version: int) -> Message:
         rows = []
         for one in request.topics:
-            self._made += 1
-            topic = Topic(one.name, self._made, max(1, one.num_partitions))
+            self._last_id += 1
+            topic = Topic(one.name, self._last_id, max(1, one.num_partitions))
             self._topics[topic.name] = self._topics[topic.id] = topic
             count = len(topic.partitions)
             rows.append(
@@ -312,20 +319,20 @@ class Broker:
         topics = []
         for topic in request.topics:
             rows = []
-            for wanted in topic.partitions:
-                row = list_offsets.ListOffsetsPartitionResponse(wanted.partition_index)
-                found = self._partition(topic.name, wanted.partition_index)
-                if found is None:
+            for requested in topic.partitions:
+                row = list_offsets.ListOffsetsPartitionResponse(requested.partition_index)
+                partition = self._partition(topic.name, requested.partition_index)
+                if partition is None:
                     row.error_code = UNKNOWN_TOPIC_OR_PARTITION
                 else:
-                    row.offset = 0 if wanted.timestamp == EARLIEST else found.end_offset
+                    row.offset = 0 if requested.timestamp == EARLIEST else partition.end_offset
                 rows.append(row)
             topics.append(list_offsets.ListOffsetsTopicResponse(topic.name, rows))
         return list_offsets.ListOffsetsResponse(0, topics)
 
     def _init_producer_id(self, request: Any, version: int) -> Message:
-        self._made += 1
-        return init_producer_id.InitProducerIdResponse(0, 0, self._made, 0)
+        self._last_id += 1
+        return init_producer_id.InitProducerIdResponse(0, 0, self._last_id, 0)
 
     def _add_partitions(self, request: Any, version: int) -> Message:
         rows = [
@@ -342,7 +349,7 @@ class Broker:
 
 
 class Size:
-    """Records in an answer, which the sender puts in."""
+    """The place of records in an encoded response, into which the sender puts them."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -1,21 +1,20 @@
-"""How long a paced Produce waits for its answer while the server has something else to do."""
+"""How long a paced Produce waits for its response while the server has something else to do."""
 
 import threading
 import time
 from functools import partial
 
 from bench import librdkafka, topics
-from bench.experiment import Experiment, Lab, Row
+from bench.experiment import Experiment, Harness, Row
 from bench.measure import drop_page_cache, log_bytes, percentile
-from bench.raw import PRODUCE_VERSION, Template, batch, paced_latencies, produce_fields
+from bench.raw import PRODUCE_VERSION, batch, paced_latencies, produce_fields, request_frame
 from bench.servers import Kind, Server
 from bench.throughput import CONSUMER
-from compat_tests.frames import Connection
 
 PACE_S = 0.002
 QUIET_S = 5
 COMPACTION_MAX_S = 30
-COMPACTED_SHARE = 0.5  # of the bytes before: then the cleaner has been through most of it
+COMPACTED_SHARE = 0.5  # of the bytes before: when so few are left, the cleaner has read most of the log
 COLD_READS = 4
 KEYS = 10_000
 COMPACTED_RECORDS = 400_000
@@ -32,26 +31,23 @@ COLD_RATE = Row("consume 1 kB, cold, beside a paced producer", "records/s")
 
 
 def _probe(server: Server, topic: str) -> bytes:
-    with Connection(server.bootstrap) as maker:
-        records = batch(b"p" * 100)
-        return Template(
-            maker, "Produce", PRODUCE_VERSION, lambda one: produce_fields(topic, one, records)
-        ).frame(0)
+    """The frame of the paced Produce."""
+    return request_frame("Produce", PRODUCE_VERSION, produce_fields(topic, 0, batch(b"p" * 100)))
 
 
-def _alone(lab: Lab, kind: Kind, server: Server, frame: bytes) -> None:
-    end = time.monotonic() + QUIET_S * min(1, lab.scale * 4)
+def _alone(harness: Harness, kind: Kind, server: Server, frame: bytes) -> None:
+    end = time.monotonic() + QUIET_S * min(1, harness.scale * 4)
     measured = paced_latencies(server.bootstrap, frame, PACE_S, lambda: time.monotonic() > end)
-    lab.record(ALONE.name, kind, 1000 * percentile(measured, 99))
+    harness.record(ALONE.name, kind, 1000 * percentile(measured, 99))
 
 
-def _compacting(lab: Lab, kind: Kind, server: Server, frame: bytes) -> None:
-    topic = lab.name("compacted")
-    segment_bytes = max(SEGMENT_BYTES_MIN, lab.count(SEGMENT_BYTES))
+def _compacting(harness: Harness, kind: Kind, server: Server, frame: bytes) -> None:
+    topic = harness.name("compacted")
+    segment_bytes = max(SEGMENT_BYTES_MIN, harness.count(SEGMENT_BYTES))
     config = {"segment.bytes": str(segment_bytes), "min.cleanable.dirty.ratio": "0.01"}
     topics.create(server, topic, config=config)
-    payloads = librdkafka.Payloads(VALUE, [b"key-%d" % number for number in range(lab.count(KEYS))])
-    librdkafka.produce(server.bootstrap, topic, payloads, lab.count(COMPACTED_RECORDS), PRODUCER)
+    payloads = librdkafka.Payloads(VALUE, [b"key-%d" % number for number in range(harness.count(KEYS))])
+    librdkafka.produce(server.bootstrap, topic, payloads, harness.count(COMPACTED_RECORDS), PRODUCER)
     full = log_bytes(server.data_dir, topic)
     topics.alter(server, topic, "cleanup.policy", "compact")
     began = time.monotonic()
@@ -61,10 +57,12 @@ def _compacting(lab: Lab, kind: Kind, server: Server, frame: bytes) -> None:
         return cleaned or time.monotonic() - began > COMPACTION_MAX_S
 
     measured = paced_latencies(server.bootstrap, frame, PACE_S, done)
-    lab.record(COMPACTING.name, kind, 1000 * percentile(measured, 99))
+    harness.record(COMPACTING.name, kind, 1000 * percentile(measured, 99))
     left = log_bytes(server.data_dir, topic)
     took = time.monotonic() - began
-    lab.note(f"{kind} compacted {full >> 20} MiB to {left >> 20} MiB in {took:.1f} s, {len(measured)} probes")
+    harness.note(
+        f"{kind} compacted {full >> 20} MiB to {left >> 20} MiB in {took:.1f} s, {len(measured)} probes"
+    )
     topics.delete(server, topic)
 
 
@@ -72,41 +70,41 @@ def _read(server: Server, topic: str, end_offset: int, times: list[float]) -> No
     times.append(librdkafka.consume(server.bootstrap, topic, end_offset, CONSUMER))
 
 
-def _cold(lab: Lab, kind: Kind, server: Server, frame: bytes) -> None:
-    topic, count = lab.name("cold"), lab.count(COLD_RECORDS)
+def _cold(harness: Harness, kind: Kind, server: Server, frame: bytes) -> None:
+    topic, count = harness.name("cold"), harness.count(COLD_RECORDS)
     topics.create(server, topic)
     librdkafka.produce(server.bootstrap, topic, librdkafka.Payloads(VALUE), count, PRODUCER)
-    measured, seconds, cold = [], 0.0, []
+    measured, seconds, cold_shares = [], 0.0, []
     for _ in range(COLD_READS):
-        cold.append(drop_page_cache(server.data_dir, topic))
+        cold_shares.append(drop_page_cache(server.data_dir, topic))
         times: list[float] = []
         reader = threading.Thread(target=_read, args=(server, topic, count + 1, times))
         reader.start()
         measured += paced_latencies(server.bootstrap, frame, PACE_S, partial(_is_over, reader))
         reader.join()
         if not times:
-            raise RuntimeError(f"{topic} could not be read while it was cold")
+            raise RuntimeError(f"the cold topic {topic} could not be read")
         seconds += times[0]
-    lab.record(COLD.name, kind, 1000 * percentile(measured, 99))
-    lab.record(COLD_RATE.name, kind, COLD_READS * count / seconds)
-    lab.note(
-        f"{kind}: {min(cold):.0%} or more of the topic was out of the page cache, {len(measured)} probes"
+    harness.record(COLD.name, kind, 1000 * percentile(measured, 99))
+    harness.record(COLD_RATE.name, kind, COLD_READS * count / seconds)
+    harness.note(
+        f"{kind}: at least {min(cold_shares):.0%} of the topic was not in the page cache, {len(measured)} probes"
     )
 
 
-def _run(lab: Lab, kind: Kind) -> None:
-    with lab.fresh_server(kind, PROPERTIES) as fresh:
+def _run(harness: Harness, kind: Kind) -> None:
+    with harness.fresh_server(kind, PROPERTIES) as fresh:
         server = fresh.server.start()
         topics.create(server, "probed")
         frame = _probe(server, "probed")
-        paced_latencies(server.bootstrap, frame, 0, _after(lab.count(5_000)))  # the JVM compiles
-        _alone(lab, kind, server, frame)
-        _compacting(lab, kind, server, frame)
-        _cold(lab, kind, server, frame)
+        paced_latencies(server.bootstrap, frame, 0, CallLimit(harness.count(5_000)))  # the JVM compiles
+        _alone(harness, kind, server, frame)
+        _compacting(harness, kind, server, frame)
+        _cold(harness, kind, server, frame)
 
 
-class _after:  # noqa: N801 - used as a function
-    """True from the call after `count` calls on."""
+class CallLimit:
+    """False when called for the first `count` times, then True."""
 
     def __init__(self, count: int) -> None:
         self._left = count

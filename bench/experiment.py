@@ -1,4 +1,4 @@
-"""Rows, their targets, and what an experiment gets to measure them with."""
+"""Experiments, the rows that they measure, the rows' targets, and the harness that they run in."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,7 @@ REMOVALS, REMOVAL_PAUSE_S = 5, 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What ours should reach: `of` is "ratio" (ours / Kafka) or "ours" (in the row's unit)."""
+    """A bound for a row: `of` is "ratio" (oncelog / Kafka) or "ours" (oncelog's value in the row's unit)."""
 
     of: str
     at_least: float | None = None
@@ -52,7 +52,7 @@ def ours_at_most(value: float) -> Target:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """`is_cost`: of CPU seconds, for which what the stub used is no bound."""
+    """A row of the table. `is_cost`: its values are CPU seconds, for which the stub's value is no bound."""
 
     name: str
     unit: str
@@ -62,23 +62,23 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """Measures one or more rows of one server in one round.
+    """Measures one or more rows; `run` measures one server in one round.
 
-    A `warm` one uses a server that stays up for all rounds and experiments of its sort (so that the JVM's compiler
-    has done its work), and is run once before unmeasured; others start servers of their own. One with a `ceiling` is
-    also run against a stub that does nothing, so that the table can say what the client would let any server reach.
+    A `warm` experiment uses servers that stay up for all rounds of all warm experiments, so that the JVM's compiler has
+    finished; a first round is not recorded. Other experiments start their own servers. An experiment with a `ceiling`
+    also runs with a stub that does nothing, which shows how far any server could get with this client.
     """
 
     name: str
     rows: tuple[Row, ...]
-    run: Callable[["Lab", Kind], None]
+    run: Callable[["Harness", Kind], None]
     warm: bool = False
     ceiling: bool = False
     rounds_max: int = 99
 
 
-class Lab:
-    """Servers, directories and the samples so far. `scale` is 1, or less with --quick."""
+class Harness:
+    """Starts servers and keeps samples for experiments. `scale` is 1, or less with --quick."""
 
     def __init__(self, root: pathlib.Path, scale: float) -> None:
         self.root = root
@@ -89,11 +89,11 @@ class Lab:
         self.server_cores: dict[str, dict[Kind, list[float]]] = {}
         self.notes: list[str] = []
         self._warm: dict[Kind, Server] = {}
-        self._made = 0
+        self._names = 0
 
     @contextlib.contextmanager
     def unrecorded(self, scale: float = 1) -> Iterator[None]:
-        """What runs in it warms a server up: its samples are dropped, its counts are `scale` of the usual."""
+        """A context for a warm-up: samples are dropped, and counts are multiplied by `scale`."""
         before = self.recording, self.scale
         self.recording, self.scale = False, self.scale * scale
         try:
@@ -102,6 +102,7 @@ class Lab:
             self.recording, self.scale = before
 
     def count(self, full: int) -> int:
+        """`full` times the scale, at least 1."""
         return max(1, int(full * self.scale))
 
     def record(self, row: str, kind: Kind, value: float, used: "Used | None" = None) -> None:
@@ -117,19 +118,19 @@ class Lab:
             self.notes.append(text)
 
     def name(self, stem: str) -> str:
-        """A name that was not used before, for a topic or directory."""
-        self._made += 1
-        return f"{stem}{self._made}"
+        """A new name for a topic or directory."""
+        self._names += 1
+        return f"{stem}{self._names}"
 
     def warm_server(self, kind: Kind) -> Server:
         if kind not in self._warm:
-            # Known before it starts: one whose start fails half way is a process too, and has to be stopped.
+            # Kept before it starts, so that a server whose start fails half way is stopped, too.
             self._warm[kind] = make(kind, self.root / self.name(kind))
             self._warm[kind].start()
         return self._warm[kind]
 
     def stop_warm_servers(self) -> None:
-        """Stop all of them. Raises what the first one that could not be stopped did."""
+        """Stop all of them; raises the first error only after all were stopped."""
         with contextlib.ExitStack() as stack:
             while self._warm:
                 stack.callback(self._warm.popitem()[1].stop)
@@ -140,10 +141,10 @@ class Lab:
 
 @contextlib.contextmanager
 def temporary_directory() -> Iterator[pathlib.Path]:
-    """A directory that goes with the context; one that cannot be removed is named, and is no error.
+    """A directory that is deleted with the context; if that fails, a message names it.
 
-    A server that has not ended yet (a kill waits for the disk) may make a file in a directory that is just removed.
-    What was measured must not be lost for that.
+    A server that has not exited yet (a kill waits for the disk) may create a file in a directory during its removal.
+    That must not discard the results.
     """
     directory = tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True)
     path = pathlib.Path(directory.name)
@@ -156,11 +157,11 @@ def temporary_directory() -> Iterator[pathlib.Path]:
                 break
             time.sleep(REMOVAL_PAUSE_S)
         else:
-            print(f"could not be removed, does a server still write there? {path}", file=sys.stderr)
+            print(f"{path} could not be removed: does a server still write to it?", file=sys.stderr)
 
 
 class Used:
-    """What this process, the client, and a server used of the machine in a `with`: CPU seconds, and cores."""
+    """The CPU seconds, and cores, that this process (the client) and a server used in a `with`."""
 
     def __init__(self, server: Server) -> None:
         self._pid = server.pid
@@ -174,7 +175,7 @@ class Used:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         now = time.perf_counter(), own_cpu_s(), cpu_s(self._pid)
-        spent = (one - before for one, before in zip(now, reversed(self._before), strict=True))
+        spent = (after - before for after, before in zip(now, reversed(self._before), strict=True))
         self.seconds, self.client_s, self.server_s = spent
 
     @property
@@ -187,7 +188,7 @@ class Used:
 
 
 class FreshServer:
-    """A server that is not started, on a (formatted) directory that goes with the context."""
+    """A server that is not started yet, on a formatted directory that is deleted with the context."""
 
     def __init__(self, kind: Kind, properties: Mapping[str, str] | None) -> None:
         with contextlib.ExitStack() as stack:

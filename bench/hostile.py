@@ -1,9 +1,9 @@
-"""`python -m bench.hostile`: how long does one request of few bytes and very many elements keep everybody waiting?
+"""`python -m bench.hostile`: how long does one request with very many elements delay other connections?
 
-For every API that is served and every array in its request (Kafka's own definitions say which there are) a request of
-up to `FRAME_BYTES` is made whose elements are nearly all in that array, once with the shortest values and once with
-names that exist. A second, ordinary connection asks for the versions all the while: its longest wait is shown, the
-worst first, with what became of the request.
+For every supported API and every array in its request (according to Kafka's own definitions) it sends a request of up
+to `FRAME_BYTES`, nearly all of whose elements are in that array: once with the shortest values, and once with existing
+names. Another connection sends ApiVersions all the time. The output has its longest wait, the worst first, with the
+outcome of the request.
 """
 
 import argparse
@@ -34,13 +34,13 @@ FRAME_BYTES = 4 * 1024 * 1024 - 4096
 TOPIC = "here"
 GROUP = "group"
 PARTITIONS = 10
-ANSWER_TIMEOUT_S = 120
+RESPONSE_TIMEOUT_S = 120
 
 Path = tuple[str, ...]
 
 
-class Many:
-    """So many times the same element."""
+class Repeated:
+    """An array with `count` copies of an element."""
 
     def __init__(self, element: Any, count: int) -> None:
         self.element = element
@@ -48,8 +48,10 @@ class Many:
 
 
 class Writer(_Writer):
+    """A writer that encodes the element of a `Repeated` only once."""
+
     def value(self, field: Fields, kind: str, value: Any) -> None:
-        if not isinstance(value, Many):
+        if not isinstance(value, Repeated):
             super().value(field, kind, value)
             return
         if self.flexible:
@@ -62,18 +64,18 @@ class Writer(_Writer):
 
 
 def arrays(name: str, version: int) -> Iterator[Path]:
-    """Every array of a message, as the names of the fields on the way to it."""
+    """The path of every array in a message: field names from the root on."""
     writer = Writer(definition(name), version)
 
     def below(fields: list[Fields], path: Path) -> Iterator[Path]:
         for field in fields:
             if not writer.present(field):
                 continue
-            here = (*path, field["name"])
+            child = (*path, field["name"])
             if field["type"].startswith("[]"):
-                yield here
+                yield child
                 if field["type"][2:] not in _PLAIN:
-                    yield from below(writer.children(field), here)
+                    yield from below(writer.children(field), child)
 
     yield from below(writer.root, ())
 
@@ -84,17 +86,20 @@ _PLAIN = {
 
 
 def known_values(topic_id: bytes) -> dict[str, Any]:
-    """What a field of some name should hold, so that the request means something that exists."""
-    named: dict[str, Any] = dict.fromkeys(("name", "topic", "topic_name", "resource_name"), TOPIC)
-    named |= dict.fromkeys(("group_id", "groups", "groups_names"), GROUP)
-    named |= {"topic_id": topic_id, "topic_ids": topic_id, "resource_type": 2, "topic_names": TOPIC}
-    named |= {"num_partitions": 1, "replication_factor": 1, "keys": GROUP, "coordinator_keys": GROUP}
-    named |= {"timeout_ms": 5000, "session_timeout_ms": 30000, "rebalance_timeout_ms": 30000, "acks": 1}
-    named |= {"protocol_type": "consumer", "broker_ids": 1, "max_wait_ms": 1, "session_epoch": -1}
-    return named
+    """Values by field name, with which a request names existing topics and groups."""
+    values: dict[str, Any] = dict.fromkeys(("name", "topic", "topic_name", "resource_name"), TOPIC)
+    values |= dict.fromkeys(("group_id", "groups", "groups_names"), GROUP)
+    values |= {"topic_id": topic_id, "topic_ids": topic_id, "resource_type": 2, "topic_names": TOPIC}
+    values |= {"num_partitions": 1, "replication_factor": 1, "keys": GROUP, "coordinator_keys": GROUP}
+    values |= {"timeout_ms": 5000, "session_timeout_ms": 30000, "rebalance_timeout_ms": 30000, "acks": 1}
+    values |= {"protocol_type": "consumer", "broker_ids": 1, "max_wait_ms": 1, "session_epoch": -1}
+    return values
 
 
-def fill(writer: Writer, fields: list[Fields], path: Path, count: int, known: dict[str, Any]) -> Fields:
+def request_values(
+    writer: Writer, fields: list[Fields], path: Path, count: int, known: dict[str, Any]
+) -> Fields:
+    """Fields of a message with `count` elements in the array at `path`, and with values from `known`."""
     values: Fields = {}
     for field in fields:
         if not writer.present(field):
@@ -103,7 +108,9 @@ def fill(writer: Writer, fields: list[Fields], path: Path, count: int, known: di
         on_path = bool(path) and field["name"] == path[0]
         if kind.startswith("[]"):
             if on_path:
-                values[name] = Many(element(writer, field, path[1:], count, known), 1 if path[1:] else count)
+                values[name] = Repeated(
+                    element(writer, field, path[1:], count, known), 1 if path[1:] else count
+                )
             elif known and not writer.is_tagged(field) and not writer.nullable(field) and not path:
                 values[name] = [element(writer, field, (), 1, known)]  # the innermost array is not empty
         elif name in known:
@@ -117,18 +124,18 @@ def element(writer: Writer, field: Fields, path: Path, count: int, known: dict[s
         if snake(field["name"]) in known and kind in ("string", "uuid"):
             return known[snake(field["name"])]
         return {"string": "", "bytes": b"", "records": b"", "uuid": bytes(16)}.get(kind, 0)
-    return fill(writer, writer.children(field), path, count, known)
+    return request_values(writer, writer.children(field), path, count, known)
 
 
 def body(name: str, version: int, path: Path, count: int, known: dict[str, Any]) -> bytes:
     message = definition(name)
     writer = Writer(message, version)
-    return writer.message(fill(writer, message["fields"], path, count, known))
+    return writer.message(request_values(writer, message["fields"], path, count, known))
 
 
 def elements_of(values: Any) -> int:
-    """Elements of all arrays together."""
-    if isinstance(values, Many):
+    """The number of elements in all arrays together."""
+    if isinstance(values, Repeated):
         return values.count * (1 + elements_of(values.element))
     if isinstance(values, dict):
         return sum(map(elements_of, values.values()))
@@ -138,11 +145,11 @@ def elements_of(values: Any) -> int:
 def largest(
     name: str, version: int, path: Path, known: dict[str, Any], elements_max: int
 ) -> tuple[bytes, int]:
-    """A request of at most `FRAME_BYTES` and `elements_max`, and its count of elements in that array."""
+    """A request with at most `FRAME_BYTES` and `elements_max`, and the number of elements in the array at `path`."""
     each = len(body(name, version, path, 101, known)) - len(body(name, version, path, 1, known))
     message = definition(name)
     one, hundred = (
-        elements_of(fill(Writer(message, version), message["fields"], path, count, known))
+        elements_of(request_values(Writer(message, version), message["fields"], path, count, known))
         for count in (1, 101)
     )
     count = min((elements_max - one) * 100 // (hundred - one) + 1, FRAME_BYTES * 100 // max(each, 100))
@@ -150,50 +157,50 @@ def largest(
 
 
 class Bystander(threading.Thread):
-    """Asks one connection for the versions, over and over, and keeps the longest wait (seconds)."""
+    """Sends ApiVersions on one connection again and again; `longest` is the longest wait in seconds."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
         self._connection = Connection(bootstrap)
-        self._connection.socket.settimeout(ANSWER_TIMEOUT_S)
+        self._connection.socket.settimeout(RESPONSE_TIMEOUT_S)
         self.longest = 0.0
 
     def run(self) -> None:
         while True:
             began = time.perf_counter()
             try:
-                answer = self._connection.call("ApiVersions", 0)
+                response = self._connection.call("ApiVersions", 0)
             except OSError:
                 return
-            if answer == "closed":
+            if response == "closed":
                 return
             self.longest = max(self.longest, time.perf_counter() - began)
             time.sleep(0.002)
 
 
-def ask(bootstrap: str, api: str, version: int, data: bytes) -> str:
-    """Send it; what became of it."""
+def send_request(bootstrap: str, api: str, version: int, data: bytes) -> str:
+    """Send a request; returns its outcome as text."""
     with Connection(bootstrap) as connection:
-        connection.socket.settimeout(ANSWER_TIMEOUT_S)
+        connection.socket.settimeout(RESPONSE_TIMEOUT_S)
         head = connection.header(api_key(api), version, flexible=is_flexible(api, version))
         try:
             connection.send_frame(head + data)
-            answer = connection.receive_frame()
+            response = connection.receive_frame()
         except OSError as error:
             return type(error).__name__
-        return "closed" if answer is None else f"{len(answer):,} bytes"
+        return "closed" if response is None else f"{len(response):,} bytes"
 
 
 def measure(broker: Oncelog, options: argparse.Namespace) -> list[tuple[float, str]]:
     with Connection(broker.bootstrap) as connection:
-        made = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
-        answer = connection.call("CreateTopics", 7, {"topics": [made], "timeout_ms": 9000})
-        for key_type in (0, 1):  # makes the internal topics
+        topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
+        response = connection.call("CreateTopics", 7, {"topics": [topic], "timeout_ms": 9000})
+        for key_type in (0, 1):  # creates the internal topics
             connection.call("FindCoordinator", 4, {"key_type": key_type, "coordinator_keys": [GROUP]})
-        known = known_values(answer["topics"][0]["topic_id"])
+        known = known_values(response["topics"][0]["topic_id"])
     bystander = Bystander(broker.bootstrap)
     bystander.start()
-    found = []
+    results = []
     for api in api_names():
         handler = HANDLERS.get(api_key(api))
         if handler is None or options.api.lower() not in api.lower() or options.not_api in api:
@@ -201,40 +208,43 @@ def measure(broker: Oncelog, options: argparse.Namespace) -> list[tuple[float, s
         versions = (
             {handler.max_version, handler.min_version} if options.all_versions else {handler.max_version}
         )
-        for version, how in itertools.product(
+        for version, kind in itertools.product(
             sorted(versions & set(versions_of(api))), ("shortest", "existing")
         ):
             for path in arrays(f"{api}Request", version):
-                values = known if how == "existing" else {}
+                values = known if kind == "existing" else {}
                 data, count = largest(f"{api}Request", version, path, values, options.elements)
                 time.sleep(0.05)
                 bystander.longest = 0.0
                 began = time.perf_counter()
-                became = ask(broker.bootstrap, api, version, data)
+                outcome = send_request(broker.bootstrap, api, version, data)
                 took = time.perf_counter() - began
                 time.sleep(0.02)
                 row = (
-                    f"{bystander.longest * 1000:8.0f} ms  {api} v{version} {'.'.join(path)} ({how}): "
-                    f"{count:,} in {len(data):,} bytes, {took:.2f} s: {became}"
+                    f"{bystander.longest * 1000:8.0f} ms  {api} v{version} {'.'.join(path)} ({kind}): "
+                    f"{count:,} in {len(data):,} bytes, {took:.2f} s: {outcome}"
                 )
                 print(row, file=sys.stderr, flush=True)
-                found.append((bystander.longest, row))
-    return found
+                results.append((bystander.longest, row))
+    return results
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.hostile", description=__doc__)
-    parser.add_argument("--api", default="", help="only APIs with this in their name")
+    parser.add_argument("--api", default="", help="only APIs with this text in their name")
     parser.add_argument(
-        "--elements", type=int, default=REQUEST_ELEMENTS_MAX, help="elements of a request, at most"
+        "--elements",
+        type=int,
+        default=REQUEST_ELEMENTS_MAX,
+        help="the largest number of elements in a request",
     )
-    parser.add_argument("--not-api", default="-", help="but not those with this in it")
-    parser.add_argument("--all-versions", action="store_true", help="the lowest version too")
-    parser.add_argument("--rows", type=int, default=20, help="how many to show")
+    parser.add_argument("--not-api", default="-", help="no APIs with this text in their name")
+    parser.add_argument("--all-versions", action="store_true", help="also the lowest version of each API")
+    parser.add_argument("--rows", type=int, default=20, help="the number of rows in the output")
     options = parser.parse_args()
     with Oncelog() as broker:
-        found = measure(broker, options)
-    for _, row in sorted(found, reverse=True)[: options.rows]:
+        results = measure(broker, options)
+    for _, row in sorted(results, reverse=True)[: options.rows]:
         print(row)
 
 

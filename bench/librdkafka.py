@@ -1,7 +1,7 @@
-"""librdkafka without Python objects per message, so that the client is as little of the measurement as it can be.
+"""librdkafka without Python objects per message, so that the client costs as little as possible.
 
-The library is the one inside confluent-kafka's wheel (or the system's), called by ctypes: whole arrays of messages
-go in, and a consumer's messages go to a C function that ignores them. Structures and calls are rdkafka.h's.
+ctypes calls the library in confluent-kafka's wheel, or the system's: it queues whole arrays of messages, and passes
+consumed messages to a C function that ignores them. Structures and functions are rdkafka.h's.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ METADATA_TIMEOUT_MS = 20_000
 CONSUME_TIMEOUT_S = 60
 POLL_MS = 100
 RESUME_POLL_S = 0.0002
-FILLED_SHARE = 10  # of all messages, one in so many may be queued before the clock starts
-QUIET = {"log_level": "2"}  # a server that stops is not news here
+FILLED_SHARE = 10  # one in ten of all messages may be queued before the measurement starts
+QUIET = {"log_level": "2"}  # no warnings about servers that stop
 
 Handle = ctypes.c_void_p
 
@@ -110,7 +110,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """librdkafka with its calls declared. Raises OSError where there is none."""
+    """The loaded library with the functions' signatures. Raises OSError if there is none."""
     wheel = pathlib.Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
     bundled = sorted(wheel.glob("librdkafka-*.so*"))
     path = str(bundled[0]) if bundled else ctypes.util.find_library("rdkafka")
@@ -128,7 +128,7 @@ def version() -> str:
 
 
 class Client:
-    """A producer or simple consumer of one topic, connected and with the topic's metadata when it is made."""
+    """A producer or simple consumer of one topic. The constructor connects and fetches the topic's metadata."""
 
     def __init__(self, kind: int, bootstrap: str, topic: str, conf: Mapping[str, str]) -> None:
         self.topic = topic.encode()
@@ -154,30 +154,30 @@ class Client:
         library().rd_kafka_destroy(self.handle)
 
     def position(self, partition: int) -> int:
-        """The offset after the last message that was consumed; negative before the first."""
-        with self._listed(partition) as listed:
-            library().rd_kafka_position(self.handle, listed)
-            return int(listed.contents.elements[0].offset)
+        """The offset after the last consumed message; negative before the first."""
+        with self._partition_list(partition) as partitions:
+            library().rd_kafka_position(self.handle, partitions)
+            return int(partitions.contents.elements[0].offset)
 
     def pause(self, partition: int, *, paused: bool = True) -> None:
-        """Send nothing of what is queued, or send it now."""
+        """Stop sending queued messages, or with `paused=False` resume."""
         change = library().rd_kafka_pause_partitions if paused else library().rd_kafka_resume_partitions
-        with self._listed(partition) as listed:
-            if change(self.handle, listed) != 0:
+        with self._partition_list(partition) as partitions:
+            if change(self.handle, partitions) != 0:
                 raise RuntimeError(f"partition {partition} of {self.topic!r} cannot be paused or resumed")
 
     @contextlib.contextmanager
-    def _listed(self, partition: int) -> Iterator[Any]:
-        listed = library().rd_kafka_topic_partition_list_new(1)
+    def _partition_list(self, partition: int) -> Iterator[Any]:
+        partitions = library().rd_kafka_topic_partition_list_new(1)
         try:
-            library().rd_kafka_topic_partition_list_add(listed, self.topic, partition)
-            yield listed
+            library().rd_kafka_topic_partition_list_add(partitions, self.topic, partition)
+            yield partitions
         finally:
-            library().rd_kafka_topic_partition_list_destroy(listed)
+            library().rd_kafka_topic_partition_list_destroy(partitions)
 
 
 class Payloads:
-    """An array of messages to send again and again: one value, and as many keys as there are messages."""
+    """An array of messages that is sent repeatedly: all have the same value, and one of `keys` each."""
 
     def __init__(self, value: bytes, keys: Sequence[bytes] = ()) -> None:
         self._value = ctypes.create_string_buffer(value, len(value))
@@ -189,36 +189,36 @@ class Payloads:
             message.key, message.key_len = ctypes.addressof(key), len(key)
 
 
-def _queue(client: Client, payloads: Payloads, start: int, wanted: int, partition: int) -> int:
-    """Queue ``wanted`` of the payloads from ``start`` on; how many the queue took."""
+def _queue(client: Client, payloads: Payloads, start: int, count: int, partition: int) -> int:
+    """Queue ``count`` payloads from ``start`` on; returns how many fitted into the queue."""
     messages = ctypes.byref(payloads.array, start * ctypes.sizeof(Message))
-    return int(library().rd_kafka_produce_batch(client.topic_handle, partition, MSG_F_COPY, messages, wanted))
+    return int(library().rd_kafka_produce_batch(client.topic_handle, partition, MSG_F_COPY, messages, count))
 
 
 def _fill(client: Client, payloads: Payloads, count: int, partition: int) -> int:
-    """Queue up to ``count`` messages without sending any, as many as the queue takes; their number."""
+    """Queue up to ``count`` messages, or until the queue is full, without sending any; returns their number."""
     client.pause(partition)
     length = len(payloads.array)
     filled = 0
     while filled < count:
-        wanted = min(BATCH_MESSAGES, count - filled, length)
-        queued = _queue(client, payloads, 0, wanted, partition)
+        offered = min(BATCH_MESSAGES, count - filled, length)
+        queued = _queue(client, payloads, 0, offered, partition)
         filled += queued
-        if queued < wanted:
+        if queued < offered:
             break
     return filled
 
 
 def _send(client: Client, payloads: Payloads, count: int, partition: int, filled: int = 0) -> None:
-    """Send ``count`` messages, of which ``filled`` are queued already, and wait until all are acknowledged."""
+    """Send ``count`` messages, of which ``filled`` are already queued, and wait for all acknowledgements."""
     left, start = count - filled, 0
     length = len(payloads.array)
     while left:
-        wanted = min(BATCH_MESSAGES, left, length - start)
-        queued = _queue(client, payloads, start, wanted, partition)
+        offered = min(BATCH_MESSAGES, left, length - start)
+        queued = _queue(client, payloads, start, offered, partition)
         left -= queued
         start = (start + queued) % length
-        if queued < wanted:  # the queue is full
+        if queued < offered:  # the queue is full
             library().rd_kafka_poll(client.handle, 1)
     if library().rd_kafka_flush(client.handle, FLUSH_TIMEOUT_MS) != 0:
         raise RuntimeError(f"not all of {count} messages were acknowledged in {FLUSH_TIMEOUT_MS} ms")
@@ -227,14 +227,13 @@ def _send(client: Client, payloads: Payloads, count: int, partition: int, filled
 def produce(
     bootstrap: str, topic: str, payloads: Payloads, count: int, conf: Mapping[str, str], partition: int = 0
 ) -> float:
-    """Seconds that ``count`` messages take, from the first acknowledged ones to the flush's end, with a queue that is
-    full when it begins. One more message goes before, to connect.
+    """Seconds to produce ``count`` messages, from the first acknowledgements to the end of the flush.
 
-    An empty queue may stay empty: then the thread that queues and the one that sends and frees meet at every
-    message, wait for each other's lock, and get half as far together. Which it will be is decided in the first
-    moments, by chance, and the quicker the server, the likelier. A producer that is busy has a full queue.
+    One more message is sent before, to connect, and the queue is full at the start, as a busy producer's is. An empty
+    queue may stay empty: the thread that queues and the thread that sends and frees then contend for a lock at every
+    message, and the throughput is half. Chance decides that in the first moments, and a fast server makes it likelier.
 
-    A message that failed is not noticed here: compare the partition's end offset.
+    A failed message goes unnoticed: callers compare the partition's end offset.
     """
     client = Client(PRODUCER, bootstrap, topic, {"delivery.report.only.error": "true", **conf})
     try:
@@ -242,7 +241,7 @@ def produce(
         filled = _fill(client, payloads, count // FILLED_SHARE, partition)
         client.pause(partition, paused=False)
         while (queued := library().rd_kafka_outq_len(client.handle)) >= filled:
-            time.sleep(RESUME_POLL_S)  # it takes up to a second until the queue's thread looks again
+            time.sleep(RESUME_POLL_S)  # the queue's thread may take a second to notice the resumption
         start = time.perf_counter()
         left = count - filled + queued
         _send(client, payloads, count, partition, filled)
@@ -255,10 +254,10 @@ def produce(
 def produce_together(
     bootstrap: str, topic: str, payloads: Payloads, count: int, conf: Mapping[str, str], producers: int
 ) -> float:
-    """The same by several producers at a time, each to a partition of its own, ``count`` messages in all.
+    """Seconds to produce ``count`` messages in all with several producers, each to its own partition.
 
-    One producer's own thread is the slowest part of the whole; several keep the machine busy, and then a server that
-    needs less of it shows. (A thread gives the interpreter away while it is inside the library.)
+    A single producer's thread is slower than either server. Several keep the machine busy, so that a server that needs
+    less CPU is faster. (A thread releases the GIL while it is inside the library.)
     """
     clients = [
         Client(PRODUCER, bootstrap, topic, {"delivery.report.only.error": "true", **conf})
@@ -266,10 +265,13 @@ def produce_together(
     ]
     try:
         with ThreadPoolExecutor(producers) as pool:
-            everyone = list(enumerate(clients))
-            list(pool.map(lambda one: _send(one[1], payloads, 1, one[0]), everyone))
+            partitions = range(producers)
+            list(pool.map(lambda partition: _send(clients[partition], payloads, 1, partition), partitions))
+            share = count // producers
             start = time.perf_counter()
-            list(pool.map(lambda one: _send(one[1], payloads, count // producers, one[0]), everyone))
+            list(
+                pool.map(lambda partition: _send(clients[partition], payloads, share, partition), partitions)
+            )
             return time.perf_counter() - start
     finally:
         for client in clients:
@@ -279,11 +281,11 @@ def produce_together(
 def consume(
     bootstrap: str, topic: str, end_offset: int, conf: Mapping[str, str], partition: int = 0
 ) -> float:
-    """Seconds from the start of fetching until the message before `end_offset` was consumed."""
+    """Seconds from the first fetch until the message before `end_offset` is consumed."""
     client = Client(CONSUMER, bootstrap, topic, conf)
-    # Any exported function that takes a message and changes nothing does for the consumer's callback.
+    # The consumer's callback: any exported function that takes a message and changes nothing.
     ignore = ctypes.cast(library().rd_kafka_message_status, ctypes.c_void_p)
-    served = 0  # messages, and now and then an event
+    served = 0  # messages, and a few events
     try:
         start = time.perf_counter()
         library().rd_kafka_consume_start(client.topic_handle, partition, OFFSET_BEGINNING)

@@ -1,18 +1,18 @@
-"""Start-up, memory, and being back after a kill; every measurement with a server of its own."""
+"""Start-up, memory, and recovery after a kill; each measurement has its own server."""
 
 import time
 
 from bench import librdkafka, topics
-from bench.experiment import Experiment, FreshServer, Lab, Row, ours_at_most
+from bench.experiment import Experiment, FreshServer, Harness, Row, ours_at_most
 from bench.measure import resident_mb, resident_peak_mb
-from bench.raw import PRODUCE_VERSION, batch, produce_fields, wait_until_listed
+from bench.raw import PRODUCE_VERSION, batch, produce_fields, wait_for_offsets
 from bench.servers import Kind, Server, timed_start
 from bench.throughput import CONSUMER
 from compat_tests.frames import Connection
 
 PARTITIONS = 100
 GIGABYTE_RECORDS = 1_000_000  # of 1,000 bytes
-IDLE_S = 2  # after which start-up's garbage is gone, if it ever goes
+IDLE_S = 2  # enough for a server to free the memory of its start-up
 VALUE = b"v" * 1000
 PRODUCER = {"acks": "1", "queue.buffering.max.messages": "1000000"}
 
@@ -26,62 +26,60 @@ KILLED = Row("ready after SIGKILL with 1 GB unflushed", "s")
 SERVING = Row("its partition readable again after SIGKILL", "s")
 
 
-def _start_up(lab: Lab, kind: Kind) -> None:
-    with lab.fresh_server(kind) as fresh:
+def _start_up(harness: Harness, kind: Kind) -> None:
+    with harness.fresh_server(kind) as fresh:
         if kind is Kind.KAFKA:
-            lab.record(FORMAT.name, kind, fresh.format_s)
+            harness.record(FORMAT.name, kind, fresh.format_s)
         server = fresh.server
-        lab.record(EMPTY.name, kind, timed_start(server))
-        topic = lab.name("partitions")
+        harness.record(EMPTY.name, kind, timed_start(server))
+        topic = harness.name("partitions")
         topics.create(server, topic, partitions=PARTITIONS)
         _write_to_each(server, topic)
         server.stop()
-        lab.record(STOPPED.name, kind, timed_start(server))
+        harness.record(STOPPED.name, kind, timed_start(server))
 
 
 def _write_to_each(server: Server, topic: str) -> None:
-    """A record in every partition: an empty log is cheaper to open."""
-    wait_until_listed(server.bootstrap, topic, PARTITIONS)
-    with Connection(server.bootstrap) as one:
+    """Produce a record to every partition: an empty log would be cheaper to open."""
+    wait_for_offsets(server.bootstrap, topic, PARTITIONS)
+    with Connection(server.bootstrap) as connection:
         records = batch(VALUE)
         for partition in range(PARTITIONS):
-            answer = one.call("Produce", PRODUCE_VERSION, produce_fields(topic, partition, records))
-            if answer["responses"][0]["partition_responses"][0]["error_code"]:
-                raise RuntimeError(f"partition {partition}: {answer}")
+            response = connection.call("Produce", PRODUCE_VERSION, produce_fields(topic, partition, records))
+            if response["responses"][0]["partition_responses"][0]["error_code"]:
+                raise RuntimeError(f"partition {partition}: {response}")
 
 
-def _fill(lab: Lab, fresh: FreshServer) -> tuple[str, int]:
-    """A topic with a gigabyte of 1 kB records; its name and end offset."""
-    topic, count = lab.name("gigabyte"), lab.count(GIGABYTE_RECORDS)
+def _fill(harness: Harness, fresh: FreshServer) -> tuple[str, int]:
+    """Create a topic with a gigabyte of 1 kB records; its name and end offset."""
+    topic, count = harness.name("gigabyte"), harness.count(GIGABYTE_RECORDS)
     topics.create(fresh.server, topic)
     librdkafka.produce(fresh.server.bootstrap, topic, librdkafka.Payloads(VALUE), count, PRODUCER)
     return topic, count + 1
 
 
-def _memory(lab: Lab, kind: Kind) -> None:
-    with lab.fresh_server(kind) as fresh:
+def _memory(harness: Harness, kind: Kind) -> None:
+    with harness.fresh_server(kind) as fresh:
         server = fresh.server.start()
         time.sleep(IDLE_S)
-        lab.record(IDLE.name, kind, resident_mb(server.pid))
-        topic, end = _fill(lab, fresh)
+        harness.record(IDLE.name, kind, resident_mb(server.pid))
+        topic, end = _fill(harness, fresh)
         librdkafka.consume(server.bootstrap, topic, end, CONSUMER)
-        lab.record(LOADED.name, kind, resident_mb(server.pid))
-        lab.record(PEAK.name, kind, resident_peak_mb(server.pid))
+        harness.record(LOADED.name, kind, resident_mb(server.pid))
+        harness.record(PEAK.name, kind, resident_peak_mb(server.pid))
 
 
-def _killed(lab: Lab, kind: Kind) -> None:
-    with lab.fresh_server(kind) as fresh:
+def _killed(harness: Harness, kind: Kind) -> None:
+    with harness.fresh_server(kind) as fresh:
         server = fresh.server.start()
-        topic, end = _fill(lab, fresh)
+        topic, end = _fill(harness, fresh)
         server.kill()
         start = time.perf_counter()
-        lab.record(KILLED.name, kind, timed_start(server))
-        (found,) = wait_until_listed(server.bootstrap, topic)
-        lab.record(SERVING.name, kind, time.perf_counter() - start)
-        if found != end:
-            raise RuntimeError(
-                f"{kind}: {end} records were acknowledged before the kill, {found} are there after"
-            )
+        harness.record(KILLED.name, kind, timed_start(server))
+        (end_after_kill,) = wait_for_offsets(server.bootstrap, topic)
+        harness.record(SERVING.name, kind, time.perf_counter() - start)
+        if end_after_kill != end:
+            raise RuntimeError(f"{kind}: end offset {end} before the kill, {end_after_kill} after it")
 
 
 EXPERIMENTS = (

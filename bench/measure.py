@@ -1,4 +1,4 @@
-"""What the operating system says about a process and its files; Linux's /proc."""
+"""Measurements of processes and files by the operating system (Linux's /proc)."""
 
 import contextlib
 import os
@@ -16,11 +16,11 @@ RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 def _stat_fields(pid: int) -> list[str]:
     text = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    return text.rpartition(")")[2].split()  # from field 3 on: the name before may hold anything
+    return text.rpartition(")")[2].split()  # from field 3 on: the name before it may contain any character
 
 
 def process_tree(pid: int) -> list[int]:
-    """`pid` and all its living descendants."""
+    """`pid` and all its running descendants."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -33,7 +33,7 @@ def process_tree(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system CPU seconds of the process tree so far, children that ended included."""
+    """User and system CPU seconds of the process tree so far, with those of children that have exited."""
     ticks = 0
     for one in process_tree(pid):
         with contextlib.suppress(OSError):
@@ -42,16 +42,16 @@ def cpu_s(pid: int) -> float:
 
 
 def own_cpu_s() -> float:
-    """User and system CPU seconds of this process: the client's."""
+    """User and system CPU seconds of this process, which is the client."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 class OtherLoad:
-    """How busy everything else kept the machine since this was made. Servers must have ended by the time of asking.
+    """The load of all other processes since this object was created. Servers must have stopped before `cores`.
 
-    One thread among many that want the cores gets less of them than a server with many threads does: on a busy
-    machine the ratios are wrong, though CPU seconds are not.
+    On a busy machine a server with many threads gets a larger share of the cores than a single thread does: CPU seconds
+    are still right then, but ratios are not.
     """
 
     def __init__(self) -> None:
@@ -82,12 +82,12 @@ def resident_mb(pid: int) -> float:
 
 
 def resident_peak_mb(pid: int) -> float:
-    """The highest resident memory the process itself ever had."""
+    """The highest resident memory of the process itself so far, in megabytes."""
     return _status_mb(pid, "VmHWM")
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value that `percent` percent of `values` do not exceed (nearest rank)."""
+    """The nearest-rank percentile of `values`."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
@@ -97,7 +97,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def log_files(data_dir: pathlib.Path, topic: str) -> Iterator[pathlib.Path]:
-    """The segment files of a topic's partitions, which both servers keep in the same places."""
+    """The segment files of a topic's partitions; both servers have the same directory layout."""
     for partition in data_dir.glob(f"{topic}-*"):
         yield from partition.glob("*.log")
 
@@ -105,13 +105,13 @@ def log_files(data_dir: pathlib.Path, topic: str) -> Iterator[pathlib.Path]:
 def log_bytes(data_dir: pathlib.Path, topic: str) -> int:
     total = 0
     for path in log_files(data_dir, topic):
-        with contextlib.suppress(FileNotFoundError):  # a cleaner removes segments while we look
+        with contextlib.suppress(FileNotFoundError):  # a cleaner may remove segments meanwhile
             total += path.stat().st_size
     return total
 
 
 def drop_page_cache(data_dir: pathlib.Path, topic: str) -> float:
-    """Write a topic's segments back and take them out of the page cache; the share that then really is cold."""
+    """Write a topic's segments to disk and drop them from the page cache; the share that is no longer cached."""
     cold = probed = 0
     for path in log_files(data_dir, topic):
         descriptor = os.open(path, os.O_RDONLY)
@@ -131,6 +131,6 @@ def drop_page_cache(data_dir: pathlib.Path, topic: str) -> float:
 
 
 def raise_open_files_limit() -> None:
-    """As many descriptors as this process may have; the servers it starts inherit it."""
+    """Raise this process's descriptor limit as far as allowed; the servers inherit it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""What a batch costs before it is written, in CPU time: header, CRC, walk, validation; each the best of several.
+"""The CPU time of a batch before it is written: header, CRC, walk, validation; the best of several rounds.
 
 python -m bench.micro_records
 """
@@ -40,16 +40,16 @@ def _round(call: Callable[[], object], count: int) -> float:
 def batch(
     count: int, size: int, *, spread: float = 0, key: bytes | None = None, headers: int = 0, codec: int = NONE
 ) -> bytes:
-    """``count`` records of ``size`` bytes, give or take ``spread`` of it, ten a millisecond."""
-    chance = random.Random(1)
-    noise = chance.randbytes(2 * size)
+    """A batch of ``count`` records, ten per millisecond, of ``size`` bytes more or less a share ``spread`` of it."""
+    rng = random.Random(1)
+    noise = rng.randbytes(2 * size)
     builder = BatchBuilder(codec=codec)
     for index in range(count):
-        length = round(size * (1 + spread * chance.uniform(-1, 1)))
-        # A third of a value is noise, and so the codecs have something to do.
-        start = chance.randrange(size)
+        length = round(size * (1 + spread * rng.uniform(-1, 1)))
+        # A third of each value is random, so that codecs have work to do.
+        start = rng.randrange(size)
         value = noise[start : start + length // 3]
-        traces = [("trace", chance.randbytes(16))] * headers
+        traces = [("trace", rng.randbytes(16))] * headers
         builder.append(NOW_MS + index // 10, key, value + bytes(length - len(value)), traces)
     return bytes(builder.build())
 
@@ -84,18 +84,18 @@ def main() -> None:
         print(f"  {name:34} {seconds(partial(crc_matches, data, 0, header)) * 1e6:8.2f}")
     rules = ValidationRules(max_message_bytes=1 << 24)
     for name, data in WALKS.items():
-        print(f"  {'validate ' + name:43} {seconds(partial(checked, data, rules)) * 1e6:8.2f}")
+        print(f"  {'validate ' + name:43} {seconds(partial(validate_produced, data, rules)) * 1e6:8.2f}")
     for codec, name in CODEC_NAMES.items():
         data = batch(150, 100, codec=codec)
-        parts = f"  validate 150 of 100 B, {name:20} {seconds(partial(checked, data, rules)) * 1e6:8.2f}"
+        line = f"  validate 150 of 100 B, {name:20} {seconds(partial(validate_produced, data, rules)) * 1e6:8.2f}"
         if codec:
-            squeezed = memoryview(data)[HEADER_SIZE:]
-            of_it = seconds(partial(decompress, codec, squeezed, 1 << 27)) * 1e6
-            parts += f", of which decompressing {of_it:.2f}"
-        print(parts)
+            compressed = memoryview(data)[HEADER_SIZE:]
+            decompression = seconds(partial(decompress, codec, compressed, 1 << 27)) * 1e6
+            line += f", of which decompression {decompression:.2f}"
+        print(line)
 
 
-def checked(data: bytes, rules: ValidationRules) -> object:
+def validate_produced(data: bytes, rules: ValidationRules) -> object:
     records, header = read_produced_batch(data, rules)
     return validate(records, header, rules, NOW_MS)
 

@@ -1,7 +1,7 @@
-"""A process that asks one connection for nothing much, over and over: how long does anybody wait at worst?
+"""A process that sends ApiVersions on one connection again and again, and reports the longest wait.
 
-It is a process of its own, so that what the measuring one does is no part of what it sees. It writes a line when it has
-begun, and the longest wait in milliseconds when its standard input ends.
+It is a separate process, so that the load of the measuring process does not count. It prints a line when it has
+warmed up, and the longest wait in milliseconds when its standard input ends.
 """
 
 import select
@@ -20,7 +20,7 @@ WARM_UP = 200
 
 
 class Ping:
-    """``with Ping(bootstrap) as ping``; then ``ping.longest_ms`` is there."""
+    """A context manager that runs the process; ``longest_ms`` is set at its end."""
 
     def __init__(self, bootstrap: str) -> None:
         self._command = [sys.executable, "-m", "bench.ping", bootstrap]
@@ -37,16 +37,17 @@ class Ping:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        said, _ = self._process.communicate()
+        output, _ = self._process.communicate()
         if kind is None:
-            self.longest_ms = float(said)
+            self.longest_ms = float(output)
 
 
 def main(bootstrap: str) -> None:
     longest = 0.0
     with Connection(bootstrap) as connection:
 
-        def ask() -> float:
+        def ping() -> float:
+            """Seconds of one round trip."""
             began = time.perf_counter()
             connection.send_frame(connection.header(api_key("ApiVersions"), VERSION, flexible=False))
             if connection.receive_frame() is None:
@@ -54,10 +55,10 @@ def main(bootstrap: str) -> None:
             return time.perf_counter() - began
 
         for _ in range(WARM_UP):
-            ask()
+            ping()
         print("ready", flush=True)
         while not select.select([sys.stdin], [], [], PACE_S)[0]:
-            longest = max(longest, ask())
+            longest = max(longest, ping())
     print(longest * 1000)
 
 

@@ -1,4 +1,4 @@
-"""A classic group of 500 members rebalances: how long that takes, and how long another connection waits meanwhile."""
+"""A rebalance of a classic group with 500 members: its duration, and another connection's longest wait meanwhile."""
 
 import selectors
 import socket
@@ -7,32 +7,27 @@ import time
 from collections.abc import Callable
 
 from bench import groups, topics
-from bench.experiment import Experiment, Lab, Row, ours_at_most
+from bench.experiment import Experiment, Harness, Row, ours_at_most
 from bench.ping import Ping
+from bench.raw import request_frame
 from bench.servers import Kind, Server
-from compat_tests.definitions import Fields, api_key, decode, encode
+from compat_tests.definitions import Fields, decode
 from compat_tests.frames import Connection, address
-from oncelog.wire.framing import FrameReader, encode_frame
-from oncelog.wire.header import encode_request_header
+from oncelog.wire.framing import FrameReader
 
 MEMBERS, PARTITIONS = 500, 1_000
 JOIN, SYNC = 5, 3
-"""Versions: the last that are not flexible, so that an answer's code can be read where it stands."""
+"""The last versions that are not flexible, in whose responses the error code is at a fixed position."""
 MEMBER_ID_REQUIRED = 79
 WARM_UPS = 3
 DELAY_MS = "1000"
 PROPERTIES = {"group.initial.rebalance.delay.ms": DELAY_MS}
-CODE = struct.Struct(">iih")
-"""Correlation id, throttle time, code."""
+RESPONSE_HEAD = struct.Struct(">iih")
+"""Correlation id, throttle time, error code."""
 TIMEOUT_S = 60
 
 REBALANCE = Row(f"rebalance: {MEMBERS} members, {PARTITIONS} partitions", "ms")
 STALL = Row("another connection's longest wait in it", "ms", ours_at_most(50))
-
-
-def _framed(api: str, version: int, fields: Fields) -> bytes:
-    head = encode_request_header(api_key(api), version, 0, "", flexible=False)
-    return encode_frame(head, encode(f"{api}Request", version, fields))
 
 
 class _Member:
@@ -43,13 +38,13 @@ class _Member:
         self._frames = FrameReader()
 
     def receive(self) -> bytes | None:
-        """A whole answer, if there is one."""
+        """Read from the socket; a response if it is complete."""
         self._frames.feed(self.socket.recv(1 << 20))
         return self._frames.next_frame()
 
 
 class _Group:
-    """Members that do all things together."""
+    """Members that all send the same request at once, and then await their responses."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, count: int) -> None:
         self._group = group
@@ -60,9 +55,9 @@ class _Group:
         self._selector = selectors.DefaultSelector()
         for member in self.members:
             self._selector.register(member.socket, selectors.EVENT_READ, member)
-        for member, answer in self._together(lambda member: self._join_frame(member)).items():
-            assert CODE.unpack_from(answer)[2] == MEMBER_ID_REQUIRED, answer
-            found = decode("JoinGroupResponse", JOIN, answer[4:])
+        for member, response in self._call_all(self._join_frame).items():
+            assert RESPONSE_HEAD.unpack_from(response)[2] == MEMBER_ID_REQUIRED, response
+            found = decode("JoinGroupResponse", JOIN, response[4:])
             member.member_id = found["member_id"]
 
     def close(self) -> None:
@@ -71,42 +66,44 @@ class _Group:
             member.socket.close()
 
     def rebalance(self) -> None:
-        """All join, one assigns, all get their assignment. Everybody has something new to say, lest one that joins a
-        stable group is told that nothing has changed."""
+        """All members join, the leader assigns, all get their assignments.
+
+        Each round changes every subscription: otherwise a join of the stable group would not start a rebalance.
+        """
         self._round += 1
         for member in self.members:
             member.join = self._join_frame(member)
-        joined = self._together(lambda member: member.join)
+        joined = self._call_all(lambda member: member.join)
         leader = max(joined, key=lambda member: len(joined[member]))
-        answer = decode("JoinGroupResponse", JOIN, joined[leader][4:])
-        assert answer["error_code"] == 0, answer
-        assert len(answer["members"]) == self._count, len(answer["members"])
+        response = decode("JoinGroupResponse", JOIN, joined[leader][4:])
+        assert response["error_code"] == 0, response
+        assert len(response["members"]) == self._count, len(response["members"])
         rows = [
             {"member_id": row["member_id"], "assignment": self._assignment(at)}
-            for at, row in enumerate(answer["members"])
+            for at, row in enumerate(response["members"])
         ]
-        generation = answer["generation_id"]
+        generation = response["generation_id"]
         frames = {
             member: self._sync_frame(member, generation, rows if member is leader else [])
             for member in self.members
         }
-        for answer_bytes in self._together(frames.__getitem__).values():
-            assert CODE.unpack_from(answer_bytes)[2] == 0, answer_bytes
+        for sync_response in self._call_all(frames.__getitem__).values():
+            assert RESPONSE_HEAD.unpack_from(sync_response)[2] == 0, sync_response
 
-    def _together(self, frame: Callable[[_Member], bytes]) -> dict[_Member, bytes]:
-        """Everybody sends, and reads an answer."""
+    def _call_all(self, frame: Callable[[_Member], bytes]) -> dict[_Member, bytes]:
+        """Send each member's frame; the response of each."""
         for member in self.members:
             member.socket.sendall(frame(member))
-        answers: dict[_Member, bytes] = {}
+        responses: dict[_Member, bytes] = {}
         deadline = time.monotonic() + TIMEOUT_S
-        while len(answers) < self._count:
+        while len(responses) < self._count:
             for key, _ in self._selector.select(TIMEOUT_S):
-                answer = key.data.receive()
-                if answer is not None:
-                    answers[key.data] = answer
+                response = key.data.receive()
+                if response is not None:
+                    responses[key.data] = response
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(answers)} of {self._count} members were answered")
-        return answers
+                raise TimeoutError(f"{len(responses)} of {self._count} members have responses")
+        return responses
 
     def _join_frame(self, member: _Member) -> bytes:
         name = struct.pack(">h", len(self._topic)) + self._topic
@@ -121,7 +118,7 @@ class _Group:
                 {"name": name, "metadata": subscription} for name in ("range", "cooperative-sticky")
             ],
         }
-        return _framed("JoinGroup", JOIN, fields)
+        return request_frame("JoinGroup", JOIN, fields)
 
     def _sync_frame(self, member: _Member, generation: int, rows: list[Fields]) -> bytes:
         fields = {
@@ -130,7 +127,7 @@ class _Group:
             "member_id": member.member_id,
             "assignments": rows,
         }
-        return _framed("SyncGroup", SYNC, fields)
+        return request_frame("SyncGroup", SYNC, fields)
 
     def _assignment(self, at: int) -> bytes:
         share = range(at, PARTITIONS, self._count)
@@ -138,25 +135,25 @@ class _Group:
         return struct.pack(f">hi{len(name)}si{len(share)}ii", 1, 1, name, len(share), *share, -1)
 
 
-def _run(lab: Lab, kind: Kind) -> None:
-    with lab.fresh_server(kind, PROPERTIES) as fresh:
+def _run(harness: Harness, kind: Kind) -> None:
+    with harness.fresh_server(kind, PROPERTIES) as fresh:
         server: Server = fresh.server.start()
-        topic = group = lab.name("rebalanced")
+        topic = group = harness.name("rebalanced")
         topics.create(server, topic, PARTITIONS)
         with Connection(server.bootstrap) as connection:
-            groups.wait_until_coordinated(connection, group)
-        crowd = _Group(server.bootstrap, group, topic, lab.count(MEMBERS))
+            groups.wait_for_coordinator(connection, group)
+        large_group = _Group(server.bootstrap, group, topic, harness.count(MEMBERS))
         try:
             for _ in range(WARM_UPS):
-                crowd.rebalance()
+                large_group.rebalance()
             with Ping(server.bootstrap) as ping:
                 began = time.perf_counter()
-                crowd.rebalance()
+                large_group.rebalance()
                 took = time.perf_counter() - began
         finally:
-            crowd.close()
-        lab.record(REBALANCE.name, kind, took * 1000)
-        lab.record(STALL.name, kind, ping.longest_ms)
+            large_group.close()
+        harness.record(REBALANCE.name, kind, took * 1000)
+        harness.record(STALL.name, kind, ping.longest_ms)
 
 
 EXPERIMENTS = (Experiment("rebalance", (REBALANCE, STALL), _run, rounds_max=5),)

@@ -1,4 +1,4 @@
-"""Medians, ratios and targets as a table and as JSON."""
+"""Medians, ratios and targets, as a table and as JSON."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bench import librdkafka
-from bench.experiment import Experiment, Lab, Row
+from bench.experiment import Experiment, Harness, Row
 from bench.measure import median
 from bench.servers import COMPARED, Kind
 from compat_tests.real_kafka import kafka_version
@@ -18,13 +18,13 @@ HEADINGS = (
     *("ceiling", "best", "its client", "stub"),
 )
 EXPLAINED = """\
-client: cores that the client took. ceiling: the same client with a stub that does nothing; its client, stub: what
-both took of the cores then. best: the ratio to Kafka if the client had the stub's share of the cores too; out of reach:
-even that misses the target. (In a row of CPU the ceiling is what the stub, or the client with it, used.)"""
+client: the cores that the client used. ceiling: the same client with a stub that does nothing; its client, stub: the
+cores that both used then. best: the ratio to Kafka if the client had the stub's cores as well; out of reach: even that
+misses the target. (In a CPU row the ceiling is the CPU of the stub, or of the client with it.)"""
 
 
 def figure(value: float | None) -> str:
-    """Three significant digits and thousands separated; a dash for nothing."""
+    """The value with three significant digits and thousands separators; a dash for None."""
     if value is None:
         return "-"
     if abs(value) >= 1000:
@@ -33,19 +33,19 @@ def figure(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def summary(lab: Lab, row: Row) -> dict[str, Any]:
-    """One row's medians, ratio and verdict; its samples behind them."""
-    samples = lab.samples.get(row.name, {})
+def summary(harness: Harness, row: Row) -> dict[str, Any]:
+    """A row's medians, ratio, verdict and samples."""
+    samples = harness.samples.get(row.name, {})
     ours, kafka, ceiling = (median(samples[kind]) if samples.get(kind) else None for kind in Kind)
     ratio = ours / kafka if ours is not None and kafka else None
-    client, server = (cores.get(row.name, {}) for cores in (lab.client_cores, lab.server_cores))
-    its_client, stub = (
+    client, server = (cores.get(row.name, {}) for cores in (harness.client_cores, harness.server_cores))
+    ceiling_client, stub = (
         median(cores[Kind.CEILING]) if Kind.CEILING in cores else 0 for cores in (client, server)
     )
     cores = [one for kind in COMPARED for one in client.get(kind, ())]
     best = ceiling / kafka if ceiling is not None and kafka and not row.is_cost else None
-    if best and its_client and row.unit.endswith("/s"):
-        best *= (its_client + stub) / its_client
+    if best and ceiling_client and row.unit.endswith("/s"):
+        best *= (ceiling_client + stub) / ceiling_client
     target = row.target
     judged = None if target is None else (ratio if target.of == "ratio" else ours)
     possible = best if target is not None and target.of == "ratio" else None
@@ -61,14 +61,14 @@ def summary(lab: Lab, row: Row) -> dict[str, Any]:
         "client_cores": median(cores) if cores else None,
         "ceiling": ceiling,
         "best": best,
-        "ceiling_client_cores": its_client if Kind.CEILING in client else None,
+        "ceiling_client_cores": ceiling_client if Kind.CEILING in client else None,
         "stub_cores": stub if Kind.CEILING in server else None,
         "samples": {str(kind): values for kind, values in samples.items()},
     }
 
 
 def print_table(summaries: Iterable[dict[str, Any]], notes: Iterable[str]) -> None:
-    """Plain aligned columns."""
+    """Print the table in aligned columns, then the notes."""
     lines: list[tuple[str, ...]] = [HEADINGS]
     for one in summaries:
         met = {None: "", True: "yes", False: "out of reach" if one["out_of_reach"] else "NO"}[one["met"]]
@@ -87,23 +87,23 @@ def print_table(summaries: Iterable[dict[str, Any]], notes: Iterable[str]) -> No
         print(f"note: {note}")
 
 
-def write_json(path: pathlib.Path, summaries: list[dict[str, Any]], lab: Lab, rounds: int) -> None:
+def write_json(path: pathlib.Path, summaries: list[dict[str, Any]], harness: Harness, rounds: int) -> None:
     document = {
         "kafka": kafka_version(),
         "librdkafka": librdkafka.version(),
         "python": platform.python_version(),
         "cores": os.cpu_count(),
         "rounds": rounds,
-        "scale": lab.scale,
+        "scale": harness.scale,
         "rows": summaries,
-        "notes": lab.notes,
+        "notes": harness.notes,
     }
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def selected(experiment: Experiment, wanted: str) -> list[Row]:
-    """The rows of an experiment that `wanted` names: parts of a row's name, or of its experiment's, with | between."""
-    words = wanted.lower().split("|")
+def selected(experiment: Experiment, pattern: str) -> list[Row]:
+    """The experiment's rows that match `pattern`: parts of a row's or experiment's name, separated by |."""
+    words = pattern.lower().split("|")
     if any(word in experiment.name.lower() for word in words):
         return list(experiment.rows)
     return [row for row in experiment.rows if any(word in row.name.lower() for word in words)]

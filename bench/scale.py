@@ -1,9 +1,10 @@
-"""What one request costs the server with many partitions and with many connections: it must not grow."""
+"""The server's CPU per request with many partitions and with many connections, which must not grow."""
 
 from collections.abc import Callable
+from functools import partial
 
 from bench import topics
-from bench.experiment import Experiment, Lab, Row, ours_at_most
+from bench.experiment import Experiment, Harness, Row, ours_at_most
 from bench.measure import cpu_s
 from bench.raw import (
     FETCH_VERSION,
@@ -13,19 +14,18 @@ from bench.raw import (
     connect,
     fetch_fields,
     produce_fields,
-    slide,
-    wait_until_listed,
+    send_windowed,
+    wait_for_offsets,
 )
 from bench.servers import Kind, Server
 from compat_tests.definitions import decode
-from compat_tests.frames import Connection
 
 FEW_PARTITIONS, MANY_PARTITIONS = 10, 10_000
 FEW_CONNECTIONS, MANY_CONNECTIONS = 8, 2_000
 WINDOW = 8
 REQUESTS = 30_000
 VALUE = b"v" * 100
-STRIDE = 7919  # a prime: visits every partition, neighbours never in a row
+STRIDE = 7919  # a prime: visits every partition, and never two neighbours in a row
 
 FEW = f"{FEW_PARTITIONS} partitions, {FEW_CONNECTIONS} connections"
 MANY_P = f"{MANY_PARTITIONS:,} partitions"
@@ -35,7 +35,7 @@ LOADS = {
     MANY_P: (MANY_PARTITIONS, FEW_CONNECTIONS),
     MANY_C: (FEW_PARTITIONS, MANY_CONNECTIONS),
 }
-GROWTH_MAX = 1.15  # 1, and what two measurements of the same may differ by
+GROWTH_MAX = 1.15  # 1, and the noise between two measurements
 APIS: dict[str, tuple[int, Callable[[str, int], dict[str, object]]]] = {
     "Produce": (PRODUCE_VERSION, lambda topic, partition: produce_fields(topic, partition, batch(VALUE))),
     "Fetch": (FETCH_VERSION, fetch_fields),
@@ -50,61 +50,62 @@ def _growth(api: str, load: str) -> str:
     return f"cost of a {api} with {load}, against few"
 
 
-def _check(api: str, version: int, answer: bytes) -> None:
-    """The answer (after a flexible header) has no error."""
-    fields = decode(f"{api}Response", version, answer[5:])
+def _check(api: str, version: int, response: bytes) -> None:
+    """Raise RuntimeError for an error in the response (which has a flexible header)."""
+    fields = decode(f"{api}Response", version, response[5:])
     topic = fields["responses"][0]
     partition = topic["partition_responses" if api == "Produce" else "partitions"][0]
     if partition["error_code"]:
         raise RuntimeError(f"{api}: error {partition['error_code']}")
 
 
-def _measure(lab: Lab, kind: Kind, server: Server, load: str) -> dict[str, float]:
+def _measure(harness: Harness, kind: Kind, server: Server, load: str) -> dict[str, float]:
     """Microseconds of server CPU per request of each API."""
     partitions, connections = LOADS[load]
-    if lab.scale < 1:
+    if harness.scale < 1:
         partitions = max(FEW_PARTITIONS, partitions // 10)
-    topic = lab.name("scale")
+    topic = harness.name("scale")
     topics.create(server, topic, partitions=partitions)
-    wait_until_listed(server.bootstrap, topic, partitions)
+    wait_for_offsets(server.bootstrap, topic, partitions)
     cost: dict[str, float] = {}
     opened = connect(server.bootstrap, connections)
     try:
         for api, (version, fields) in APIS.items():
-            with Connection(server.bootstrap) as maker:
-                template = Template(maker, api, version, lambda one, fields=fields: fields(topic, one))  # type: ignore[misc]
+            template = Template(api, version, partial(fields, topic))
 
             def frame(number: int, template: Template = template) -> bytes:
                 return template.frame(number * STRIDE % partitions)
 
-            # Once round everything first: opening a log or a connection is not the cost of a request.
+            # First use every partition and connection: opening them is not part of a request's cost.
             _check(
                 api,
                 version,
-                slide(opened, frame, max(partitions, connections, lab.count(REQUESTS // 3)), WINDOW),
+                send_windowed(
+                    opened, frame, max(partitions, connections, harness.count(REQUESTS // 3)), WINDOW
+                ),
             )
-            count, before = lab.count(REQUESTS), cpu_s(server.pid)
-            _check(api, version, slide(opened, frame, count, WINDOW))
+            count, before = harness.count(REQUESTS), cpu_s(server.pid)
+            _check(api, version, send_windowed(opened, frame, count, WINDOW))
             cost[api] = 1e6 * (cpu_s(server.pid) - before) / count
-            lab.record(_row(api, load), kind, cost[api])
+            harness.record(_row(api, load), kind, cost[api])
     finally:
-        for one in opened:
-            one.close()
+        for connection in opened:
+            connection.close()
     return cost
 
 
-def _run(lab: Lab, kind: Kind) -> None:
+def _run(harness: Harness, kind: Kind) -> None:
     few: dict[str, float] = {}
     for load in LOADS:
-        # A server of its own for each: what ten thousand partitions leave to be flushed is not the next one's cost.
-        with lab.fresh_server(kind) as fresh:
+        # Each load has its own server: flushes after ten thousand partitions must not count for the next load.
+        with harness.fresh_server(kind) as fresh:
             server = fresh.server.start()
-            with lab.unrecorded():
-                _measure(lab, kind, server, FEW)  # the JVM compiles
-            cost = _measure(lab, kind, server, load)
+            with harness.unrecorded():
+                _measure(harness, kind, server, FEW)  # the JVM compiles
+            cost = _measure(harness, kind, server, load)
         few = few or cost
         for api in APIS if load != FEW else ():
-            lab.record(_growth(api, load), kind, cost[api] / few[api])
+            harness.record(_growth(api, load), kind, cost[api] / few[api])
 
 
 ROWS = (

@@ -1,4 +1,4 @@
-"""The two servers that are compared, started the same way and with the same settings; and the stub."""
+"""The servers: oncelog and Kafka, started in the same way with the same settings, and the stub."""
 
 import base64
 import enum
@@ -22,7 +22,7 @@ from compat_tests.real_kafka import (
     run_tool,
 )
 
-# What Kafka's own start script gives its JVM.
+# The JVM options of Kafka's own start script.
 KAFKA_JVM_OPTIONS = (
     "-Xmx1G",
     "-Xms1G",
@@ -34,15 +34,15 @@ KAFKA_JVM_OPTIONS = (
 )
 
 
-# Deleted topics' files go soon, so that the next measurement does not share the disk with them.
+# Files of deleted topics are removed soon, so that they do not disturb the next measurement.
 PROPERTIES_OF_BOTH = {"log.segment.delete.delay.ms": "500"}
-PROPERTIES_OF_KAFKA = {"log.initial.task.delay.ms": "500"}  # else its first half minute deletes nothing
+PROPERTIES_OF_KAFKA = {"log.initial.task.delay.ms": "500"}  # by default it deletes nothing for half a minute
 
 
 class Kind(enum.StrEnum):
     OURS = "oncelog"
     KAFKA = "kafka"
-    CEILING = "ceiling"  # bench.stub: what the client could do if a server cost nothing
+    CEILING = "ceiling"  # bench.stub, which shows the client's speed with a server that costs nothing
 
 
 COMPARED = (Kind.OURS, Kind.KAFKA)
@@ -64,7 +64,7 @@ class Server(Protocol):
 
 
 class Stub(LocalBroker):
-    """`bench.stub`, on a free port; there is never anything in its directory."""
+    """`bench.stub` on a free port; it stores nothing in its directory."""
 
     def __init__(self, data_dir: pathlib.Path) -> None:
         super().__init__(data_dir, "stub-")
@@ -78,7 +78,7 @@ class Stub(LocalBroker):
 
 
 def make(kind: Kind, data_dir: pathlib.Path, properties: Mapping[str, str] | None = None) -> Server:
-    """A server that is not started yet."""
+    """A server of this kind, not started yet."""
     if kind is Kind.CEILING:
         return Stub(data_dir)
     both = {**PROPERTIES_OF_BOTH, **(properties or {})}
@@ -88,7 +88,7 @@ def make(kind: Kind, data_dir: pathlib.Path, properties: Mapping[str, str] | Non
 
 
 def timed_start(server: Server) -> float:
-    """Seconds from spawning the process (whose directory is formatted) to its first answered ApiVersions."""
+    """Seconds from spawning the server, on a formatted directory, to its first ApiVersions response."""
     start = time.perf_counter()
     server.start()
     assert answers_api_versions(int(server.bootstrap.rpartition(":")[2])), server.output()
@@ -96,7 +96,7 @@ def timed_start(server: Server) -> float:
 
 
 def format_kafka(data_dir: pathlib.Path) -> float:
-    """Format an empty directory as Kafka's users must; seconds."""
+    """Format an empty directory with kafka-storage, as Kafka's users must; seconds."""
     data_dir.mkdir(parents=True, exist_ok=True)
     port = free_ports(1)[0]
     properties = {
@@ -111,5 +111,5 @@ def format_kafka(data_dir: pathlib.Path) -> float:
         file.flush()
         start = time.perf_counter()
         tool = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file.name)
-        run_tool(*tool, jvm_options=TOOL_JVM_OPTIONS)  # no archive of classes: what it is to users
+        run_tool(*tool, jvm_options=TOOL_JVM_OPTIONS)  # without an archive of classes, as for users
         return time.perf_counter() - start

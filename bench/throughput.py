@@ -3,36 +3,36 @@
 from collections.abc import Callable, Mapping
 
 from bench import binding, librdkafka, raw, topics
-from bench.experiment import Experiment, Lab, Row, Used, ratio_at_least, ratio_at_most
+from bench.experiment import Experiment, Harness, Row, Used, ratio_at_least, ratio_at_most
 from bench.measure import percentile
 from bench.servers import Kind, Server
 
 GIGABYTE = 1_000_000_000
 TEXT = b'{"id": 1040, "event": "page_view", "path": "/cart/items", "ms": 31.5, "user": "u-57110"},'
 
-# "Batched" is a stock client's: librdkafka's defaults (10,000 records or 1 MB a batch, after 5 ms).
+# By default librdkafka sends batches of 10,000 records or 1 MB, after at most 5 ms.
 UNBATCHED = {"batch.num.messages": "1", "linger.ms": "0", "queue.buffering.max.messages": "1000000"}
 LZ4 = {"compression.codec": "lz4"}
-# Let the client hold what it fetched ahead instead of pausing for a second when it has much.
+# Let the client keep prefetched records; by default it pauses for a second when it has many.
 CONSUMER = {"queued.min.messages": "10000000", "queued.max.messages.kbytes": "2097151"}
 BINDING_PRODUCER = {"queue.buffering.max.messages": "1000000", "linger.ms": "20"}
 
-READ_AT_LEAST = 600_000  # records: what takes less than a moment is read several times
+READ_RECORDS_MIN = 600_000  # smaller topics are read several times
 PRODUCERS = 2
 LATENCY_RECORDS = 1500
 LATENCY_PACE_S = 0.002
 
 
-def _measured(
-    lab: Lab, server: Server, kind: Kind, row: str, count: int, size: int, call: Callable[[], float]
+def _measure(
+    harness: Harness, server: Server, kind: Kind, row: str, count: int, size: int, call: Callable[[], float]
 ) -> None:
-    """Run `call`, which answers its seconds, and record its rate, and what it cost server and client."""
+    """Run `call`, which returns its seconds, and record its rate and the CPU of server and client."""
     with Used(server) as used:
         seconds = call()
-    used.seconds = seconds  # without what came before the clock, when next to nothing was done
-    lab.record(row, kind, count / seconds, used)
+    used.seconds = seconds  # without the preparation, which uses next to no CPU
+    harness.record(row, kind, count / seconds, used)
     gigabytes = count * size / GIGABYTE
-    lab.record(_cpu(row), kind, used.server_s / gigabytes)
+    harness.record(_cpu(row), kind, used.server_s / gigabytes)
 
 
 def _cpu(row: str) -> str:
@@ -53,11 +53,11 @@ def _stream(
     consumed = f"consume {label}"
     value = (TEXT * (size // len(TEXT) + 1))[:size]
 
-    def run(lab: Lab, kind: Kind) -> None:
-        server, count = lab.warm_server(kind), lab.count(full_count)
-        reads = max(1, READ_AT_LEAST // full_count)
+    def run(harness: Harness, kind: Kind) -> None:
+        server, count = harness.warm_server(kind), harness.count(full_count)
+        reads = max(1, READ_RECORDS_MIN // full_count)
         for acks, row in produced.items():
-            topic = lab.name("stream")
+            topic = harness.name("stream")
             topics.create(server, topic)
 
             def produce(topic: str = topic, acks: str = acks) -> float:
@@ -69,10 +69,10 @@ def _stream(
                     librdkafka.consume(server.bootstrap, topic, count + 1, CONSUMER) for _ in range(reads)
                 )
 
-            _measured(lab, server, kind, row, count, size, produce)
+            _measure(harness, server, kind, row, count, size, produce)
             _check_end(server, topic, count + 1)
             if acks == "1":
-                _measured(lab, server, kind, consumed, reads * count, size, consume)
+                _measure(harness, server, kind, consumed, reads * count, size, consume)
             topics.delete(server, topic)
 
     rows = [Row(row, "records/s", ratio_at_least(produce_ratio)) for row in produced.values()]
@@ -82,15 +82,15 @@ def _stream(
 
 
 def _together(label: str, size: int, full_count: int, conf: Mapping[str, str]) -> Experiment:
-    """Producers enough to keep the machine busy."""
+    """Produce with enough producers to keep the machine busy."""
     label = f"{label}, {PRODUCERS} producers"
     produced = {acks: f"produce {label}, acks={acks}" for acks in ("1", "all")}
     value = (TEXT * (size // len(TEXT) + 1))[:size]
 
-    def run(lab: Lab, kind: Kind) -> None:
-        server, count = lab.warm_server(kind), lab.count(full_count)
+    def run(harness: Harness, kind: Kind) -> None:
+        server, count = harness.warm_server(kind), harness.count(full_count)
         for acks, row in produced.items():
-            topic = lab.name("together")
+            topic = harness.name("together")
             topics.create(server, topic, PRODUCERS)
 
             def produce(topic: str = topic, acks: str = acks) -> float:
@@ -99,8 +99,8 @@ def _together(label: str, size: int, full_count: int, conf: Mapping[str, str]) -
                     server.bootstrap, topic, payloads, count, {**conf, "acks": acks}, PRODUCERS
                 )
 
-            _measured(lab, server, kind, row, count, size, produce)
-            ends = raw.wait_until_listed(server.bootstrap, topic, PRODUCERS)
+            _measure(harness, server, kind, row, count, size, produce)
+            ends = raw.wait_for_offsets(server.bootstrap, topic, PRODUCERS)
             if ends != [count // PRODUCERS + 1] * PRODUCERS:
                 raise RuntimeError(f"{topic}: {count} records were sent, its end offsets are {ends}")
             topics.delete(server, topic)
@@ -111,13 +111,13 @@ def _together(label: str, size: int, full_count: int, conf: Mapping[str, str]) -
 
 
 def _binding(size: int, full_count: int) -> Experiment:
-    """The same through confluent-kafka's Python objects, which cost more than either server."""
+    """Produce and consume through confluent-kafka's Python objects, which cost more than either server."""
     label = f"{size} B by the Python binding"
     produced, consumed = f"produce {label}, acks=1", f"consume {label}"
     value = (TEXT * (size // len(TEXT) + 1))[:size]
 
-    def run(lab: Lab, kind: Kind) -> None:
-        server, count, topic = lab.warm_server(kind), lab.count(full_count), lab.name("binding")
+    def run(harness: Harness, kind: Kind) -> None:
+        server, count, topic = harness.warm_server(kind), harness.count(full_count), harness.name("binding")
         topics.create(server, topic)
 
         def produce() -> float:
@@ -127,50 +127,30 @@ def _binding(size: int, full_count: int) -> Experiment:
         def consume() -> float:
             return binding.consume(server.bootstrap, topic, count + 1, CONSUMER)
 
-        _measured(lab, server, kind, produced, count, size, produce)
+        _measure(harness, server, kind, produced, count, size, produce)
         _check_end(server, topic, count + 1)
-        _measured(lab, server, kind, consumed, count, size, consume)
+        _measure(harness, server, kind, consumed, count, size, consume)
         topics.delete(server, topic)
 
     rows = (Row(produced, "records/s"), Row(consumed, "records/s"))
     return Experiment(label, rows, run, warm=True, ceiling=True)
 
 
-def _latency() -> Experiment:
-    rows = (
-        Row("produce-to-consume latency p50", "ms", ratio_at_most(0.5)),
-        Row("produce-to-consume latency p99", "ms"),
-    )
+def _latency(name: str, label: str, measure: Callable[[str, str, int, float], list[float]]) -> Experiment:
+    """Latencies in seconds from `measure`, called with bootstrap address, topic, count and pace in seconds."""
+    rows = (Row(f"{label} p50", "ms", ratio_at_most(0.5)), Row(f"{label} p99", "ms"))
 
-    def run(lab: Lab, kind: Kind) -> None:
-        server, topic = lab.warm_server(kind), lab.name("latency")
+    def run(harness: Harness, kind: Kind) -> None:
+        server, topic = harness.warm_server(kind), harness.name("latency")
         topics.create(server, topic)
+        raw.wait_for_offsets(server.bootstrap, topic)
         with Used(server) as used:
-            seconds = binding.latencies(server.bootstrap, topic, lab.count(LATENCY_RECORDS), LATENCY_PACE_S)
+            seconds = measure(server.bootstrap, topic, harness.count(LATENCY_RECORDS), LATENCY_PACE_S)
         for row, percent in zip(rows, (50, 99), strict=True):
-            lab.record(row.name, kind, 1000 * percentile(seconds, percent), used)
+            harness.record(row.name, kind, 1000 * percentile(seconds, percent), used)
         topics.delete(server, topic)
 
-    return Experiment("latency", rows, run, warm=True, ceiling=True)
-
-
-def _latency_of_the_server() -> Experiment:
-    rows = (
-        Row("produce-to-fetch latency by plain sockets, p50", "ms", ratio_at_most(0.5)),
-        Row("produce-to-fetch latency by plain sockets, p99", "ms"),
-    )
-
-    def run(lab: Lab, kind: Kind) -> None:
-        server, topic = lab.warm_server(kind), lab.name("latency")
-        topics.create(server, topic)
-        raw.wait_until_listed(server.bootstrap, topic)
-        with Used(server) as used:
-            seconds = raw.poll_latencies(server.bootstrap, topic, lab.count(LATENCY_RECORDS), LATENCY_PACE_S)
-        for row, percent in zip(rows, (50, 99), strict=True):
-            lab.record(row.name, kind, 1000 * percentile(seconds, percent), used)
-        topics.delete(server, topic)
-
-    return Experiment("latency of the server", rows, run, warm=True, ceiling=True)
+    return Experiment(name, rows, run, warm=True, ceiling=True)
 
 
 EXPERIMENTS = (
@@ -182,6 +162,6 @@ EXPERIMENTS = (
     _together("100 B lz4", 100, 4_000_000, LZ4),
     _binding(100, 1_500_000),
     _binding(1000, 300_000),
-    _latency(),
-    _latency_of_the_server(),
+    _latency("latency", "produce-to-consume latency", binding.latencies),
+    _latency("latency of the server", "produce-to-fetch latency by plain sockets,", raw.fetch_latencies),
 )

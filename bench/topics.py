@@ -1,4 +1,4 @@
-"""Topics before and after a measurement, by confluent-kafka's admin client."""
+"""Creation and deletion of topics, by confluent-kafka's admin client."""
 
 import os
 import time
@@ -20,7 +20,7 @@ from bench.servers import Server
 
 ADMIN_TIMEOUT_S = 120
 PARTITIONS_AT_ONCE = 5000
-GONE_TIMEOUT_S = 10
+REMOVAL_TIMEOUT_S = 10
 POLL_S = 0.02
 
 
@@ -29,25 +29,25 @@ def _admin(server: Server) -> AdminClient:
 
 
 def create(server: Server, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-    """Create a topic, in steps that a controller takes at once: one may make 10,000 records at most."""
+    """Create a topic in steps, because a controller's batch has at most 10,000 records."""
     first = min(partitions, PARTITIONS_AT_ONCE)
     new = NewTopic(topic, first, 1, config=dict(config or {}))
-    admin = _admin(server)  # must outlive its answers
+    admin = _admin(server)  # must outlive its futures
     timeouts = {"operation_timeout": ADMIN_TIMEOUT_S, "request_timeout": ADMIN_TIMEOUT_S}
-    for answer in admin.create_topics([new], **timeouts).values():
-        answer.result()
-    for made in range(first, partitions, PARTITIONS_AT_ONCE):
-        more = NewPartitions(topic, min(made + PARTITIONS_AT_ONCE, partitions))
-        for answer in admin.create_partitions([more], **timeouts).values():
-            answer.result()
+    for future in admin.create_topics([new], **timeouts).values():
+        future.result()
+    for created in range(first, partitions, PARTITIONS_AT_ONCE):
+        more = NewPartitions(topic, min(created + PARTITIONS_AT_ONCE, partitions))
+        for future in admin.create_partitions([more], **timeouts).values():
+            future.result()
 
 
 def delete(server: Server, topic: str) -> None:
-    """Delete it, wait for its files to go, and leave no dirty pages to the next measurement."""
+    """Delete a topic, wait until its files are removed, and flush dirty pages before the next measurement."""
     admin = _admin(server)
-    for answer in admin.delete_topics([topic], operation_timeout=ADMIN_TIMEOUT_S).values():
-        answer.result()
-    deadline = time.monotonic() + GONE_TIMEOUT_S
+    for future in admin.delete_topics([topic], operation_timeout=ADMIN_TIMEOUT_S).values():
+        future.result()
+    deadline = time.monotonic() + REMOVAL_TIMEOUT_S
     while any(server.data_dir.glob(f"{topic}[-.]*")) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     os.sync()
@@ -57,8 +57,8 @@ def alter(server: Server, topic: str, key: str, value: str) -> None:
     entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = _admin(server)
-    for answer in admin.incremental_alter_configs([resource]).values():
-        answer.result()
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result()
 
 
 def end_offset(server: Server, topic: str, partition: int = 0) -> int:

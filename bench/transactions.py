@@ -1,5 +1,6 @@
-"""Transactions of ten records by confluent-kafka, and what many open producers cost."""
+"""Transactions of ten records by confluent-kafka, and the cost of many producers with open transactions."""
 
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from collections.abc import Sequence
 from confluent_kafka import Producer
 
 from bench import raw, topics
-from bench.experiment import Experiment, Lab, Row, Target, Used, ratio_at_least, ratio_at_most
+from bench.experiment import Experiment, Harness, Row, Target, Used, ratio_at_least, ratio_at_most
 from bench.librdkafka import QUIET
 from bench.measure import percentile, resident_mb
 from bench.servers import Kind, Server
@@ -23,7 +24,7 @@ TRANSACTION_TIMEOUT_MS = 600_000
 OPEN_PRODUCERS = 10_000
 INIT_VERSION, ADD_VERSION, FIND_VERSION = 4, 3, 4
 TRANSACTION = 1
-UNSETTLED = (14, 15, 16, 51)
+RETRIED = (14, 15, 16, 51)
 RETRY_S = 0.02
 
 
@@ -40,7 +41,7 @@ def _producer(server: Server, transactional_id: str) -> Producer:
 
 
 def _commit(producer: Producer, topic: str, partitions: Sequence[int], count: int, took: list[float]) -> None:
-    """``count`` transactions, one after the other; the seconds of each go to ``took``."""
+    """Commit ``count`` transactions one after the other, and append the seconds of each to ``took``."""
     for _ in range(count):
         began = time.perf_counter()
         producer.begin_transaction()
@@ -51,7 +52,7 @@ def _commit(producer: Producer, topic: str, partitions: Sequence[int], count: in
 
 
 def _transactions(producers: int, partitions: int, target: float) -> Experiment:
-    """``producers`` beside each other; each writes to ``partitions`` partitions of one topic."""
+    """Measure ``producers`` concurrent producers that write to ``partitions`` partitions of one topic."""
     label = f"transactions of {RECORDS} records, {partitions} partition{'s' * (partitions > 1)}, "
     label += f"{producers} producer{'s' * (producers > 1)}"
     rate, p99 = (
@@ -61,13 +62,13 @@ def _transactions(producers: int, partitions: int, target: float) -> Experiment:
     server_cpu = Row(f"server CPU: {label}", "us each", is_cost=True)
     client_cpu = Row(f"client CPU: {label}", "us each", is_cost=True)
 
-    def run(lab: Lab, kind: Kind) -> None:
-        server, topic = lab.warm_server(kind), lab.name("transactions")
+    def run(harness: Harness, kind: Kind) -> None:
+        server, topic = harness.warm_server(kind), harness.name("transactions")
         topics.create(server, topic, partitions)
         clients = [_producer(server, f"{topic}-{number}") for number in range(producers)]
         for client in clients:
             _commit(client, topic, range(partitions), 20, [])
-        count = lab.count(TRANSACTIONS)
+        count = harness.count(TRANSACTIONS)
         took: list[list[float]] = [[] for _ in clients]
         threads = [
             threading.Thread(target=_commit, args=(client, topic, range(partitions), count, seconds))
@@ -78,10 +79,14 @@ def _transactions(producers: int, partitions: int, target: float) -> Experiment:
                 thread.start()
             for thread in threads:
                 thread.join()
-        lab.record(rate.name, kind, count * producers / used.seconds, used)
-        lab.record(server_cpu.name, kind, used.server_s / (count * producers) * 1e6)
-        lab.record(client_cpu.name, kind, used.client_s / (count * producers) * 1e6)
-        lab.record(p99.name, kind, 1000 * percentile([one for each in took for one in each], 99))
+        harness.record(rate.name, kind, count * producers / used.seconds, used)
+        harness.record(server_cpu.name, kind, used.server_s / (count * producers) * 1e6)
+        harness.record(client_cpu.name, kind, used.client_s / (count * producers) * 1e6)
+        harness.record(
+            p99.name,
+            kind,
+            1000 * percentile(list(itertools.chain(*took)), 99),
+        )
         if sum(map(len, took)) != count * producers:
             raise RuntimeError("a transaction failed")
         topics.delete(server, topic)
@@ -96,50 +101,50 @@ MEMORY = Row(
 )
 
 
-def _settled(
+def _call_until_settled(
     connection: Connection, api: str, version: int, fields: Fields, code: str = "error_code"
 ) -> Fields:
     while True:
-        answer: Fields = connection.call(api, version, fields)
-        row = answer["coordinators"][0] if "coordinators" in answer else answer
-        if row.get(code, 0) not in UNSETTLED:
-            return answer
+        response: Fields = connection.call(api, version, fields)
+        row = response["coordinators"][0] if "coordinators" in response else response
+        if row.get(code, 0) not in RETRIED:
+            return response
         time.sleep(RETRY_S)
 
 
 def _open(connection: Connection, topic: str, transactional_id: str) -> None:
-    wanted: Fields = {"transactional_id": transactional_id, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
-    known = _settled(connection, "InitProducerId", INIT_VERSION, wanted)
+    fields: Fields = {"transactional_id": transactional_id, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
+    initialised = _call_until_settled(connection, "InitProducerId", INIT_VERSION, fields)
     connection.call(
         "AddPartitionsToTxn",
         ADD_VERSION,
         {
             "v3_and_below_transactional_id": transactional_id,
-            "v3_and_below_producer_id": known["producer_id"],
-            "v3_and_below_producer_epoch": known["producer_epoch"],
+            "v3_and_below_producer_id": initialised["producer_id"],
+            "v3_and_below_producer_epoch": initialised["producer_epoch"],
             "v3_and_below_topics": [{"name": topic, "partitions": [0]}],
         },
     )
 
 
-def _many_open(lab: Lab, kind: Kind) -> None:
-    server, topic = lab.warm_server(kind), lab.name("open")
+def _many_open(harness: Harness, kind: Kind) -> None:
+    server, topic = harness.warm_server(kind), harness.name("open")
     topics.create(server, topic)
-    raw.wait_until_listed(server.bootstrap, topic)
-    count = lab.count(OPEN_PRODUCERS)
+    raw.wait_for_offsets(server.bootstrap, topic)
+    count = harness.count(OPEN_PRODUCERS)
     with Connection(server.bootstrap) as connection:
-        wanted: Fields = {"key_type": TRANSACTION, "coordinator_keys": [topic]}
-        _settled(connection, "FindCoordinator", FIND_VERSION, wanted)
+        fields: Fields = {"key_type": TRANSACTION, "coordinator_keys": [topic]}
+        _call_until_settled(connection, "FindCoordinator", FIND_VERSION, fields)
         before, began = resident_mb(server.pid), time.perf_counter()
         for number in range(count):
             _open(connection, topic, f"{topic}-{number}")
-        lab.record(OPEN.name, kind, count / (time.perf_counter() - began))
-        lab.record(MEMORY.name, kind, resident_mb(server.pid) - before)
+        harness.record(OPEN.name, kind, count / (time.perf_counter() - began))
+        harness.record(MEMORY.name, kind, resident_mb(server.pid) - before)
     took: list[float] = []
-    other = lab.name("transactions")
+    other = harness.name("transactions")
     topics.create(server, other)
-    _commit(_producer(server, other), other, range(1), lab.count(500), took)
-    lab.record(COMMIT.name, kind, 1000 * percentile(took, 99))
+    _commit(_producer(server, other), other, range(1), harness.count(500), took)
+    harness.record(COMMIT.name, kind, 1000 * percentile(took, 99))
 
 
 EXPERIMENTS = (
