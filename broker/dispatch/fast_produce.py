@@ -116,9 +116,9 @@ class ProduceFronts:
 
     __slots__ = ("known", "lengths")
 
-    def __init__(self, known: dict[bytes, _Known]) -> None:
-        self.known = known
-        """The principal's; `FastProduce.forget` empties it."""
+    def __init__(self) -> None:
+        self.known: dict[bytes, _Known] = {}
+        """The principal's as of the last request that was remembered; `FastProduce.forget` empties it."""
         self.lengths: list[int] = []
         """Where the size of the records stood in the connection's requests so far."""
 
@@ -126,7 +126,7 @@ class ProduceFronts:
 class FastProduce:
     """The fronts of lately seen Produce requests, of all connections."""
 
-    __slots__ = ("_api", "_cluster", "_known", "_services")
+    __slots__ = ("_api", "_cluster", "_count", "_known", "_services")
 
     def __init__(self, services: Services, api: Api) -> None:
         self._services = services
@@ -134,15 +134,14 @@ class FastProduce:
         self._api = api
         self._known: dict[str, dict[bytes, _Known]] = {}
         """By principal, and by the bytes between a request's correlation id and the size of its records."""
+        self._count = 0
 
     def forget(self) -> None:
         """Remember nothing."""
         for known in self._known.values():
             known.clear()
-
-    def remembered(self) -> int:
-        """How many fronts are remembered."""
-        return sum([len(known) for known in self._known.values()])
+        self._known.clear()
+        self._count = 0
 
     def handle(
         self, frame: memoryview, fronts: ProduceFronts, version: int, correlation_id: int, out: bytearray
@@ -237,14 +236,14 @@ class FastProduce:
             return
         fronts = connection.produce_fronts
         if fronts is None:
-            known_fronts = self._known.setdefault(connection.principal, {})
-            fronts = connection.produce_fronts = ProduceFronts(known_fronts)
+            fronts = connection.produce_fronts = ProduceFronts()
         lengths = fronts.lengths
         if position not in lengths:
             if len(lengths) >= LENGTHS_MAX:
                 del lengths[0]
             lengths.append(position)
         front = bytes(frame[REQUEST_PREFIX_SIZE:position])
+        fronts.known = self._known.get(connection.principal, fronts.known)
         known = fronts.known.get(front)
         if known is not None and known.version == version:
             return
@@ -253,8 +252,11 @@ class FastProduce:
             by_id = self._cluster.topic_by_id(topic.topic_id)
             name = by_id.name if by_id is not None else ""
         if name and name not in INTERNAL_TOPICS and name != CLUSTER_METADATA_TOPIC:
-            if self.remembered() >= KNOWN_MAX:
+            if self._count >= KNOWN_MAX:
                 self.forget()
+            if known is None:
+                self._count += 1
+            self._known[connection.principal] = fronts.known
             fronts.known[front] = _Known(self._api, version, request, name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -241,6 +242,36 @@ def test_a_front_that_was_refused_is_not_remembered(fast: list[bool]) -> None:
             for offset in range(3):
                 assert (await produce(client, "t")).base_offset == offset
             assert fast == [True, True]
+
+    run()
+
+
+def test_principals_that_are_gone_take_no_memory(fast: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_produce, "KNOWN_MAX", 10)
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            [connection] = broker.server_connections()
+
+            async def log_in(count: int) -> None:
+                for _ in range(count):
+                    connection.principal = f"User:{len(fast)}"
+                    for _ in range(2):
+                        assert await _produce_as(client, b"me", 0) == 0
+
+            await log_in(100)
+            # The second request of each is taken; what is remembered for another principal counts for nothing.
+            assert fast == [True] * 100
+            tracemalloc.start()
+            try:
+                await log_in(1000)
+                # About 190,000 of these bytes are the log's; principals that stayed would take as many.
+                assert tracemalloc.get_traced_memory()[0] < 260_000
+            finally:
+                tracemalloc.stop()
 
     run()
 
