@@ -71,9 +71,6 @@ class Pending(Generic[R]):
     def on_turn(self) -> None:
         """The connection owes nothing before this response and has sent what was ready: it waits for this one now."""
 
-    def on_turn_over(self) -> None:
-        """The connection waits for it no longer."""
-
 
 async def finished(response: R | Pending[R]) -> R:
     """What a handler returned, waited for where it is pending. Raises as `Pending.wait`."""
@@ -82,3 +79,7 @@ async def finished(response: R | Pending[R]) -> R:
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error
     """The peer broke the protocol, or asked for no response and must learn of an error: close, and log why."""
+
+
+class ConnectionLost(Exception):  # noqa: N818 - not an error of ours
+    """The peer was lost: nobody waits for the response."""

@@ -120,6 +120,7 @@ class Api:
         slices = Slices()
         for _ in encode(response, out, []):
             if len(out) - start > RESPONSE_BYTES_MAX:
+                del out[start:]
                 raise CloseConnection(f"{self.handler.name} asks for more than {RESPONSE_BYTES_MAX} bytes")
             if slices.is_over():
                 await slices.pause()

@@ -11,13 +11,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-import trio
-
 from oncelog.broker.authorization import CLUSTER, CLUSTER_OPERATION
 from oncelog.broker.dispatch.api import Api
+from oncelog.broker.fetch.fetch import file_ranges
 from oncelog.broker.handlers.table import API_VERSIONS, HANDLERS
 from oncelog.broker.logs import get_logger
-from oncelog.broker.request import CloseConnection, Pending, RequestContext, finished
+from oncelog.broker.request import CloseConnection, ConnectionLost, Pending, RequestContext, finished
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import read_request_header
@@ -75,7 +74,9 @@ class Dispatcher:
         self._choose_way()
 
     def remove(self, interceptor: Interceptor) -> None:
-        """``interceptor`` sees nothing from now on. Raises ValueError where it is not installed."""
+        """``interceptor`` sees nothing from now on, not even the response to a request that it has seen. Raises ValueError
+        where it is not installed.
+        """
         if interceptor not in self._interceptors:
             raise ValueError("the interceptor is not installed")
         self._interceptors = tuple(one for one in self._interceptors if one is not interceptor)
@@ -157,21 +158,28 @@ class Dispatcher:
         """Wait for a response, show it to the interceptors, throttle, and put it behind the others in the writer."""
         context = pending.context
         response = await self._or_refused(context, pending.wait())
-        for interceptor in reversed(self._interceptors):
-            if response is None:
-                return
-            response = await self._or_refused(context, interceptor.on_response(context, response))
         if response is None:
             return
-        if self._quotas is not None:
-            self._throttle(self._quotas, context, response)
         api, writer = context.api, context.connection.writer
-        if api.has_long_responses:
-            await api.encode_in_steps(context.api_version, context.correlation_id, response, writer.out)
-        else:
-            api.encode_response(
-                context.api_version, context.correlation_id, response, writer.out, writer.ranges
-            )
+        files = file_ranges(response) if self._is_watched else ()
+        try:
+            for interceptor in reversed(self._interceptors):
+                if interceptor in self._interceptors:  # not removed meanwhile
+                    response = await self._or_refused(context, interceptor.on_response(context, response))
+                    if response is None:
+                        return
+            if self._quotas is not None:
+                self._throttle(self._quotas, context, response)
+            if api.has_long_responses:
+                await api.encode_in_steps(context.api_version, context.correlation_id, response, writer.out)
+            else:
+                api.encode_response(
+                    context.api_version, context.correlation_id, response, writer.out, writer.ranges
+                )
+        finally:
+            for file_range in files:
+                if all(file_range is not written for _, written in writer.ranges):
+                    file_range.release()
 
     # -- its steps
 
@@ -219,22 +227,34 @@ class Dispatcher:
             return self._own_bug(context, error)
 
     async def _or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
-        """Await ``response``; an error makes a response, too. Raises CloseConnection, and what a lost peer raises."""
+        """Await ``response``; an error makes a response, too. Raises CloseConnection, ConnectionLost."""
         try:
             return await response
         except KafkaError as error:
             return context.api.refuse(context.api_version, error)
-        except (CloseConnection, OSError, trio.ClosedResourceError):
+        except (CloseConnection, ConnectionLost):
             raise
         except Exception as error:
             return self._own_bug(context, error)
 
     async def _handle_watched(self, context: RequestContext) -> Any:
+        if context.connection.muted_until:  # since a response that left while this request was read
+            await context.connection.wait_unmuted()
         for interceptor in self._interceptors:
-            response = await interceptor.on_request(context)
-            if response is not None:
-                return response
+            if interceptor in self._interceptors:  # not removed meanwhile
+                response = await interceptor.on_request(context)
+                if response is not None:
+                    return self._if_wanted(context, response)
         return await finished(self._handle(context))
+
+    @staticmethod
+    def _if_wanted(context: RequestContext, response: Any) -> Any:
+        """An interceptor's response; None for a Produce with acks=0. Raises CloseConnection for an error in that."""
+        if context.api.handler.api_key != PRODUCE:
+            return response
+        from oncelog.broker.handlers.produce import finish
+
+        return finish(response, context.request.acks)
 
     async def _handle_after_pending(self, context: RequestContext) -> Any:
         await context.connection.wait_drained()
@@ -257,7 +277,8 @@ class Dispatcher:
         if throttle_ms > 0:
             if context.api.has_throttle_time:
                 response.throttle_time_ms = throttle_ms
-            connection.muted_until = real_time.monotonic() + throttle_ms / 1000
+            until = real_time.monotonic() + throttle_ms / 1000
+            connection.muted_until = max(connection.muted_until, until)
 
     def _owe(self, context: RequestContext, response: Message | Pending[Any]) -> Pending[Any]:
         """A response that the connection has to wait for; those before it leave first."""
@@ -270,6 +291,11 @@ class Dispatcher:
         else:
             pending = response
         pending.context = context
+        if pending.reads_on:
+            # The Produce is handled, and its records are in a buffer that others use from now on.
+            for topic in context.request.topic_data:
+                for partition in topic.partition_data:
+                    partition.records = None
         return pending
 
     @staticmethod

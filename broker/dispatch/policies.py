@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 class Interceptor:
     """Sees every request before its handler and every response before its client, from its installation on.
 
-    A Fetch that waits already is seen with its response. Both functions may wait: the connection reads no further
-    request meanwhile. Both may change what they are given: ``context.request`` is the request.
+    Both functions may wait; the connection reads no further request meanwhile. Both may change what they are given:
+    ``context.request`` is the request. Of a request that was handled before the installation, such as a Fetch that
+    waits, only the response is seen; a Produce has no records then. Large records of a Fetch response are a `FileRange`.
     """
 
     async def on_request(self, context: RequestContext) -> Any:
-        """Return None to go on, or a response in place of the handler's.
+        """Return None to go on, or a response in place of the handler's. A Produce with acks=0 gets none: its connection is
+        closed if the response has an error.
 
         Raises KafkaError for a response that says only that, CloseConnection to close without one.
         """

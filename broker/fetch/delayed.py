@@ -101,9 +101,6 @@ class DelayedFetch(Pending["FetchResponse | None"]):
         self._is_turn = True
         self._template = self._find_template(self.context.api)
 
-    def on_turn_over(self) -> None:
-        self._is_turn = False
-
     def _find_template(self, api: Api) -> ResponseTemplate | None:
         """For the records of the only partition; None where each response is another."""
         fetch = self._fetch
@@ -127,7 +124,7 @@ class DelayedFetch(Pending["FetchResponse | None"]):
     def try_complete(self) -> None:
         """Send the response if that is possible now. Raises nothing: an error is left to the task of `wait`."""
         # It may be among the satisfied for a wait that is over, and twice: the end of the next wait adds it again.
-        if self._is_sent or not self._is_turn or not self._event.is_set():
+        if not self._is_turn or not self._event.is_set():
             return
         fetch, context = self._fetch, self.context
         writer = context.connection.writer
@@ -142,8 +139,10 @@ class DelayedFetch(Pending["FetchResponse | None"]):
                     context.api_version, context.correlation_id, fetch.respond(), writer.out, writer.ranges
                 )
             self._is_sent = True
+            self._is_turn = False
         except Exception as error:
             self._error = error
+            self._is_turn = False
             writer.discard()  # nothing else was in it: this response is the next one
             return
         writer.send_now()
@@ -186,4 +185,5 @@ class DelayedFetch(Pending["FetchResponse | None"]):
                 fetch.release()
             raise
         finally:
+            self._is_turn = False
             self._unwatch()

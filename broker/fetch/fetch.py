@@ -279,6 +279,14 @@ class Fetch:
         return FetchResponse(0, 0, session_id, _by_topic(told))
 
 
+def file_ranges(response: object) -> list[FileRange]:
+    """Return the ranges of files in a response, which somebody has to release; only a Fetch's has any."""
+    if not isinstance(response, FetchResponse):
+        return []
+    rows = [row for topic in response.responses for row in topic.partitions]
+    return [row.records for row in rows if isinstance(row.records, FileRange)]
+
+
 def _aborted(log: PartitionLog, start: int, end: int) -> list[AbortedTransaction]:
     return [
         AbortedTransaction(entry.producer_id, entry.first_offset)

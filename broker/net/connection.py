@@ -22,7 +22,7 @@ import trio
 from oncelog.broker.logs import get_logger
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.broker.net.writer import SEND_SOON_BYTES, ResponseWriter
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.errors import DecodeError
@@ -68,6 +68,7 @@ class Connection:
         "_drained",
         "_is_waiting",
         "_lost",
+        "_principal",
         "_requests",
         "_server",
         "close_reason",
@@ -75,7 +76,6 @@ class Connection:
         "listener_name",
         "muted_until",
         "pending",
-        "principal",
         "produce_fronts",
         "transport",
         "writer",
@@ -84,8 +84,7 @@ class Connection:
     def __init__(self, server: Server, transport: Transport, listener_name: str) -> None:
         self.transport = transport
         self.listener_name = listener_name
-        self.principal = ANONYMOUS
-        """Who the peer is; what it may do, and what the fast paths remember, depends on it."""
+        self._principal = ANONYMOUS
         self.writer = ResponseWriter(transport, server.files)
         self.pending: deque[Pending[Any]] = deque()
         """Produce responses that wait for the disk while reading goes on. While there are any, the task of
@@ -111,12 +110,17 @@ class Connection:
     async def serve(self) -> None:
         """Answer requests until the peer closes, breaks the protocol, or the server closes the connection."""
         try:
-            await self._serve()
+            try:
+                await self._serve()
+            except (CloseConnection, DecodeError) as why:
+                self._log_close(f"malformed request: {why}" if isinstance(why, DecodeError) else str(why))
+                # Responses to earlier requests leave first: Kafka reads no request before it has sent them.
+                await self.wait_drained()
+                if self.writer.out:
+                    await self.writer.flush()
         except CloseConnection as why:
             self._log_close(str(why))
-        except DecodeError as why:
-            self._log_close(f"malformed request: {why}")
-        except (OSError, trio.ClosedResourceError) as error:
+        except (OSError, trio.ClosedResourceError, ConnectionLost) as error:
             if self.close_reason is not None:
                 self._log_close(self.close_reason)
             else:
@@ -128,6 +132,16 @@ class Connection:
             self.writer.discard()
             self.transport.close()
             self._server.forget(self)
+
+    @property
+    def principal(self) -> str:
+        """Who the peer is; what it may do, and what the fast paths remember, depends on it."""
+        return self._principal
+
+    @principal.setter
+    def principal(self, principal: str) -> None:
+        self._principal = principal
+        self.produce_fronts = None
 
     def close(self, reason: str) -> None:
         """Close from another task; `serve` ends with that reason in the log."""
@@ -290,24 +304,24 @@ class Connection:
         if pending.reads_on:  # it is queued, and the queue is full
             await self.wait_drained()
             return
-        if self.writer.out and not self.pending:
-            try:
+        try:
+            if self.writer.out and not self.pending:
                 await self.writer.flush()
-            except BaseException:
-                pending.close()
-                raise
+            pending.on_turn()
+        except BaseException:
+            pending.close()
+            raise
         self._is_waiting = True
-        pending.on_turn()
         try:
             await self._dispatcher.complete(pending)
             if self.muted_until:
-                await self._wait_unmuted()
+                await self.wait_unmuted()
         finally:
             self._is_waiting = False
-            pending.on_turn_over()
         self.heard_at = real_time.monotonic()
 
-    async def _wait_unmuted(self) -> None:
+    async def wait_unmuted(self) -> None:
+        """Send what is ready, and wait until requests may be read again."""
         if not self.pending:
             await self.writer.flush()
         until, self.muted_until = self.muted_until, 0.0
@@ -343,8 +357,8 @@ class Connection:
             self.close("see the error above")
             self._server.note_bug()
         finally:
-            for left in pending:
-                left.close()
+            while pending:
+                pending.popleft().close()
             self._drained = None
             drained.set()
 
@@ -353,14 +367,15 @@ class Connection:
             await step
         except CloseConnection as why:
             self._lost = True
+            self.writer.send_now()
             self.close(str(why))
         except (OSError, trio.ClosedResourceError):
             self._lost = True
             self.transport.close()
 
     async def wait_drained(self) -> None:
-        """Wait until nothing is `pending`. Raises trio.ClosedResourceError where the peer was lost before that."""
+        """Wait until nothing is `pending`. Raises ConnectionLost where the peer was lost before that."""
         while self._drained is not None:
             await self._drained.wait()
         if self._lost:
-            raise trio.ClosedResourceError("the peer was lost before its responses could be sent")
+            raise ConnectionLost("the peer was lost before its responses could be sent")

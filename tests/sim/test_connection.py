@@ -247,7 +247,8 @@ def test_what_a_lost_producer_wrote_is_flushed_and_read_by_others(ends: str) -> 
             else:
                 await client.send_bytes(struct.pack(">i", -1))
             await trio.testing.wait_all_tasks_blocked()
-            assert len(broker.server_connections()) == 1
+            # The responses that are owed to one that broke the protocol are sent before it is closed.
+            assert len(broker.server_connections()) == (1 if ends == "lost" else 2)
             for partition, count in ((0, 2), (1, 1)):
                 row = await fetch(other, "t", count - 1, partition, max_wait_ms=30_000)
                 assert row.high_watermark == count
