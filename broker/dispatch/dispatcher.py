@@ -74,8 +74,9 @@ class Dispatcher:
         self._choose_way()
 
     def remove(self, interceptor: Interceptor) -> None:
-        """``interceptor`` sees nothing from now on, not even the response to a request that it has seen. Raises ValueError
-        where it is not installed.
+        """``interceptor`` sees nothing from now on, not even the response to a request that it has seen.
+
+        Raises ValueError where it is not installed.
         """
         if interceptor not in self._interceptors:
             raise ValueError("the interceptor is not installed")

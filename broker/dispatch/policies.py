@@ -17,14 +17,15 @@ class Interceptor:
 
     Both functions may wait; the connection reads no further request meanwhile. Both may change what they are given:
     ``context.request`` is the request. Of a request that was handled before the installation, such as a Fetch that
-    waits, only the response is seen; a Produce has no records then. Large records of a Fetch response are a `FileRange`.
+    waits, only the response is seen; a Produce has no records then. A Fetch response holds many records as a
+    `FileRange`.
     """
 
     async def on_request(self, context: RequestContext) -> Any:
-        """Return None to go on, or a response in place of the handler's. A Produce with acks=0 gets none: its connection is
-        closed if the response has an error.
+        """Return None to go on, or a response in place of the handler's.
 
-        Raises KafkaError for a response that says only that, CloseConnection to close without one.
+        A Produce with acks=0 gets no response; an error in it closes the connection. Raises KafkaError for a response
+        that says only that, CloseConnection to close without one.
         """
         return None
 
