@@ -106,8 +106,8 @@ class Walker:
         rng = self.rng
         name, version = rng.choice(list(TOPICS)), rng.choice((8, 9, 9, 9, 13))
         acks = rng.choice((-1, 1, 1, 1, 0))
-        damage = {"crc": 1} if acks and rng.random() < 0.1 else {}
-        records = batch([record(None, bytes(rng.choice(VALUE_BYTES)))], **damage)
+        crc = 1 if acks and rng.random() < 0.1 else None
+        records = batch([record(None, bytes(rng.choice(VALUE_BYTES)))], crc=crc)
         rows = [PartitionProduceData(rng.randrange(2), records)]
         topic = TopicProduceData(name, self.ids[name], rows)
         await self._send(version, ProduceRequest(None, acks, 1000, [topic]), has_response=acks != 0)
