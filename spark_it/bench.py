@@ -65,7 +65,7 @@ class Lab:
 
     def topic(self, target: str, prefix: str = OUT) -> str:
         """A new one."""
-        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+        from confluent_kafka.admin import AdminClient, NewTopic
 
         self._made += 1
         name = f"{prefix}{self._made}"
@@ -153,7 +153,7 @@ def spread(values: list[float]) -> str:
 
 def steps_ms(bootstrap: str) -> dict[str, list[float]]:
     """Milliseconds to the end of each step of a task with one row, round by round."""
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient(client({"bootstrap.servers": bootstrap}))
     admin.create_topics([NewTopic("steps", 1)])["steps"].result(60)

@@ -119,7 +119,7 @@ def _run(broker: Broker, events: int, folder: pathlib.Path, commands: Commands) 
 
 def make_topics(bootstrap: str) -> None:
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient(client({"bootstrap.servers": bootstrap}))
     compacted = {"cleanup.policy": "compact"}
