@@ -1,10 +1,11 @@
-"""`AddPartitionsToTxnManager`: a producer's transactional batches may be written only to partitions of its open
+"""`AddPartitionsToTxnManager`: checks that the partitions of transactional batches belong to the producer's open
 transaction.
 
-Old producers add the partitions themselves, so the coordinator verifies; with transactions v2 the write adds them
-(KIP-890). The result holds for writes in the same step. If the coordinator's record must reach the disk first, the
-manager asks again after that, because the transaction may have ended meanwhile, and a write must not stay open after
-its transaction. Source: Kafka's class of that name, ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``.
+Older producers add the partitions with requests of their own, and the coordinator verifies them here. With transactions
+v2 the write adds them (KIP-890). A result is valid for writes in the same step only. If the coordinator's record must
+be flushed first, the manager repeats the check afterwards: the transaction may have ended meanwhile, and no batch may
+follow the end of its transaction. Source: Kafka's class of that name,
+``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.coordinators.transactions import PATIENCE_S
+from oncelog.broker.coordinators.transactions import TRANSACTION_END_WAIT_S
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -46,7 +47,7 @@ Refusals = dict[PartitionKey, ErrorCode]
 
 
 class AddPartitionsToTxnManager:
-    """Asks this node's transaction coordinator, for the partitions that this node leads."""
+    """Verifies partitions that this node leads at this node's transaction coordinator, or adds them there."""
 
     def __init__(
         self, config: DynamicBrokerConfig, cluster: Cluster, transactions: TransactionCoordinator
@@ -61,15 +62,15 @@ class AddPartitionsToTxnManager:
         base_sequences: Mapping[PartitionKey, int],
         operation: SupportedOperation,
     ) -> Refusals | None:
-        """Return the error of each partition that refuses the producer's batches. The others may be written in this
-        step. None: the coordinator needs time, call `verify_or_add`.
+        """Return the error of each partition that refuses the producer's batches, or None if the coordinator cannot
+        decide in this step: then call `verify_or_add`. The caller may write to the other partitions in this step.
 
         ``base_sequences`` holds the base sequence of each partition's batch.
         """
-        asked, refusals = self._partitions_to_ask_about(producer, base_sequences, operation)
-        if not asked:
+        unverified, refusals = self._unverified_partitions(producer, base_sequences, operation)
+        if not unverified:
             return refusals
-        found = self._ask(producer, asked, operation)
+        found = self._ask_coordinator(producer, unverified, operation)
         return None if self._must_wait(producer, found, operation) else refusals | found
 
     async def verify_or_add(
@@ -78,17 +79,17 @@ class AddPartitionsToTxnManager:
         base_sequences: Mapping[PartitionKey, int],
         operation: SupportedOperation,
     ) -> Refusals:
-        """Wait until the id's last transaction is complete and the coordinator's record on the disk, and return the
+        """Wait until the id's last transaction is complete and the coordinator's record is on the disk. Returns the
         error of each partition that refuses the producer's batches.
 
-        Looks at all partitions again after every wait: the marker of the open transaction may have been written.
+        After every wait it checks all partitions again: a marker may have ended the open transaction meanwhile.
         """
-        until = real_time.monotonic() + PATIENCE_S
+        deadline_s = real_time.monotonic() + TRANSACTION_END_WAIT_S
         while True:
-            asked, refusals = self._partitions_to_ask_about(producer, base_sequences, operation)
-            if not asked:
+            unverified, refusals = self._unverified_partitions(producer, base_sequences, operation)
+            if not unverified:
                 return refusals
-            found = self._ask(producer, asked, operation)
+            found = self._ask_coordinator(producer, unverified, operation)
             if not self._must_wait(producer, found, operation):
                 return refusals | found
             transactions, transactional_id = self._transactions, producer.transactional_id
@@ -98,34 +99,35 @@ class AddPartitionsToTxnManager:
                     ErrorCode.CONCURRENT_TRANSACTIONS in found.values()
                     and operation is SupportedOperation.ADD_PARTITION
                 ):
-                    if real_time.monotonic() >= until or not transactions.markers.is_ending(
+                    if real_time.monotonic() >= deadline_s or not transactions.markers.is_ending(
                         shard, transactional_id
                     ):
                         return refusals | found
-                    await transactions.markers.wait_ended(shard, transactional_id, until)
+                    await transactions.markers.wait_ended(shard, transactional_id, deadline_s)
                 else:
                     await transactions.runtime.log_of(shard).wait_durable()
             except KafkaError as error:
-                return refusals | dict.fromkeys(asked, error.code)
+                return refusals | dict.fromkeys(unverified, error.code)
 
-    def _partitions_to_ask_about(
+    def _unverified_partitions(
         self,
         producer: TransactionalProducer,
         base_sequences: Mapping[PartitionKey, int],
         operation: SupportedOperation,
     ) -> tuple[list[PartitionKey], Refusals]:
-        """Return the partitions in which the producer has no open transaction, and those that refuse it at once."""
+        """Return the partitions that the coordinator must verify, because the producer has no open transaction in them,
+        and the errors of those that refuse the producer without it."""
         adds = operation is SupportedOperation.ADD_PARTITION
         if not adds and not self._config.current.transaction_partition_verification_enable:
             return [], {}
-        asked: list[PartitionKey] = []
+        unverified: list[PartitionKey] = []
         refusals: Refusals = {}
         for (topic, partition), sequence in base_sequences.items():
             try:
                 log = self._cluster.leader_partition(topic, partition).log
             except KafkaError as error:
-                # Not left to the append: each use of a partition that is being recovered takes the recovery further,
-                # and the append could find it done. A group's coordinator answers for its own partition.
+                # This must not be left to the append: each access to a partition in recovery advances the recovery, so
+                # the append could find it finished. The group coordinator checks its own partition itself.
                 if topic != OFFSETS_TOPIC:
                     refusals[topic, partition] = error.code
                 continue
@@ -133,12 +135,12 @@ class AddPartitionsToTxnManager:
                 if log.start_verification(
                     producer.producer_id, producer.producer_epoch, sequence, raises_epochs=adds
                 ):
-                    asked.append((topic, partition))
+                    unverified.append((topic, partition))
             except KafkaError as error:
                 refusals[topic, partition] = error.code
-        return asked, refusals
+        return unverified, refusals
 
-    def _ask(
+    def _ask_coordinator(
         self, producer: TransactionalProducer, partitions: list[PartitionKey], operation: SupportedOperation
     ) -> Refusals:
         """Verify or add ``partitions`` at the coordinator, and return the error of each that it refuses."""
@@ -152,7 +154,7 @@ class AddPartitionsToTxnManager:
                 return {}
             missing = verify_partitions(shard, *producer, partitions)
         except KafkaError as error:
-            # Producers expect INVALID_PRODUCER_EPOCH of a Produce, PRODUCER_FENCED of requests to the coordinator.
+            # Producers expect INVALID_PRODUCER_EPOCH in a Produce response, PRODUCER_FENCED from the coordinator.
             fenced = error.code is ErrorCode.PRODUCER_FENCED
             return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error.code)
         code = (
@@ -165,7 +167,7 @@ class AddPartitionsToTxnManager:
     def _must_wait(
         self, producer: TransactionalProducer, refusals: Refusals, operation: SupportedOperation
     ) -> bool:
-        """Whether `verify_or_add` would get a better result."""
+        """Whether the result is not final: the last transaction may end soon, or a record must be flushed."""
         if (
             operation is SupportedOperation.ADD_PARTITION
             and ErrorCode.CONCURRENT_TRANSACTIONS in refusals.values()
@@ -182,5 +184,5 @@ class AddPartitionsToTxnManager:
         Raises KafkaError as `TransactionCoordinator.shard`.
         """
         shard = self._transactions.shard(producer.transactional_id)
-        known = shard.transactions.get(producer.transactional_id)
-        return known is None or self._transactions.runtime.log_of(shard).is_durable_to(known.offset)
+        metadata = shard.transactions.get(producer.transactional_id)
+        return metadata is None or self._transactions.runtime.log_of(shard).is_durable_to(metadata.offset)

@@ -1,4 +1,4 @@
-"""`CoordinatorEnvironment`: what a coordinator uses of its node."""
+"""`CoordinatorEnvironment`: the parts of a node that its coordinators use."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class CoordinatorEnvironment(NamedTuple):
     files: FileSystem
     clock: Clock
     lines: LineLimiter
-    """For log lines that may repeat with every request."""
+    """Limits log lines that would repeat with every request."""
     note_bug: Callable[[], None]
-    """Called after work failed because of a defect of ours: tests end the node then."""
+    """Called after work failed because of a bug. Tests end the node then."""

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-LONGEST_INTERVAL_MS = 365 * 24 * 3600 * 1000
-"""Kafka's "never" is 2**63-1 milliseconds, which no timer takes."""
+INTERVAL_MAX_MS = 365 * 24 * 3600 * 1000
+"""Longer intervals are cut to this: Kafka's "never" is 2**63-1 milliseconds, which is too long for a timer."""
 
 _EXPIRY = "expiry of offsets"
 
 
 class _Topics:
-    """The topics of the metadata image, as groups use them."""
+    """The topics of the metadata image, with the interface that groups need."""
 
     __slots__ = ("_metadata",)
 
@@ -68,7 +68,8 @@ class _Topics:
 
 
 class GroupCoordinator:
-    """Builds the shards of ``__consumer_offsets`` for its ``runtime``, expires offsets, notifies groups of topics."""
+    """Builds the shards of ``__consumer_offsets`` for its ``runtime``, expires offsets, and tells groups about changed
+    topics."""
 
     BASE_SEQUENCE = 0
     SKIPS_VERSIONS = False
@@ -83,7 +84,7 @@ class GroupCoordinator:
         self._changed_topics: dict[str, None] = {}
         self._deleted_topics: list[tuple[str, Uuid]] = []
         self._deleted_before_load: list[tuple[str, Uuid]] = []
-        """Topics deleted before all shards were loaded: the others may have offsets for them."""
+        """Topics deleted before all shards were loaded. Shards that are loaded later may have offsets for them."""
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(OFFSETS_TOPIC, self, environment)
         self._metadata.subscribe(self._on_record)
 
@@ -115,7 +116,7 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         return self.runtime.shard_of(group_id)
 
-    def ask(
+    def serve(
         self,
         group_id: str,
         step: Callable[[GroupShard], M | Promise[M]],
@@ -159,26 +160,27 @@ class GroupCoordinator:
             if not self.runtime.has_unloaded():
                 deleted.clear()
 
-    # -- beside requests
+    # -- background work
 
     def _set_expiry(self) -> None:
         interval_ms = self._config.current.offsets_retention_check_interval_ms
-        self.runtime.timer.deadlines.set(_EXPIRY, min(interval_ms, LONGEST_INTERVAL_MS), self._expire)
+        self.runtime.timer.deadlines.set(_EXPIRY, min(interval_ms, INTERVAL_MAX_MS), self._expire)
 
     def _expire(self) -> None:
         """Remove offsets older than ``offsets.retention.minutes``, and groups that have nothing else."""
         self.runtime.background.add(
-            self._each_group(lambda shard, group_id: _expiry().expire_group(shard, group_id))
+            self._steps_of_groups(lambda shard, group_id: _expiry().expire_group(shard, group_id))
         )
         self._set_expiry()
 
-    def _each_group(
+    def _steps_of_groups(
         self,
         do: Callable[[GroupShard, str], Iterator[None] | None],
         partitions: Sequence[int] | None = None,
     ) -> Iterator[None]:
-        """Call ``do`` for every group of the partitions (None: of all), as steps. Skips groups that an earlier step
-        removed. If the log of a shard cannot be written, goes on with the next group.
+        """Call ``do`` for every group of the partitions (None: all of them), and yield after each step.
+
+        Skips groups that an earlier step removed. If a group's records cannot be written, goes on with the next group.
         """
         for partition in list(self.runtime.loaded) if partitions is None else partitions:
             context = self.runtime.loaded.get(partition)
@@ -224,7 +226,7 @@ class GroupCoordinator:
         deleted, self._deleted_topics = self._deleted_topics, []
         if deleted:
             yield from self._remove_offsets(deleted)
-        yield from self._each_group(
+        yield from self._steps_of_groups(
             lambda shard, group_id: shard.groups[group_id].on_topics_changed(shard, changed)
         )
 
@@ -232,7 +234,7 @@ class GroupCoordinator:
         self, deleted: Sequence[tuple[str, Uuid]], partitions: Sequence[int] | None = None
     ) -> Iterator[None]:
         """Remove the offsets for deleted topics, in the shards of ``partitions`` (None: in all)."""
-        return self._each_group(
+        return self._steps_of_groups(
             lambda shard, group_id: _expiry().remove_deleted_topics(shard, group_id, deleted), partitions
         )
 
@@ -246,7 +248,7 @@ class GroupCoordinator:
         *,
         committed: bool,
     ) -> GroupShard:
-        """Append the marker that ends a transaction to a partition, and make its offsets count if it was committed.
+        """Append the marker that ends a transaction to a partition. If it was committed, its offsets become valid.
 
         Returns the shard, whose log may have to be flushed. Raises KafkaError as `CoordinatorRuntime.at` and the log's.
         """

@@ -1,4 +1,4 @@
-"""`CoordinatorLoader`: replays the log of a shard, to load it. Source: ``CoordinatorLoaderImpl``."""
+"""`CoordinatorLoader`: loads a shard by replaying its log. Source: ``CoordinatorLoaderImpl``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message
 
 READ_BYTES = 64 * 1024
-"""How much of the log a load reads at once, in bytes; more if a single batch is larger."""
+"""A load reads this many bytes of the log at a time, or more if a single batch is larger."""
 
 _log = get_logger(__name__)
 
 
 class Replayable(Protocol):
-    """State that is built by replaying a log."""
+    """State that can be rebuilt by replaying a log."""
 
     def replay(self, key: Message, value: Message | None, offset: int, producer_id: int = -1) -> None: ...
 
@@ -35,10 +35,10 @@ class Replayable(Protocol):
 
 
 class CoordinatorLoader:
-    """Replays a log from its start to its end into ``target``, one record for each step of `steps`.
+    """Replays a log from its start to its end into ``target``, one record at each step of `steps`.
 
-    Skips records of unknown types (KIP-915) and, with ``skips_versions``, values of unknown versions too: Kafka's
-    transaction coordinator skips those, its group coordinator fails.
+    It skips records of unknown types (KIP-915). With ``skips_versions`` it also skips values of unknown versions, as
+    Kafka's transaction coordinator does; otherwise it raises DecodeError, as Kafka's group coordinator does.
     """
 
     __slots__ = ("_key_types", "_log", "_skipped", "_skips_versions", "_target", "_value_types", "records")
@@ -62,8 +62,8 @@ class CoordinatorLoader:
         """The number of records replayed so far."""
 
     def steps(self) -> Generator[FileRange | None, None, None]:
-        """Yields None after each record, and a file range before reading it from a cold disk: the caller may read it
-        ahead in a thread.
+        """Yields None after each record. Yields a file range before reading it if it is not in the page cache: the
+        caller may read it ahead in a thread.
 
         Raises KafkaError if the log cannot be read, DecodeError if a record in it cannot be decoded.
         """

@@ -71,7 +71,7 @@ class CoordinatorLog:
         )
         for key, value, version in records:
             batch.append(now_ms, encode_key(key), None if value is None else encode_value(value, version))
-            # The log would refuse the batch too, but building all of an absurd one takes long.
+            # The log would refuse the batch too, but building a far too large one takes long.
             if batch.size > size_max:
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         return leader.log.append(

@@ -1,9 +1,9 @@
 """`MarkerWriter`: writes the markers of decided transactions, then the record that each is complete.
 
-If nothing has to wait, the step that decides a transaction does all of it. With ``flush.messages`` the decision is on
-the disk before a marker is written, and every marker before the record of completion: a marker must not outlive its
-decision, nor the record of completion a marker. What cannot be written is tried again by a task. Source:
-``TransactionMarkerChannelManager``; `oncelog.coordinator.transactions.markers` says what follows from each outcome.
+If nothing has to wait, the step that decides a transaction writes all of them. With ``flush.messages`` the decision is
+flushed before a marker is written, and every marker before the record of completion: after a crash no marker may exist
+without its decision, and no record of completion without the markers. A task retries what cannot be written. Source:
+``TransactionMarkerChannelManager``; `oncelog.coordinator.transactions.markers` handles the outcomes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = get_logger(__name__)
 
 
 class _UnflushedMarker(NamedTuple):
-    """An appended marker, which counts once ``log`` is flushed up to ``up_to``."""
+    """An appended marker. It is durable after ``log`` is flushed up to ``up_to``."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class _UnflushedMarker(NamedTuple):
 
 
 class MarkerWriter:
-    """Ends the transactions of ``runtime``'s shards. Offsets in them are ``groups``' matter."""
+    """Ends the transactions of ``runtime``'s shards. ``groups`` ends those of the partitions with offsets."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class MarkerWriter:
         self._note_bug = environment.note_bug
         self._nursery: trio.Nursery | None = None
         self._ended: dict[PendingEnd, trio.Event] = {}
-        """The event is set when the transaction is complete, or ends elsewhere."""
+        """The event is set when the transaction is complete, or when this node no longer ends it."""
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Finish transactions that have to wait for something, until cancelled."""
@@ -94,7 +94,7 @@ class MarkerWriter:
         except KafkaError:
             waits = True
         except Exception:
-            self._failed_by_bug(pending)
+            self._report_bug(pending)
             waits = True
         if waits and not pending.given_up and self._nursery is not None:
             self._nursery.start_soon(self._finish, shard, pending)
@@ -124,7 +124,7 @@ class MarkerWriter:
                     _log.warning, "a transaction could not be completed yet", about, error=error
                 )
             except Exception:
-                self._failed_by_bug(pending)
+                self._report_bug(pending)
             await real_time.sleep(markers.retry_delay_ms(pending) / 1000)
         self._set_ended(pending)
 
@@ -157,9 +157,7 @@ class MarkerWriter:
             ended.set()
 
     def _write_markers(self, shard: TransactionShard, pending: PendingEnd) -> list[_UnflushedMarker]:
-        """Append a marker to each partition that still needs one. Returns those that must be flushed before they
-        count.
-        """
+        """Append a marker to each partition that still needs one. Returns the markers that must be flushed."""
         metadata = pending.metadata
         marker = end_transaction_marker(
             commit=pending.committed,
@@ -221,7 +219,7 @@ class MarkerWriter:
                 outcome=outcome.name,
             )
 
-    def _failed_by_bug(self, pending: PendingEnd) -> None:
+    def _report_bug(self, pending: PendingEnd) -> None:
         _log.exception("a transaction was not completed by our own fault", id=pending.transactional_id)
         self._note_bug()
 

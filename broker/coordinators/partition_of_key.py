@@ -1,10 +1,10 @@
-"""Which partition of an internal topic stores a group or a transactional id."""
+"""The partition of an internal topic that stores a group or a transactional id."""
 
 from __future__ import annotations
 
 
 def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``, over UTF-16 code units."""
+    """Return Java's ``String.hashCode``, over UTF-16 code units."""
     value = 0
     units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
     for unit in units:
@@ -13,6 +13,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_of_key(key: str, partitions: int) -> int:
-    """Which of so many partitions stores a group or transactional id (``Utils.abs(hash) % partitions``)."""
+    """Return the partition, among ``partitions``, that stores a key (Kafka: ``Utils.abs(hash) % partitions``)."""
     value = java_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % partitions

@@ -1,9 +1,9 @@
-"""`CoordinatorRuntime`: loads the shards of one internal topic, finds the shard for a key, and sends responses once the
-records behind them are durable.
+"""`CoordinatorRuntime`: loads the shards of one internal topic, finds the shard of a key, and delays responses until
+their records are durable.
 
-A shard is the state that one partition of the topic stores. The first request for a shard loads it: a small one at
-once, a large one in slices, during which requests get COORDINATOR_LOAD_IN_PROGRESS. After a start, shards with records
-are also loaded in the background, so that sessions time out and lists of groups are complete. Source:
+A shard is the state that one partition of the topic stores. The first request for a shard loads it: a small shard at
+once, a large one in slices, and meanwhile requests get COORDINATOR_LOAD_IN_PROGRESS. After a start, the runtime also
+loads all shards with records in the background, so that sessions time out and lists of groups are complete. Source:
 ``CoordinatorRuntime``.
 """
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message
 
 LOAD_AT_ONCE_BYTES = 32 * 1024
-"""A request loads a shard at once if its log is no larger: a few hundred records, about two milliseconds."""
+"""A request loads a shard at once if its log has at most this many bytes: a few hundred records, about 2 ms."""
 
 KNOWN_KEYS_MAX = 10_000
-"""How many keys the runtime remembers the partition of."""
+"""The size of the cache of partitions by key."""
 
 KNOWN_KEY_CHARS_MAX = 255
-"""The length of such a key in characters: absurdly long group ids must not fill the memory."""
+"""The longest key in that cache, in characters: very long group ids must not fill the memory."""
 
 _log = get_logger(__name__)
 
@@ -52,7 +52,7 @@ M = TypeVar("M", bound="Message")
 
 
 class CoordinatorRuntime(Generic[S]):
-    """The shards of ``topic`` by partition, each made by ``builder``."""
+    """The shards of ``topic``, by partition. ``builder`` builds them."""
 
     def __init__(self, topic: str, builder: ShardBuilder[S], environment: CoordinatorEnvironment) -> None:
         self.topic = topic
@@ -70,25 +70,25 @@ class CoordinatorRuntime(Generic[S]):
         self.loaded: dict[int, ShardContext[S]] = {}
         self._loading: dict[int, ShardContext[S]] = {}
         self._unloaded: dict[int, float] = {}
-        """Partitions with records whose shards are still to be loaded, after a start or a shortage. The value says from
-        when on they may be loaded, in seconds of broker time.
+        """Partitions with records whose shards must still be loaded, after a start or a failed load. The value is the
+        time from which on they may be loaded, in seconds of broker time.
         """
         self._failed: set[int] = set()
         """Partitions whose records cannot be replayed. A restart tries again."""
         self._partitions = 0
         self._partition_by_key: dict[str, int] = {}
-        self._may_load_all = False
+        self._loads_in_background = False
         self._load_event = trio.Event()
         self._has_lost = False
         environment.metadata.subscribe(self._on_record)
 
-    # -- which shard
+    # -- shards by key
 
     def partition_for(self, key: str) -> int:
-        """Return the partition that stores ``key``, whether the topic exists or not.
+        """Return the partition that stores ``key``, even if the topic does not exist yet.
 
-        Counts the partitions that the topic had at the start of the node or at its creation: as in Kafka, a topic that
-        grows moves no key before a restart.
+        The number of partitions is that at the node's start or at the topic's creation. As in Kafka, partitions that
+        are added later change nothing before a restart.
         """
         found = self._partition_by_key.get(key)
         if found is not None:
@@ -124,7 +124,7 @@ class CoordinatorRuntime(Generic[S]):
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def has_unloaded(self) -> bool:
-        """Whether partitions with records are still to be loaded."""
+        """Whether shards of partitions with records are not loaded yet."""
         return bool(self._loading or self._unloaded)
 
     def shards(self) -> list[S]:
@@ -223,7 +223,7 @@ class CoordinatorRuntime(Generic[S]):
             self._note_bug()
 
     def _retry_loading(self, partition: int) -> None:
-        """Load the shard after a back-off, or earlier if a request asks for it."""
+        """Load the shard after a back-off, or earlier if a request needs it."""
         self._unloaded[partition] = self._clock.monotonic() + RETRY_BACKOFF_MS / 1000
         self.timer.deadlines.set(("load", partition), RETRY_BACKOFF_MS, self._wake_loading)
 
@@ -233,7 +233,7 @@ class CoordinatorRuntime(Generic[S]):
     # -- unloading
 
     def _on_lost(self) -> None:
-        # This may be in the middle of a step of that shard: the timer's task unloads it.
+        # A step of that shard may be the caller, so the timer's task unloads it.
         self._has_lost = True
         self.timer.wake()
 
@@ -251,7 +251,7 @@ class CoordinatorRuntime(Generic[S]):
         context.shard.on_unloaded()
 
     def _on_record(self, record: Message, topic: Topic | None) -> None:
-        """A record was committed to the metadata."""
+        """Handle a committed metadata record: forget all shards if the topic was deleted."""
         if isinstance(record, RemoveTopicRecord) and topic is not None and topic.name == self.topic:
             for context in self._loading.values():
                 context.close()
@@ -267,10 +267,10 @@ class CoordinatorRuntime(Generic[S]):
     def respond(
         self, shards: Sequence[S], result: M | Promise[M], error_response: Callable[[KafkaError], M]
     ) -> M | Pending[M]:
-        """Return the response to a request whose step in ``shards`` returned ``result``, or a `Pending` one that comes
-        when the promise is resolved and all records it rests on are as durable as ``flush.messages`` demands.
+        """Return the response of a step in ``shards`` that returned ``result``.
 
-        ``error_response`` makes the response for an error of a flush.
+        The response is `Pending` until the promise is resolved and all records of the shards are as durable as
+        ``flush.messages`` demands. ``error_response`` makes the response for an error of the flush.
         """
         if isinstance(result, Promise):
             if not result.done:
@@ -295,7 +295,7 @@ class CoordinatorRuntime(Generic[S]):
     async def respond_durable(
         self, shards: Sequence[S], response: M, error_response: Callable[[KafkaError], M]
     ) -> M:
-        """Return ``response`` when all records of ``shards`` are durable, or that of ``error_response``."""
+        """Wait until all records of ``shards`` are durable, and return ``response``, or the error's response."""
         try:
             for shard in shards:
                 log = self.log_of(shard)
@@ -308,26 +308,28 @@ class CoordinatorRuntime(Generic[S]):
     # -- tasks
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Load shards and act on deadlines, until cancelled."""
+        """Load shards and run timers, until cancelled."""
         topic = self._cluster.topic(self.topic)
         if topic is not None:
             self._partitions = len(topic.partitions)
-            self._unloaded = dict.fromkeys(self._with_records(self._partitions), self._clock.monotonic())
+            self._unloaded = dict.fromkeys(
+                self._partitions_with_records(self._partitions), self._clock.monotonic()
+            )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.timer.run)
             nursery.start_soon(self.background.run)
-            nursery.start_soon(self._keep_loading)
+            nursery.start_soon(self._load_in_background)
             task_status.started()
             if self._unloaded:
                 await self._logs.recovered()
                 self._load_event.set()
 
     def load_all(self) -> None:
-        """From now on, load shards that nobody has asked for too. The node's start comes first."""
-        self._may_load_all = True
+        """From now on, load all shards with records in the background. The node calls this at the end of its start."""
+        self._loads_in_background = True
         self._load_event.set()
 
-    def _with_records(self, partitions: int) -> Iterator[int]:
+    def _partitions_with_records(self, partitions: int) -> Iterator[int]:
         for partition in range(partitions):
             try:
                 if self._logs.size_of(self.topic, partition):
@@ -335,12 +337,12 @@ class CoordinatorRuntime(Generic[S]):
             except OSError as error:
                 _log.error("partition not looked at", topic=self.topic, partition=partition, error=str(error))
 
-    async def _keep_loading(self) -> None:
+    async def _load_in_background(self) -> None:
         while True:
             self._load_event = trio.Event()
             if self._loading:
                 await self._load_in_slices(*next(iter(self._loading.items())))
-            elif not (self._may_load_all and self._start_loading_unloaded()):
+            elif not (self._loads_in_background and self._start_loading_unloaded()):
                 await self._load_event.wait()
 
     def _start_loading_unloaded(self) -> bool:

@@ -29,12 +29,12 @@ S = TypeVar("S", bound=Shard)
 
 
 class ShardBuilder(Protocol[S]):
-    """How the shards of a topic differ from those of others (Kafka: ``CoordinatorShardBuilder``, ``Deserializer``)."""
+    """Builds the shards of one topic (Kafka: ``CoordinatorShardBuilder``, ``Deserializer``)."""
 
     BASE_SEQUENCE: int
-    """The base sequence of every batch. No producer numbers them, but Kafka writes this one."""
+    """The base sequence of every batch. The batches have no sequence numbers, but Kafka writes this value."""
     SKIPS_VERSIONS: bool
-    """Whether loading skips values of unknown versions; otherwise it fails on one."""
+    """Whether loading skips values of unknown versions. Otherwise it fails."""
 
     def build(self, partition: int, log: CoordinatorLog) -> S:
         """Return an empty shard."""
@@ -54,8 +54,8 @@ class ShardBuilder(Protocol[S]):
 
 
 class ShardContext(Generic[S]):
-    """A shard, loaded or being loaded, with its log (Kafka: ``CoordinatorContext``). As a waiter on the log it
-    notices when that goes offline.
+    """A shard, loaded or loading, with its log (Kafka: ``CoordinatorContext``). It is a waiter of the log, so that it
+    notices when the log goes offline.
     """
 
     __slots__ = ("_on_lost", "log", "partition_log", "shard", "steps")
@@ -72,7 +72,7 @@ class ShardContext(Generic[S]):
         self.log = log
         self.partition_log = partition_log
         self.steps = steps
-        """Load the shard, one record each."""
+        """The steps that load the shard, one record each."""
         self._on_lost = on_lost
         partition_log.waiters.add(self)
 

@@ -1,4 +1,4 @@
-"""`SlicedWork`: a coordinator's long work outside of requests, done a slice at a time in one task.
+"""`SlicedWork`: a coordinator's background work. One task does it in slices, so that requests have their turn.
 
 Kafka: the background executor of the group coordinator, and writes to all shards
 (``CoordinatorRuntime.scheduleWriteAllOperation``).
@@ -22,7 +22,7 @@ _log = get_logger(__name__)
 
 
 class SlicedWork:
-    """A queue of work on the shards of ``topic``. ``note_bug`` is called after work failed by a defect of ours."""
+    """A queue of work on the shards of ``topic``. ``note_bug`` is called after work failed because of a bug."""
 
     def __init__(self, topic: str, note_bug: Callable[[], None]) -> None:
         self._topic = topic
@@ -36,7 +36,7 @@ class SlicedWork:
         self._added.set()
 
     async def run(self) -> None:
-        """Do what is added, until cancelled."""
+        """Do the work in the queue, until cancelled."""
         while True:
             self._added = trio.Event()
             while self._queue:

@@ -1,4 +1,4 @@
-"""`CoordinatorTimer`: the deadlines of one coordinator, and the task that acts on them.
+"""`CoordinatorTimer`: the deadlines of one coordinator, and the task that runs their actions.
 
 The task sleeps until the next deadline. Source: ``CoordinatorTimer``, ``CoordinatorTimerImpl``.
 """
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
 
 RETRY_BACKOFF_MS = 500
-"""How long after a failed append its deadline's action is tried again, in milliseconds (``CoordinatorTimerImpl``)."""
+"""Milliseconds until an action whose append failed is tried again (``CoordinatorTimerImpl``)."""
 
 _log = get_logger(__name__)
 
 
 class CoordinatorTimer:
-    """The deadlines of the coordinator of ``topic``, in broker time. ``on_wake`` is called in the timer's task each
-    time it wakes; ``note_bug`` after an action failed by a defect of ours.
+    """The deadlines of the coordinator of ``topic``, in broker time. The timer's task calls ``on_wake`` each time it
+    wakes, and ``note_bug`` after an action failed because of a bug.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class CoordinatorTimer:
         self._woken.set()
 
     async def run(self) -> None:
-        """Act on deadlines as they come due, until cancelled."""
+        """Run the actions of deadlines that have passed, until cancelled."""
         while True:
             self._on_wake()
             self._woken = trio.Event()

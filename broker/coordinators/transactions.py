@@ -1,9 +1,9 @@
 """`TransactionCoordinator`: the broker's side of transactional ids.
 
-A request that meets an earlier transaction of its id whose markers are still being written waits for them a moment,
-then gets CONCURRENT_TRANSACTIONS. Source: Kafka's class of that name, ``TransactionStateManager``. The transactions
-themselves are in `oncelog.coordinator.transactions`, whose modules are imported with the first shard: a node that
-serves none does not wait for them.
+If the markers of the id's last transaction are not written yet, a request waits for them up to
+`TRANSACTION_END_WAIT_S`, and gets CONCURRENT_TRANSACTIONS after that. Source: Kafka's class of that name,
+``TransactionStateManager``. The state of transactions is in `oncelog.coordinator.transactions`. The first shard imports
+its modules, so that a node without transactions starts quickly.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from oncelog.coordinator.transactions.shard import TransactionContext, TransactionShard
     from oncelog.wire.schema import Message
 
-PATIENCE_S = 0.1
-"""How long a request waits for the end of its id's last transaction, in seconds of real time."""
+TRANSACTION_END_WAIT_S = 0.1
+"""Seconds of real time that a request waits for the end of its id's last transaction."""
 
 
 class TransactionCoordinator:
@@ -77,7 +77,7 @@ class TransactionCoordinator:
         return self._metadata.image.features.get(TRANSACTION_VERSION, 0)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Load shards, act on deadlines and finish transactions, until cancelled."""
+        """Load shards, run timers and finish transactions, until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.markers.run)
             await nursery.start(self.runtime.run)
@@ -113,13 +113,13 @@ class TransactionCoordinator:
         step: Callable[[TransactionShard], M],
         error_response: Callable[[KafkaError], M],
     ) -> M | Pending[M]:
-        """Run ``step`` in the id's shard and return what the handler returns: its response, or a coroutine of it.
+        """Run ``step`` in the id's shard. Returns the response, or a `Pending` one.
 
         ``error_response`` makes the response for a KafkaError.
         """
         try:
             shard = self.shard(transactional_id)
-            response = self._try(shard, transactional_id, step)
+            response = self._run_step(shard, transactional_id, step)
         except KafkaError as error:
             if error.code is ErrorCode.CONCURRENT_TRANSACTIONS and self.markers.is_ending(
                 shard, transactional_id
@@ -130,10 +130,10 @@ class TransactionCoordinator:
             return Pending(self._respond_after_end(shard, transactional_id, response, error_response))
         return self.runtime.respond([shard], response, error_response)
 
-    def _try(
+    def _run_step(
         self, shard: TransactionShard, transactional_id: str, step: Callable[[TransactionShard], M]
     ) -> M:
-        """Run ``step``. If it had to end the id's last transaction first and that is complete by now, run it again."""
+        """Run ``step``. If it first ended the id's last transaction, and that is complete by now, run it again."""
         try:
             return step(shard)
         except KafkaError as error:
@@ -151,9 +151,9 @@ class TransactionCoordinator:
         error_response: Callable[[KafkaError], M],
     ) -> M:
         """Wait for the end of the id's last transaction and run ``step`` again."""
-        await self.markers.wait_ended(shard, transactional_id, real_time.monotonic() + PATIENCE_S)
+        await self.markers.wait_ended(shard, transactional_id, real_time.monotonic() + TRANSACTION_END_WAIT_S)
         try:
-            response = self._try(self.shard(transactional_id), transactional_id, step)
+            response = self._run_step(self.shard(transactional_id), transactional_id, step)
         except KafkaError as error:
             return error_response(error)
         return await self.runtime.respond_durable([shard], response, error_response)
@@ -165,6 +165,6 @@ class TransactionCoordinator:
         response: M,
         error_response: Callable[[KafkaError], M],
     ) -> M:
-        """A decision counts once it is on the disk. If the markers follow soon, respond after them."""
-        await self.markers.wait_ended(shard, transactional_id, real_time.monotonic() + PATIENCE_S)
+        """Return ``response`` when the decision is on the disk, and after the markers if they are written soon."""
+        await self.markers.wait_ended(shard, transactional_id, real_time.monotonic() + TRANSACTION_END_WAIT_S)
         return await self.runtime.respond_durable([shard], response, error_response)

@@ -1,4 +1,4 @@
-"""Requests of many rows, answered in chunks: between two chunks the other connections have their turn.
+"""Requests with many rows are handled in chunks. Between two chunks other connections have their turn.
 
 The number of rows in a request is bounded (`wire.compiler.REQUEST_ELEMENTS_MAX`), but a row may cost a handler tens of
 microseconds. The handler of such a request is an iterator that fills the response, a row at each step: `chunked` and
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 ROWS_AT_ONCE = 100
-"""Rows of a request that are answered in one go."""
+"""The rows of a request that are handled without a break."""
 LARGE_ROWS_AT_ONCE = 1
-"""The same where the result of one row may be very large: a group with all its offsets or members."""
+"""The same for rows with perhaps very large results, such as a group with all its offsets or members."""
 
 LONG_RESPONSES = frozenset(
     {
@@ -41,7 +41,7 @@ LONG_RESPONSES = frozenset(
         69,  # ConsumerGroupDescribe
     }
 )
-"""API keys whose response may be much longer than the request. One that was waited for is encoded in steps."""
+"""API keys whose response may be much longer than the request. If it was pending, it is encoded in steps."""
 
 
 def chunked(steps: Iterable[object], rows: int, response: M) -> M | Pending[M]:

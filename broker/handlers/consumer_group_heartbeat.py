@@ -38,7 +38,7 @@ def handle(
         check(services.groups.context, request, client.api_version)
     except KafkaError as error:
         return _error_response(error)
-    return services.groups.ask(
+    return services.groups.serve(
         request.group_id, lambda shard: heartbeat(shard, request, client), _error_response
     )
 

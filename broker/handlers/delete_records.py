@@ -1,4 +1,4 @@
-"""DeleteRecords (API key 21): moves the log start offset of partitions; the response waits until that is durable."""
+"""DeleteRecords (API key 21): raises the log start offset of partitions. The response waits until it is durable."""
 
 from __future__ import annotations
 

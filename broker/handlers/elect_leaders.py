@@ -1,4 +1,4 @@
-"""ElectLeaders (API key 43): elects leaders of partitions; on one node there is no other to elect.
+"""ElectLeaders (API key 43): elects leaders of partitions. With one node there is no other candidate.
 
 Source: ``ReplicationControlManager.electLeaders``.
 """

@@ -1,4 +1,4 @@
-"""Fetch (API key 1): returns records from given offsets on, may wait for them, and keeps fetch sessions.
+"""Fetch (API key 1): returns records from the requested offsets on. It can wait for them, and has fetch sessions.
 
 Version 7 brings sessions (KIP-227), 12 flexible fields and the last fetched epoch (KIP-595), 13 topic ids,
 16 node endpoints. A request that cannot be answered at once becomes a delayed fetch, which waits for its partitions
@@ -42,7 +42,7 @@ def handle(
 
 
 def _items(cluster: Cluster, request: FetchRequest, by_id: bool) -> dict[FetchKey, FetchItem]:
-    """The request's partitions; one named twice counts once, with what is said last, as in Kafka's map."""
+    """Return the requested partitions by key. If the request has a partition twice, the last row counts (Kafka too)."""
     items: dict[FetchKey, FetchItem] = {}
     for topic in request.topics:
         name, topic_id = topic.topic, ZERO_UUID

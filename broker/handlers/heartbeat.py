@@ -1,4 +1,4 @@
-"""Heartbeat (API key 12): keeps a member in a classic group, and tells it when it must join again.
+"""Heartbeat (API key 12): keeps a member in a classic group. An error tells the member to join again.
 
 While the group is being loaded the response has no error. Source: ``GroupCoordinatorService.heartbeat``.
 """
@@ -22,7 +22,7 @@ def handle(
     from oncelog.coordinator.groups.classic.heartbeat import heartbeat
 
     client = client_of(context)
-    return services.groups.ask(
+    return services.groups.serve(
         request.group_id, lambda shard: heartbeat(shard, request, client), _error_response
     )
 

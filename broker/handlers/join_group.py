@@ -27,7 +27,7 @@ def handle(
     if code:
         return as_versioned(join_error(code, request.member_id), version)
     client = client_of(context)
-    return services.groups.ask(
+    return services.groups.serve(
         request.group_id,
         lambda shard: join(shard, request, client),
         lambda error: as_versioned(join_error(error.code), version),

@@ -41,4 +41,4 @@ def handle(
             )
         return LeaveGroupResponse(error_code=error.code)
 
-    return services.groups.ask(request.group_id, step, error_response)
+    return services.groups.serve(request.group_id, step, error_response)

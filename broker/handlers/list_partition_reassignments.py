@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (API key 46): lists the partitions that are being moved (KIP-455).
+"""ListPartitionReassignments (API key 46): lists the partitions that are moving between brokers (KIP-455).
 
 A single node moves none; the data directory of a former cluster may hold some.
 """

@@ -91,7 +91,7 @@ def _commit(
         refused = [_error_result(topic, topic.partitions, error.code) for topic in existing]
         return OffsetCommitResponse(0, merged(unknown + refused, topic_of))
 
-    return groups.ask(request.group_id, step, error_response, empty_allowed=True)
+    return groups.serve(request.group_id, step, error_response, empty_allowed=True)
 
 
 def _existing_partitions(

@@ -51,7 +51,7 @@ def handle(
         response.topics = merged(unknown + response.topics, attrgetter("name"))
         return response
 
-    return services.groups.ask(request.group_id, step, _error_response)
+    return services.groups.serve(request.group_id, step, _error_response)
 
 
 def _error_response(error: KafkaError) -> OffsetDeleteResponse:

@@ -1,4 +1,4 @@
-"""OffsetFetch (API key 9): returns committed offsets of groups; those of all topics where ``topics`` is null.
+"""OffsetFetch (API key 9): returns committed offsets of groups, those of all topics if ``topics`` is null.
 
 From version 8 on a request names several groups, and each has its own error. Versions 2 to 7 have one error for the
 whole response; in version 1 it stands in every row. Version 10 names topics by id.

@@ -45,20 +45,20 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
 
 ADMIN_CLIENT_ID = "__admin_client"
-"""The client id that Kafka lets write to internal topics."""
+"""Kafka allows clients with this id to write to internal topics."""
 
 MAGIC_AT, MAGIC = 16, 2
 ATTRIBUTES_AT = 22
-"""Where the low byte of a batch's attributes is; it has the `TRANSACTIONAL` bit."""
+"""The position of the low byte of a batch's attributes, with the `TRANSACTIONAL` bit."""
 TRANSACTIONAL = 0x10
 PRODUCER_AT = 43
 producer_of = Struct(">qhi").unpack_from
-"""Producer id, producer epoch and base sequence of a batch, at `PRODUCER_AT`."""
+"""Reads producer id, producer epoch and base sequence of a batch, at the position `PRODUCER_AT`."""
 
 ABORTABLE_VERSION = 11
-ADDS_VERSION = 12
+TRANSACTIONS_V2_VERSION = 12
 
-RETRIED_AS_NOT_ENOUGH = frozenset(
+RETRIED_AS_NOT_ENOUGH_REPLICAS = frozenset(
     (
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -66,9 +66,10 @@ RETRIED_AS_NOT_ENOUGH = frozenset(
         ErrorCode.NOT_COORDINATOR,
     )
 )
-"""Errors of the coordinator that a producer does not expect of a Produce; NOT_ENOUGH_REPLICAS makes it ask again."""
+"""Errors of the coordinator that producers do not expect in a Produce response. They get NOT_ENOUGH_REPLICAS instead,
+which they retry."""
 
-WITH_LOG_START = frozenset(
+ERRORS_WITH_LOG_START = frozenset(
     (
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -77,13 +78,13 @@ WITH_LOG_START = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
     )
 )
-"""Errors of a whole batch whose rows tell the log start offset (Kafka: ``ReplicaManager.appendToLocalLog``)."""
+"""Errors of a whole batch with which the response has the log start offset (``ReplicaManager.appendToLocalLog``)."""
 
 TURN_S = 0.02
-"""Seconds that the partitions of one Produce may take together before other connections have their turn."""
+"""Seconds that appends of one Produce may take before other connections have their turn."""
 
-Unflushed = tuple["PartitionLog", int, PartitionProduceResponse]
-"""A log, the offset up to which it must be on disk before its row may be sent, and the row."""
+UnflushedRow = tuple["PartitionLog", int, PartitionProduceResponse]
+"""A log, the offset up to which it must be on the disk before the row is sent, and the row of the response."""
 
 
 def handle(
@@ -107,13 +108,13 @@ def handle(
 def _append_in_turns(
     cluster: Cluster, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
-    """As `_append_all` without refusals; where its partitions take long together, others have their turn between two.
+    """As `_append_all` without refusals, but if it takes long, other connections have their turn between partitions.
 
     A compressed batch may be a hundred times what it seems.
     """
     todo = [(topic, partition) for topic in request.topic_data for partition in topic.partition_data]
     rows: list[PartitionProduceResponse] = []
-    unflushed: list[Unflushed] = []
+    unflushed: list[UnflushedRow] = []
     end = real_time.monotonic() + TURN_S
     for at, (topic, partition) in enumerate(todo):
         if at and real_time.monotonic() >= end:
@@ -130,7 +131,7 @@ async def _append_rest(
     context: RequestContext,
     todo: list[tuple[TopicProduceData, PartitionProduceData]],
     rows: list[PartitionProduceResponse],
-    unflushed: list[Unflushed],
+    unflushed: list[UnflushedRow],
 ) -> ProduceResponse | None:
     for topic, partition in todo:
         await trio.lowlevel.checkpoint()
@@ -140,47 +141,50 @@ async def _append_rest(
 
 
 def _keep_records(partitions: Iterable[PartitionProduceData]) -> None:
-    """Copy the batches of a request that goes on after a wait: the buffer they are in belongs to all connections."""
+    """Copy the batches of a request that continues after a wait. They are in a buffer that all connections share."""
     for partition in partitions:
         if partition.records is not None:
             partition.records = memoryview(bytearray(partition.records))
 
 
 def _respond(
-    request: ProduceRequest, rows: list[PartitionProduceResponse], unflushed: list[Unflushed]
+    request: ProduceRequest, rows: list[PartitionProduceResponse], unflushed: list[UnflushedRow]
 ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
-    """What is owed for ``rows``, one for each of the request's partitions."""
-    left = iter(rows)
+    """Return the response with ``rows``, one for each of the request's partitions, or a `Pending` one that comes after
+    the flush of ``unflushed``."""
+    remaining = iter(rows)
     response = ProduceResponse(
         [
-            TopicProduceResponse(topic.name, topic.topic_id, list(islice(left, len(topic.partition_data))))
+            TopicProduceResponse(
+                topic.name, topic.topic_id, list(islice(remaining, len(topic.partition_data)))
+            )
             for topic in request.topic_data
             if topic.partition_data
         ]
     )
     if not unflushed:
         return finish(response, request.acks)
-    # With acks=0 nobody waits for the response; the high watermark still waits for the disk.
+    # With acks=0 no response is sent, but the flush still moves the high watermark.
     return Pending(_wait_flushed(unflushed, response, request.acks), reads_on=True)
 
 
 def _name_of(cluster: Cluster, topic: TopicProduceData, context: RequestContext) -> str:
-    """The topic's name; empty where nobody knows its id."""
+    """Return the topic's name, or an empty text if its id is unknown."""
     if context.api_version < PRODUCE_TOPIC_ID_VERSION:
         return topic.name
-    known = cluster.topic_by_id(topic.topic_id)
-    return known.name if known is not None else ""
+    found = cluster.topic_by_id(topic.topic_id)
+    return found.name if found is not None else ""
 
 
 def _append_all(
     cluster: Cluster, request: ProduceRequest, context: RequestContext, refusals: Refusals
 ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
-    unflushed: list[Unflushed] = []
+    unflushed: list[UnflushedRow] = []
     rows: list[PartitionProduceResponse] = []
     for topic in request.topic_data:
         name = _name_of(cluster, topic, context)
         rows += [
-            _refused_row(partition.index, refusals[name, partition.index], context)
+            _refused_partition_row(partition.index, refusals[name, partition.index], context)
             if refusals and (name, partition.index) in refusals
             else _append(cluster, name, partition, request.acks, context, unflushed)
             for partition in topic.partition_data
@@ -194,7 +198,7 @@ def _append(
     partition: PartitionProduceData,
     acks: int,
     context: RequestContext,
-    unflushed: list[Unflushed],
+    unflushed: list[UnflushedRow],
 ) -> PartitionProduceResponse:
     log: PartitionLog | None = None
     try:
@@ -237,15 +241,15 @@ def _check(topic: str, log: PartitionLog, acks: int, context: RequestContext) ->
 
 
 def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> PartitionProduceResponse:
-    """The row of a partition whose batch was refused."""
+    """Return the row of a partition whose batch was refused with ``error``."""
     record_errors = error.record_errors if isinstance(error, InvalidRecords) else None
-    keeps_start = record_errors is not None or error.code in WITH_LOG_START
+    has_log_start = record_errors is not None or error.code in ERRORS_WITH_LOG_START
     return PartitionProduceResponse(
         index,
         error.code,
         -1,
         -1,
-        log.log_start_offset if keeps_start and log is not None else -1,
+        log.log_start_offset if has_log_start and log is not None else -1,
         [BatchIndexAndErrorMessage(*row) for row in record_errors or ()],
         error.message,
     )
@@ -254,7 +258,7 @@ def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> Partit
 def _handle_transactional(
     services: Services, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
-    """Transactional batches are written once their partitions are known to be part of an open transaction."""
+    """Append transactional batches after their partitions were verified in the producer's transaction, or added."""
     if request.transactional_id is None:
         return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     producers: set[tuple[int, int]] = set()
@@ -282,19 +286,19 @@ def _handle_transactional(
     if refusals is not None:
         return _append_all(services.cluster, request, context, refusals)
     _keep_records(partition for topic in request.topic_data for partition in topic.partition_data)
-    return Pending(_append_later(services, request, context, (producer, sequences, support)))
+    return Pending(_append_after_verification(services, request, context, (producer, sequences, support)))
 
 
 def support_of(version: int) -> SupportedOperation:
-    """What a producer that speaks that version of Produce understands."""
-    if version >= ADDS_VERSION:
+    """Return what a producer with this version of Produce supports."""
+    if version >= TRANSACTIONS_V2_VERSION:
         return SupportedOperation.ADD_PARTITION
     if version >= ABORTABLE_VERSION:
         return SupportedOperation.GENERIC_ERROR_SUPPORTED
     return SupportedOperation.DEFAULT_ERROR
 
 
-async def _append_later(
+async def _append_after_verification(
     services: Services,
     request: ProduceRequest,
     context: RequestContext,
@@ -304,13 +308,13 @@ async def _append_later(
     return await finished(_append_all(services.cluster, request, context, refusals))
 
 
-def _refused_row(index: int, code: ErrorCode, context: RequestContext) -> PartitionProduceResponse:
-    """A partition whose batch is not part of an open transaction, or whose coordinator cannot say."""
+def _refused_partition_row(index: int, code: ErrorCode, context: RequestContext) -> PartitionProduceResponse:
+    """Return the row of a partition that `AddPartitionsToTxnManager` refused with ``code``."""
     message = None
     if code is ErrorCode.INVALID_TXN_STATE:
         message = "Partition was not added to the transaction"
-    elif code in RETRIED_AS_NOT_ENOUGH or (
-        code is ErrorCode.CONCURRENT_TRANSACTIONS and context.api_version < ADDS_VERSION
+    elif code in RETRIED_AS_NOT_ENOUGH_REPLICAS or (
+        code is ErrorCode.CONCURRENT_TRANSACTIONS and context.api_version < TRANSACTIONS_V2_VERSION
     ):
         message = (
             f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
@@ -322,7 +326,7 @@ def _refused_row(index: int, code: ErrorCode, context: RequestContext) -> Partit
 def _refuse_all(
     request: ProduceRequest, code: ErrorCode, message: str | None = None
 ) -> ProduceResponse | None:
-    """The whole request is refused, partition by partition."""
+    """Return the response with the same error for every partition."""
     error = KafkaError(code, message)
     return finish(
         ProduceResponse(
@@ -340,7 +344,7 @@ def _refuse_all(
 
 
 async def _wait_flushed(
-    unflushed: list[Unflushed], response: ProduceResponse, acks: int
+    unflushed: list[UnflushedRow], response: ProduceResponse, acks: int
 ) -> ProduceResponse | None:
     for log, up_to, row in unflushed:
         try:
@@ -353,7 +357,9 @@ async def _wait_flushed(
 
 
 def finish(response: ProduceResponse, acks: int) -> ProduceResponse | None:
-    """The response; None for acks=0, whose producer learns of an error only by losing the connection."""
+    """Return the response, or None for acks=0.
+
+    Raises CloseConnection for an error with acks=0: the producer can notice it in no other way."""
     if acks != 0:
         return response
     for topic in response.responses:

@@ -1,4 +1,4 @@
-"""SyncGroup (API key 14): takes the leader's assignments, and returns its own to each member of a classic group.
+"""SyncGroup (API key 14): stores the assignments that the leader of a classic group sends, and returns each member's.
 
 The response waits for the leader. From version 5 on the request must name the protocol. Source:
 ``KafkaApis.handleSyncGroupRequest``.
@@ -29,7 +29,9 @@ def handle(
     ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     client = client_of(context)
-    return services.groups.ask(request.group_id, lambda shard: sync(shard, request, client), _error_response)
+    return services.groups.serve(
+        request.group_id, lambda shard: sync(shard, request, client), _error_response
+    )
 
 
 def _error_response(error: KafkaError) -> SyncGroupResponse:

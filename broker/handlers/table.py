@@ -1,8 +1,8 @@
-"""Which APIs are served, and which versions of each: the only list of them.
+"""The table of all APIs that the broker serves, with their versions.
 
 ApiVersions, the version check of every request, the API table in the docs and the compatibility matrix all derive
-from `HANDLERS`. A name here is the name of three modules: ``wire.messages.<name>``, ``broker.handlers.<name>`` and
-``tests.handlers.test_<name>``. They are imported at an API's first request, since start-up time is a feature.
+from `HANDLERS`. An API's name is the name of three modules: ``wire.messages.<name>``, ``broker.handlers.<name>`` and
+``tests.handlers.test_<name>``. The first request of an API imports its modules, so that the broker starts quickly.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message
 
 Handle = Callable[["Services", Any, "RequestContext"], "Message | Pending[Any] | None"]
-"""Returns the response, or a `Pending` one, or None where none is to be sent. Raises KafkaError for a response that
-says only that, CloseConnection."""
+"""Returns the response, a `Pending` one, or None if the request gets none. Raises CloseConnection, and KafkaError for a
+response with this error only."""
 
 
 class Handler(NamedTuple):
-    """One API: its key, its name, the versions that are answered, and the lowest that is announced."""
+    """One API: its key, its name, the versions that the broker serves, and the lowest that ApiVersions returns."""
 
     api_key: int
     name: str
@@ -87,8 +87,8 @@ HANDLERS: dict[int, Handler] = _table(
     (75, "describe_topic_partitions", 0, 0),
 )
 
-# Older librdkafka switches compression off unless Produce is announced from 0; versions 0 to 2 are refused all the
-# same (KAFKA-18659).
+# Older librdkafka does not compress unless ApiVersions returns 0 as Produce's lowest version. The broker still refuses
+# versions 0 to 2 (KAFKA-18659).
 HANDLERS[0] = HANDLERS[0]._replace(announced_min=0)
 
 API_VERSIONS = 18

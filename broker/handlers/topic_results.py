@@ -1,4 +1,4 @@
-"""Results about partitions, grouped by topic, merged from several lists."""
+"""`merged`: joins results that several steps made for partitions of the same topic."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T", bound=TopicResult)
 
 
 def merged(results: Iterable[T], topic_of: Callable[[T], Hashable]) -> list[T]:
-    """Return one result for each topic, with its partitions from all ``results``; topics in the order of ``results``.
+    """Return one result for each topic, with its partitions from all ``results``. Topics stay in their order.
 
-    ``topic_of`` returns a result's topic. A topic's first result is changed.
+    ``topic_of`` returns a result's topic. The function extends each topic's first result.
     Source: ``OffsetCommitResponse.Builder.merge`` and its like.
     """
     by_topic: dict[Hashable, T] = {}

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 LOADING_VERSION = 2
 ABORTABLE_VERSION = 4
-ADDS_VERSION = 5
+TRANSACTIONS_V2_VERSION = 5
 
 
 def handle(services: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> Response:
@@ -66,7 +66,7 @@ class _Commit:
         )
         self.support = (
             SupportedOperation.ADD_PARTITION
-            if context.api_version >= ADDS_VERSION
+            if context.api_version >= TRANSACTIONS_V2_VERSION
             else SupportedOperation.GENERIC_ERROR_SUPPORTED
             if context.api_version >= ABORTABLE_VERSION
             else SupportedOperation.DEFAULT_ERROR
@@ -113,7 +113,7 @@ class _Commit:
         if refusals:
             [code] = refusals.values()
             return self.error_response(to_client_error(KafkaError(code)))
-        return self.services.groups.ask(self.request.group_id, self._step, self.error_response)
+        return self.services.groups.serve(self.request.group_id, self._step, self.error_response)
 
     async def store_afterwards(self, sequences: dict[PartitionKey, int]) -> TxnOffsetCommitResponse:
         refusals = await self.services.txn_partitions.verify_or_add(self.producer, sequences, self.support)

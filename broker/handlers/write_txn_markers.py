@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
-Unflushed = tuple["PartitionLog", int, WritableTxnMarkerPartitionResult]
+UnflushedResult = tuple["PartitionLog", int, WritableTxnMarkerPartitionResult]
 
 COORDINATOR_LOADING = frozenset(
     (
@@ -46,7 +46,7 @@ COORDINATOR_LOADING = frozenset(
 def handle(
     services: Services, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse]:
-    unflushed: list[Unflushed] = []
+    unflushed: list[UnflushedResult] = []
     response = WriteTxnMarkersResponse()
     partitions = sum([len(topic.partition_indexes) for marker in request.markers for topic in marker.topics])
     filled = chunked(_fill(services, request, response, unflushed), partitions, response)
@@ -59,7 +59,7 @@ def _fill(
     services: Services,
     request: WriteTxnMarkersRequest,
     response: WriteTxnMarkersResponse,
-    unflushed: list[Unflushed],
+    unflushed: list[UnflushedResult],
 ) -> Iterator[None]:
     """Fill ``response``, a partition at each step. ``unflushed`` gets the results to return after a flush."""
     results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
@@ -83,7 +83,11 @@ def _fill(
 
 
 def _write(
-    services: Services, marker: WritableTxnMarker, topic: str, partition: int, unflushed: list[Unflushed]
+    services: Services,
+    marker: WritableTxnMarker,
+    topic: str,
+    partition: int,
+    unflushed: list[UnflushedResult],
 ) -> WritableTxnMarkerPartitionResult:
     result = WritableTxnMarkerPartitionResult(partition, 0)
     try:
@@ -128,7 +132,7 @@ def _append(
 
 async def _wait_flushed(
     filled: WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse],
-    unflushed: list[Unflushed],
+    unflushed: list[UnflushedResult],
     response: WriteTxnMarkersResponse,
 ) -> WriteTxnMarkersResponse:
     await finished(filled)
