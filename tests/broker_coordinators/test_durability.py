@@ -60,8 +60,8 @@ def test_what_was_told_survives(seed: int) -> None:
                     offset += 1
                     partition = rng.randrange(4)
                     sent[partition] = offset
-                    answer = await commit(client, "g", {"a": {partition: offset}})
-                    if answer == {("a", partition): 0}:
+                    response = await commit(client, "g", {"a": {partition: offset}})
+                    if response == {("a", partition): 0}:
                         told[partition] = offset
                     if rng.random() < 0.3:
                         assert await fetch_offsets(client, "g", {"a": [partition]}) == {
@@ -194,8 +194,8 @@ def test_the_topic_is_deleted_and_made_anew(large: bool) -> None:
             if large:
                 client = await broker.restart()
             request = DeleteTopicsRequest(topic_names=[OFFSETS_TOPIC], timeout_ms=1)
-            answer = await client.ask(request, 5, DeleteTopicsResponse)
-            assert answer.responses[0].error_code == 0
+            response = await client.ask(request, 5, DeleteTopicsResponse)
+            assert response.responses[0].error_code == 0
             assert await fetch_offsets(client, "g") == NOT_COORDINATOR
             assert await delete_offsets(client, "g", {"a": [0]}) == NOT_COORDINATOR
             assert broker.node.groups.runtime.shards() == []

@@ -41,16 +41,16 @@ def test_requests_while_a_large_shard_is_loaded(how: str) -> None:
             await (broker.stop() if how == "stop" else broker.crash("process"))
             await broker.start()
             client = broker.connect()
-            answers = [await fetch_offsets(client, "g", {"a": [LARGE - 1]})]
+            responses = [await fetch_offsets(client, "g", {"a": [LARGE - 1]})]
             with pytest.raises(KafkaError, match="LOAD_IN_PROGRESS"):
                 broker.node.groups.runtime.shards()
             served = 0
-            while answers[-1] == LOADING:
+            while responses[-1] == LOADING:
                 assert (await fetch(client, "a")).error_code in (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 served += 1
-                answers.append(await fetch_offsets(client, "g", {"a": [LARGE - 1]}))
-            assert answers[0] == LOADING
-            assert answers[-1] == {("a", LARGE - 1): LARGE - 1}
+                responses.append(await fetch_offsets(client, "g", {"a": [LARGE - 1]}))
+            assert responses[0] == LOADING
+            assert responses[-1] == {("a", LARGE - 1): LARGE - 1}
             assert served >= 2
             assert [shard.partition for shard in broker.node.groups.runtime.shards()] == [0]
             found = await fetch_offsets(client, "g")
@@ -182,18 +182,18 @@ def test_a_disk_that_cannot_be_read(large: bool, error: int) -> None:
             broker.files.faults.append(Fault("read", error, of_offsets_log, times=1))
             await trio.sleep(0.7)  # sooner than it is loaded without being asked for
             client = broker.connect()
-            answer = await fetch_offsets(client, "g")
+            response = await fetch_offsets(client, "g")
             if error == errno.EIO:
-                assert answer == NOT_COORDINATOR
+                assert response == NOT_COORDINATOR
                 assert log_of(broker).offline
                 assert await fetch_offsets(client, "g") == NOT_COORDINATOR
             else:
                 if large:
-                    assert answer == LOADING
+                    assert response == LOADING
                     await trio.sleep(60)
-                    answer = await fetch_offsets(client, "g")
-                assert isinstance(answer, dict)
-                assert len(answer) == count
+                    response = await fetch_offsets(client, "g")
+                assert isinstance(response, dict)
+                assert len(response) == count
             assert broker.files.held == 0
 
     run()

@@ -18,7 +18,7 @@ from tests.harness.process import Process, Serve, address_of, serve
 __all__ = ["serve"]  # a fixture
 
 
-def answers(address: tuple[str, int]) -> bool:
+def responses(address: tuple[str, int]) -> bool:
     """Whether a broker there answers ApiVersions without an error."""
     with Connection(f"{address[0]}:{address[1]}") as connection:
         return bool(connection.call("ApiVersions", 0)["error_code"] == 0)
@@ -30,7 +30,7 @@ def test_ready_served_and_stopped(serve: Serve, tmp_path: pathlib.Path) -> None:
     assert list(ready) == ["address", "node.id", "cluster.id", "data.dir"]
     assert (ready["node.id"], ready["data.dir"]) == ("1", str(tmp_path / "data"))
     assert len(ready["cluster.id"]) == 22
-    assert answers(address_of(ready))
+    assert responses(address_of(ready))
     assert process.end(signal.SIGTERM) == 0
     assert process.popen.stdout is not None
     assert process.popen.stdout.read() == ""
@@ -58,7 +58,7 @@ def test_a_closed_terminal_does_not_stop_what_was_started_with_nohup(tmp_path: p
     try:
         ready = process.wait_ready()
         process.popen.send_signal(signal.SIGHUP)
-        assert answers(address_of(ready))
+        assert responses(address_of(ready))
         assert process.end(signal.SIGTERM) == 0
         assert "stopping signal=SIGTERM" in process.stderr
     finally:
@@ -79,7 +79,7 @@ def test_a_data_directory_is_one_process_s(serve: Serve, tmp_path: pathlib.Path)
     ready = first.wait_ready()
     second = serve(*arguments)
     assert failed(second) == f"the data directory {tmp_path / 'data'} is in use by another process"
-    assert answers(address_of(ready))
+    assert responses(address_of(ready))
 
 
 def failed(process: Process) -> str:
@@ -186,7 +186,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(serve: Serve, tmp_pat
     assert not left.exists()
     assert f"removed what a killed process had left directory={left}" in third.stderr
     assert (kept / "meta.properties").exists()
-    assert answers(address)
+    assert responses(address)
     assert [process.end(signal.SIGTERM) for process in (alive, third)] == [0, 0]
     assert not list(tmp_path.glob("oncelog-*"))
 
@@ -210,7 +210,7 @@ def test_the_ready_line_names_every_listener(serve: Serve, tmp_path: pathlib.Pat
     assert names == ("ONE", "TWO")
     assert addresses[0] == first["address"] != addresses[1]
     for address in addresses:
-        assert answers(address_of({"address": address}))
+        assert responses(address_of({"address": address}))
     told = serve(*two, "--advertise", "ONE://127.0.0.1:0,TWO://kafka.example:7").wait_ready()
     assert list(told) == [
         "address", "listeners", "advertised.listeners", "node.id", "cluster.id", "data.dir"
@@ -224,7 +224,7 @@ def test_the_word_serve_may_be_left_out(run_oncelog: Serve, tmp_path: pathlib.Pa
         ready = process.wait_ready()
         assert ready["address"].startswith("127.0.0.1:")
         assert ready["data.dir"] == str(tmp_path / ".local" / "share" / "oncelog")
-        assert answers(address_of(ready))
+        assert responses(address_of(ready))
         assert process.end(signal.SIGTERM) == 0
         assert process.stderr == ""
 

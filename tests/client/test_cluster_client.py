@@ -51,7 +51,7 @@ class Cluster:
         self.listed = dict(NODES)
         self.beats: list[tuple[int, int]] = []
         """Heartbeats: the node, and its connection."""
-        self.answers: dict[int, list[int]] = {node: [] for node in NODES}
+        self.error_codes: dict[int, list[int]] = {node: [] for node in NODES}
         """Error codes of a node's next heartbeats; then 0."""
         for node, broker in self.brokers.items():
             broker.on(MetadataRequest, self._metadata)
@@ -64,7 +64,7 @@ class Cluster:
     def responder(self, node: int) -> Callable[[HeartbeatRequest, int], HeartbeatResponse]:
         def respond(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
             self.beats.append((node, self.brokers[node].seen[-1][0]))
-            return HeartbeatResponse(0, self.answers[node].pop(0) if self.answers[node] else 0)
+            return HeartbeatResponse(0, self.error_codes[node].pop(0) if self.error_codes[node] else 0)
 
         return respond
 
@@ -159,7 +159,7 @@ async def test_many_tasks_share_a_connection(cluster: Cluster, client: ClusterCl
 async def test_an_error_is_not_raised_and_nothing_is_sent_twice(
     cluster: Cluster, client: ClusterClient
 ) -> None:
-    cluster.answers[2] = [16, 27]
+    cluster.error_codes[2] = [16, 27]
     for code in (16, 27, 0):
         assert await client.call(BEAT, CoordinatorOf("group")) == HeartbeatResponse(0, code)
     assert len(cluster.beats) == 3
@@ -177,7 +177,7 @@ async def test_a_retriable_error_makes_the_route_looked_up_anew(
         cluster.leaders["t"][1] = cluster.coordinators["group"] = new
         await client.call(BEAT, route)
         assert cluster.beats[-1][0] == old  # nothing told it so far
-        cluster.answers[old] = [16]
+        cluster.error_codes[old] = [16]
         await client.call(BEAT, route)
         await client.call(BEAT, route)
         assert cluster.beats[-1][0] == new
@@ -186,7 +186,7 @@ async def test_a_retriable_error_makes_the_route_looked_up_anew(
 
 @on_a_cluster
 async def test_retries_where_asked_for(cluster: Cluster, client: ClusterClient) -> None:
-    cluster.answers[2] = [16, 14, 15, 14, 14]
+    cluster.error_codes[2] = [16, 14, 15, 14, 14]
     start = trio.current_time()
     assert await client.call(BEAT, CoordinatorOf("group"), retry=RETRY) == HeartbeatResponse()
     assert len(cluster.beats) == 6
@@ -196,7 +196,7 @@ async def test_retries_where_asked_for(cluster: Cluster, client: ClusterClient) 
 
 @on_a_cluster
 async def test_no_retry_of_what_will_not_pass(cluster: Cluster, client: ClusterClient) -> None:
-    cluster.answers[1] = [25, 0]
+    cluster.error_codes[1] = [25, 0]
     assert await client.call(BEAT, retry=RETRY) == HeartbeatResponse(0, 25)
     assert len(cluster.beats) == 1
     error = await raised(client.call(BEAT, BrokerWithId(7), retry=RETRY))
@@ -205,7 +205,7 @@ async def test_no_retry_of_what_will_not_pass(cluster: Cluster, client: ClusterC
 
 @on_a_cluster
 async def test_retries_end(cluster: Cluster, client: ClusterClient) -> None:
-    cluster.answers[1] = [14] * 1000
+    cluster.error_codes[1] = [14] * 1000
     start = trio.current_time()
     assert await client.call(BEAT, retry=RETRY) == HeartbeatResponse(0, 14)
     assert 9.5 < trio.current_time() - start <= 10

@@ -35,7 +35,7 @@ def connected(pipe_bytes_max: int = 1 << 16, **options: int) -> tuple[ClientConn
     return connection, ScriptedPeer(theirs)
 
 
-async def answered(peer: ScriptedPeer, code: int = 0) -> Received[HeartbeatRequest]:
+async def respond(peer: ScriptedPeer, code: int = 0) -> Received[HeartbeatRequest]:
     received = await peer.receive(HeartbeatRequest)
     await peer.respond(received, HeartbeatResponse(0, code))
     return received
@@ -51,7 +51,7 @@ async def error_of(connection: ClientConnection, timeout_s: float = 1000) -> Kaf
 async def test_a_call_and_its_response() -> None:
     connection, peer = connected()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(answered, peer, 27)
+        nursery.start_soon(respond, peer, 27)
         response = await connection.call(BEAT)
     assert response == HeartbeatResponse(0, 27)  # errors are not raised
     assert connection.in_flight == 0
@@ -63,7 +63,7 @@ async def test_requests_have_a_client_id_and_correlation_ids_that_follow_each_ot
     assert [next_correlation_id(one) for one in (0, 2**31 - 2, 2**31 - 1)] == [1, 2**31 - 1, 0]
     for expected in (1, 2, 3):
         in_flight = await connection.send(BEAT, 2)
-        received = await answered(peer)
+        received = await respond(peer)
         assert (received.correlation_id, received.version, received.client_id) == (expected, 2, "me")
         assert received.request == BEAT
         assert await in_flight.wait_response() == HeartbeatResponse()
@@ -75,7 +75,7 @@ async def test_many_in_flight_and_awaited_in_any_order() -> None:
     sent = [await connection.send(BEAT) for _ in range(5)]
     assert connection.in_flight == 5
     for code in range(5):
-        await answered(peer, code)
+        await respond(peer, code)
     assert (await sent[3].wait_response()).error_code == 3
     assert connection.in_flight == 1  # it read for the first three as well
     assert [(await sent[at].wait_response()).error_code for at in (4, 0, 2, 1)] == [4, 0, 2, 1]
@@ -97,7 +97,7 @@ async def test_whoever_reads_wakes_the_others_as_their_responses_come() -> None:
             await trio.testing.wait_all_tasks_blocked()
         for code in range(4):
             assert finished == list(range(code))
-            await answered(peer, code)
+            await respond(peer, code)
             await trio.testing.wait_all_tasks_blocked()
 
 
@@ -116,8 +116,8 @@ async def test_a_cancelled_wait_leaves_the_connection_whole() -> None:
     assert scope.cancelled_caught
     in_flight = await connection.send(BEAT)
     await peer.send_bytes(frame[7:])
-    await answered(peer, 2)
-    await answered(peer, 3)
+    await respond(peer, 2)
+    await respond(peer, 3)
     assert (await in_flight.wait_response()).error_code == 3
 
 
@@ -140,8 +140,8 @@ async def test_a_cancelled_reader_hands_the_reading_over() -> None:
             await trio.testing.wait_all_tasks_blocked()
         scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
-        await answered(peer, 5)
-        await answered(peer, 6)
+        await respond(peer, 5)
+        await respond(peer, 6)
     assert scope.cancelled_caught
 
 
@@ -190,7 +190,7 @@ async def test_large_requests_of_several_tasks_do_not_mix() -> None:
     async with trio.open_nursery() as nursery:
         for name in names:
             nursery.start_soon(connection.call, HeartbeatRequest(name, 1, "member"))
-        assert sorted([(await answered(peer)).request.group_id for _ in names]) == names
+        assert sorted([(await respond(peer)).request.group_id for _ in names]) == names
 
 
 @simulated
@@ -198,7 +198,7 @@ async def test_the_broker_closes() -> None:
     connection, peer = connected()
     in_flight = await connection.send(BEAT)
     kept = await connection.send(BEAT)
-    await answered(peer, 9)
+    await respond(peer, 9)
     peer.transport.close()
     assert (await in_flight.wait_response()).error_code == 9  # what came before is not lost
     with pytest.raises(KafkaError, match="the broker closed the connection") as caught:
@@ -221,7 +221,7 @@ async def test_a_broker_that_closed_is_noticed_without_a_request() -> None:
         connection, peer = connected()
         in_flight = await connection.send(BEAT)
         assert connection.is_open
-        await answered(peer)
+        await respond(peer)
         assert connection.is_open  # the response is there: it is not read by looking
         await in_flight.wait_response()
         assert connection.is_open
@@ -295,7 +295,7 @@ async def test_a_request_that_the_version_cannot_carry_harms_nothing() -> None:
         await connection.call(HeartbeatRequest("group", 1, "member", "instance"), 2)
     assert connection.is_open
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(answered, peer)
+        nursery.start_soon(respond, peer)
         await connection.call(BEAT)
 
 
@@ -312,7 +312,7 @@ async def test_a_produce_without_a_response() -> None:
     await connection.send_without_response(silent, 9)
     assert (await peer.receive(ProduceRequest)).request == silent
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(answered, peer)
+        nursery.start_soon(respond, peer)
         assert await connection.call(BEAT) == HeartbeatResponse()
 
 
@@ -338,7 +338,7 @@ async def test_negotiation() -> None:
     connection, peer = connected()
     async with trio.open_nursery() as nursery:
 
-        async def answer() -> None:
+        async def response() -> None:
             received = await peer.receive(ApiVersionsRequest)
             assert received.version == 4
             assert received.request == ApiVersionsRequest("oncelog", __version__)
@@ -346,7 +346,7 @@ async def test_negotiation() -> None:
                 received, ApiVersionsResponse(0, [ApiVersion(26, 0, 2)], finalized_features_epoch=3)
             )
 
-        nursery.start_soon(answer)
+        nursery.start_soon(response)
         assert (await connection.negotiate()).finalized_features_epoch == 3
     assert connection.versions == {26: (0, 2)}
 
@@ -359,14 +359,14 @@ async def test_a_broker_that_has_no_such_version_of_api_versions(told: list[ApiV
     connection, peer = connected()
     async with trio.open_nursery() as nursery:
 
-        async def answer() -> None:
+        async def response() -> None:
             received = await peer.receive(ApiVersionsRequest)
             await peer.respond(received, ApiVersionsResponse(35, told), version=0)
             received = await peer.receive(ApiVersionsRequest)
             assert received.version == asked
             await peer.respond(received, ApiVersionsResponse(0, VERSIONS))
 
-        nursery.start_soon(answer)
+        nursery.start_soon(response)
         await connection.negotiate()
     assert connection.version_for(EndTxnRequest) == 3
 
@@ -376,10 +376,10 @@ async def test_a_broker_that_does_not_tell_its_versions() -> None:
     connection, peer = connected()
     async with trio.open_nursery() as nursery:
 
-        async def answer() -> None:
+        async def response() -> None:
             await peer.respond(await peer.receive(ApiVersionsRequest), ApiVersionsResponse(31))
 
-        nursery.start_soon(answer)
+        nursery.start_soon(response)
         with pytest.raises(KafkaError, match="CLUSTER_AUTHORIZATION_FAILED"):
             await connection.negotiate()
     assert not connection.is_open

@@ -22,8 +22,8 @@ def test_each_version(version: int) -> None:
 
             async def add(name: str, epoch: int) -> int:
                 request = AddOffsetsToTxnRequest(name, producer.producer_id, epoch, "g")
-                answer = await client.ask(request, version, AddOffsetsToTxnResponse)
-                return int(answer.error_code)
+                response = await client.ask(request, version, AddOffsetsToTxnResponse)
+                return int(response.error_code)
 
             fenced = ErrorCode.INVALID_PRODUCER_EPOCH if version < 2 else ErrorCode.PRODUCER_FENCED
             assert await add("id", 5) == fenced

@@ -40,8 +40,8 @@ def test_a_partition_that_is_not_there_refuses_all(version: int) -> None:
             async def add(epoch: int, *partitions: int) -> dict[tuple[str, int], int]:
                 topics = [AddPartitionsToTxnTopic("t", list(partitions))]
                 request = AddPartitionsToTxnRequest([], "id", producer.producer_id, epoch, topics)
-                answer = await client.ask(request, version, AddPartitionsToTxnResponse)
-                return rows(answer.results_by_topic_v3_and_below)
+                response = await client.ask(request, version, AddPartitionsToTxnResponse)
+                return rows(response.results_by_topic_v3_and_below)
 
             assert await add(0, 0, 2) == {
                 ("t", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
@@ -72,9 +72,11 @@ def test_several_transactions_each_on_its_own(flushed: bool) -> None:
                 )
                 for name, verify, ids in (("known", False, [0]), ("unknown", False, [0]), ("", False, [1]))
             ]
-            answer = await client.ask(AddPartitionsToTxnRequest(transactions), 5, AddPartitionsToTxnResponse)
+            response = await client.ask(
+                AddPartitionsToTxnRequest(transactions), 5, AddPartitionsToTxnResponse
+            )
             assert [
-                (one.transactional_id, rows(one.topic_results)) for one in answer.results_by_transaction
+                (one.transactional_id, rows(one.topic_results)) for one in response.results_by_transaction
             ] == [
                 ("known", {("t", 0): 0}),
                 ("unknown", {("t", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING}),
@@ -82,10 +84,10 @@ def test_several_transactions_each_on_its_own(flushed: bool) -> None:
             ]
             transactions[0].verify_only = True
             transactions[0].topics[0].partitions = [0, 1]
-            answer = await client.ask(
+            response = await client.ask(
                 AddPartitionsToTxnRequest(transactions[:1]), 4, AddPartitionsToTxnResponse
             )
-            [one] = answer.results_by_transaction
+            [one] = response.results_by_transaction
             assert rows(one.topic_results) == {("t", 0): 0, ("t", 1): ErrorCode.TRANSACTION_ABORTABLE}
 
     run()

@@ -34,10 +34,10 @@ def move(node: StandInNode, index: int, replicas: list[int] | None, *, may_chang
     """The error code of one partition's row; whatever it is, nothing has changed."""
     before = len(node.records)
     topic = ReassignableTopic("t", [ReassignablePartition(index, replicas)])
-    answer = node.ask(AlterPartitionReassignmentsRequest(1000, may_change, [topic]), 1)
-    assert (answer.error_code, answer.allow_replication_factor_change) == (0, may_change)
+    response = node.ask(AlterPartitionReassignmentsRequest(1000, may_change, [topic]), 1)
+    assert (response.error_code, response.allow_replication_factor_change) == (0, may_change)
     assert len(node.records) == before
-    [row] = answer.responses[0].partitions
+    [row] = response.responses[0].partitions
     assert (row.error_message is None) == (row.error_code in (0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS))
     return int(row.error_code)
 
@@ -59,8 +59,8 @@ def test_to_a_broker_that_is_registered_but_fenced(node: StandInNode) -> None:
     node.metadata.commit([RegisterBrokerRecord(2, broker_epoch=9, fenced=True)])
     for replicas in ([2], [1, 2]):
         topic = ReassignableTopic("t", [ReassignablePartition(HERE, replicas)])
-        answer = node.ask(AlterPartitionReassignmentsRequest(1000, True, [topic]), 1)
-        [row] = answer.responses[0].partitions
+        response = node.ask(AlterPartitionReassignmentsRequest(1000, True, [topic]), 1)
+        [row] = response.responses[0].partitions
         text = "A single node does not move partitions."
         assert (row.error_code, row.error_message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
 

@@ -16,18 +16,18 @@ from tests.harness.simulation import simulated
 async def test_every_handler_is_announced_with_its_versions() -> None:
     async with SimBroker() as broker:
         for version in range(5):
-            answer = await broker.connect().ask(
+            response = await broker.connect().ask(
                 ApiVersionsRequest("test", "1.0"), version, ApiVersionsResponse
             )
-            announced = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+            announced = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
             assert announced == {
                 row.api_key: (row.announced_min, row.max_version) for row in HANDLERS.values()
             }
             if version >= 3:
-                finalized = {row.name for row in answer.finalized_features}
+                finalized = {row.name for row in response.finalized_features}
                 assert "metadata.version" in finalized
                 assert finalized >= {"transaction.version", "group.version"}
-                assert answer.finalized_features_epoch >= 0
+                assert response.finalized_features_epoch >= 0
 
 
 @pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda row: row.name)
@@ -50,7 +50,7 @@ def test_software_names(name: str, valid: bool) -> None:
     async def run() -> None:
         async with SimBroker() as broker:
             for request in (ApiVersionsRequest(name, "1"), ApiVersionsRequest("x", name)):
-                answer = await broker.connect().ask(request, 3, ApiVersionsResponse)
-                assert answer.error_code == (0 if valid else ErrorCode.INVALID_REQUEST)
+                response = await broker.connect().ask(request, 3, ApiVersionsResponse)
+                assert response.error_code == (0 if valid else ErrorCode.INVALID_REQUEST)
 
     run()

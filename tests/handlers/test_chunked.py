@@ -219,9 +219,9 @@ def test_a_large_group_that_is_named_again_is_read_once(monkeypatch: pytest.Monk
     rows[2:2] = [OffsetFetchRequestGroup("a", None, 5, None), OffsetFetchRequestGroup("a", None, -1, topics)]
     with monkeypatch.context() as patched:
         patched.setattr(offset_fetch, "_group_result", counted)
-        answer = check(OffsetFetchRequest(groups=rows), OffsetFetchResponse, 9, monkeypatch)
-    assert [group.group_id for group in answer.groups] == ["a", "b", "a", "a", "a", "a"]
-    assert [len(group.topics) for group in answer.groups] == [0, 0, 0, 1, 0, 0]
+        response = check(OffsetFetchRequest(groups=rows), OffsetFetchResponse, 9, monkeypatch)
+    assert [group.group_id for group in response.groups] == ["a", "b", "a", "a", "a", "a"]
+    assert [len(group.topics) for group in response.groups] == [0, 0, 0, 1, 0, 0]
     # Asked three times: to begin with, in chunks, and at once.
     in_chunks, at_once = asked[-10:-6], asked[-6:]
     assert in_chunks == [("a", -1), ("b", -1), ("a", 5), ("a", -1)]
@@ -233,8 +233,8 @@ def test_descriptions_of_configurations_in_chunks(monkeypatch: pytest.MonkeyPatc
         DescribeConfigsResource(TOPIC_RESOURCE, "here" if number % 2 else f"none-{number}", None)
         for number in range(ROWS)
     ]
-    answer = check(DescribeConfigsRequest(rows), DescribeConfigsResponse, 4, monkeypatch)
-    assert [(row.resource_name, bool(row.configs)) for row in answer.results] == [
+    response = check(DescribeConfigsRequest(rows), DescribeConfigsResponse, 4, monkeypatch)
+    assert [(row.resource_name, bool(row.configs)) for row in response.results] == [
         (row.resource_name, row.resource_name == "here") for row in rows
     ]
 
@@ -243,30 +243,30 @@ def test_list_offsets_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked for twice is refused, wherever it stands in the request."""
     rows = [ListOffsetsPartition(number % ROWS, -1, LATEST) for number in range(ROWS + 2)]
     request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("here", rows), ListOffsetsTopic("here", rows[2:3])])
-    answer = check(request, ListOffsetsResponse, 6, monkeypatch)
+    response = check(request, ListOffsetsResponse, 6, monkeypatch)
     twice, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    codes = [row.error_code for topic in answer.topics for row in topic.partitions]
+    codes = [row.error_code for topic in response.topics for row in topic.partitions]
     assert codes == [twice, twice, twice, *[unknown] * (ROWS - 3), twice]
     same = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("here", rows[:1] * ROWS)])
-    answer = check(same, ListOffsetsResponse, 6, monkeypatch)
-    assert [row.error_code for row in answer.topics[0].partitions] == [twice]
+    response = check(same, ListOffsetsResponse, 6, monkeypatch)
+    assert [row.error_code for row in response.topics[0].partitions] == [twice]
 
 
 @pytest.mark.parametrize("flush", ["1", "1000"])
 def test_markers_in_chunks(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = [WritableTxnMarkerTopic("here", list(range(ROWS)))]
     request = WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, topics, 0), WritableTxnMarker(8)])
-    answer = check(request, WriteTxnMarkersResponse, 1, monkeypatch, flush)
-    rows = answer.markers[0].topics[0].partitions
+    response = check(request, WriteTxnMarkersResponse, 1, monkeypatch, flush)
+    rows = response.markers[0].topics[0].partitions
     assert [row.error_code for row in rows[:4]] == [0, 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert [row.partition_index for row in rows] == list(range(ROWS))
-    assert [(row.producer_id, row.topics) for row in answer.markers[1:]] == [(8, [])]
+    assert [(row.producer_id, row.topics) for row in response.markers[1:]] == [(8, [])]
 
 
 def test_several_transactions_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [AddPartitionsToTxnTransaction(f"id-{number}", 7, 0, True) for number in range(ROWS)]
-    answer = check(AddPartitionsToTxnRequest(rows), AddPartitionsToTxnResponse, 4, monkeypatch)
-    assert [row.transactional_id for row in answer.results_by_transaction] == [
+    response = check(AddPartitionsToTxnRequest(rows), AddPartitionsToTxnResponse, 4, monkeypatch)
+    assert [row.transactional_id for row in response.results_by_transaction] == [
         row.transactional_id for row in rows
     ]
 
@@ -279,19 +279,19 @@ def test_configurations_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows += [AlterConfigsResource(TOPIC_RESOURCE, name, good) for name in ("here", "none-3", "none-3")]
     rows += [AlterConfigsResource(BROKER_RESOURCE, "1", bad)]
     request = IncrementalAlterConfigsRequest(rows)
-    answer = check(request, IncrementalAlterConfigsResponse, 1, monkeypatch)
+    response = check(request, IncrementalAlterConfigsResponse, 1, monkeypatch)
     unknown, twice = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST
-    codes = [row.error_code for row in answer.responses]
+    codes = [row.error_code for row in response.responses]
     assert codes[:5] == [unknown, unknown, unknown, twice, unknown]
     assert codes[ROWS:] == [*[0] * ROWS, 0, twice, twice, ErrorCode.INVALID_REQUEST]
-    assert [row.resource_name for row in answer.responses] == [row.resource_name for row in rows]
+    assert [row.resource_name for row in response.responses] == [row.resource_name for row in rows]
 
 
 def test_topics_are_deleted_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [DeleteTopicState(f"none-{number}") for number in range(ROWS)]
     rows += [DeleteTopicState("here"), DeleteTopicState("none-5"), DeleteTopicState(None, bytes([7] * 16))]
-    answer = check(DeleteTopicsRequest(rows), DeleteTopicsResponse, 6, monkeypatch)
-    codes = {row.name: row.error_code for row in answer.responses}
+    response = check(DeleteTopicsRequest(rows), DeleteTopicsResponse, 6, monkeypatch)
+    codes = {row.name: row.error_code for row in response.responses}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (codes["none-5"], codes["none-6"], codes["here"]) == (ErrorCode.INVALID_REQUEST, unknown, unknown)
     assert codes[None] == ErrorCode.UNKNOWN_TOPIC_ID
@@ -301,8 +301,8 @@ def test_topics_are_deleted_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_offsets_by_topic_id_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = [OffsetFetchRequestTopics("", bytes([number] * 16), [0, 1]) for number in range(1, ROWS)]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", None, -1, topics)])
-    answer = check(request, OffsetFetchResponse, 10, monkeypatch)
-    assert [topic.topic_id for topic in answer.groups[0].topics] == [topic.topic_id for topic in topics]
+    response = check(request, OffsetFetchResponse, 10, monkeypatch)
+    assert [topic.topic_id for topic in response.groups[0].topics] == [topic.topic_id for topic in topics]
 
 
 def test_offsets_of_a_transaction_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,8 +311,8 @@ def test_offsets_of_a_transaction_in_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     request = TxnOffsetCommitRequest(
         "id", "g", 7, 0, topics=[*topics, TxnOffsetCommitRequestTopic("here", rows)]
     )
-    answer = check(request, TxnOffsetCommitResponse, 3, monkeypatch)
-    codes = [{row.error_code for row in topic.partitions} for topic in answer.topics]
+    response = check(request, TxnOffsetCommitResponse, 3, monkeypatch)
+    codes = [{row.error_code for row in topic.partitions} for topic in response.topics]
     assert codes == [{ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}] * ROWS + [{ErrorCode.NOT_COORDINATOR}]
 
 
@@ -338,8 +338,8 @@ def test_committed_offsets_in_chunks(before: int | None, monkeypatch: pytest.Mon
                 gone = await other.ask(DeleteTopicsRequest(topic_names=["gone"]), 5, DeleteTopicsResponse)
                 assert gone.responses[0].error_code == 0
                 assert client.unread() == 0
-            answer = await client.receive(OffsetCommitResponse, 8)
-            found = {topic.name: [row.error_code for row in topic.partitions] for topic in answer.topics}
+            response = await client.receive(OffsetCommitResponse, 8)
+            found = {topic.name: [row.error_code for row in topic.partitions] for topic in response.topics}
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert len(found) == ROWS
             assert found.pop("here") == [unknown, 0, 0]

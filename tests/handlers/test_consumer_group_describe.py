@@ -55,8 +55,8 @@ async def test_version_0_does_not_tell_the_protocol() -> None:
         client = await coordinated(broker)
         await SimConsumer(client, "one", ["t"]).join()
         request = ConsumerGroupDescribeRequest(["g"], False)
-        answer = await client.ask(request, 0, ConsumerGroupDescribeResponse)
-        [group] = answer.groups
+        response = await client.ask(request, 0, ConsumerGroupDescribeResponse)
+        [group] = response.groups
         assert group.members[0].member_type == -1
         assert group.authorized_operations == NOT_ASKED
 
@@ -68,14 +68,14 @@ async def test_what_is_no_consumer_group() -> None:
         await SimMember(broker, "classic").found()
         await SimConsumer(client, "one", ["t"]).join()
         request = ConsumerGroupDescribeRequest(["classic", "", "nowhere", "g"], True)
-        answer = await client.ask(request, 1, ConsumerGroupDescribeResponse)
-        assert [(row.group_id, row.error_code, row.error_message) for row in answer.groups] == [
+        response = await client.ask(request, 1, ConsumerGroupDescribeResponse)
+        assert [(row.group_id, row.error_code, row.error_message) for row in response.groups] == [
             ("classic", ErrorCode.GROUP_ID_NOT_FOUND, "Group classic is not a consumer group."),
             ("", ErrorCode.INVALID_GROUP_ID, None),
             ("nowhere", ErrorCode.GROUP_ID_NOT_FOUND, "Group nowhere not found."),
             ("g", ErrorCode.NONE, None),
         ]
-        assert [row.authorized_operations for row in answer.groups] == [NOT_ASKED] * 3 + [GROUP_OPERATIONS]
+        assert [row.authorized_operations for row in response.groups] == [NOT_ASKED] * 3 + [GROUP_OPERATIONS]
 
 
 @simulated

@@ -71,22 +71,22 @@ class SimConsumer:
 
     async def beat(self, version: int = 1, **said: Any) -> Any:
         request = ConsumerGroupHeartbeatRequest("g", self.member_id, self.epoch, **said)
-        answer = await self.client.ask(request, version, ConsumerGroupHeartbeatResponse)
-        if answer.error_code == ErrorCode.NONE:
-            self.member_id, self.epoch = answer.member_id, answer.member_epoch
-            if answer.assignment is not None:
+        response = await self.client.ask(request, version, ConsumerGroupHeartbeatResponse)
+        if response.error_code == ErrorCode.NONE:
+            self.member_id, self.epoch = response.member_id, response.member_epoch
+            if response.assignment is not None:
                 self.owned = {
                     (row.topic_id, number)
-                    for row in answer.assignment.topic_partitions
+                    for row in response.assignment.topic_partitions
                     for number in row.partitions
                 }
-        return answer
+        return response
 
 
 async def described(client: SimClient, group: str = "g") -> Any:
     request = ConsumerGroupDescribeRequest([group], True)
-    answer = await client.ask(request, 1, ConsumerGroupDescribeResponse)
-    [row] = answer.groups
+    response = await client.ask(request, 1, ConsumerGroupDescribeResponse)
+    [row] = response.groups
     return row
 
 
@@ -146,8 +146,8 @@ async def test_a_group_survives_its_broker() -> None:
         await broker.start()
         one.client = broker.connect()
         assert (await described(one.client)) == before
-        answer = await one.beat()
-        assert (answer.error_code, one.epoch) == (ErrorCode.NONE, 2)
+        response = await one.beat()
+        assert (response.error_code, one.epoch) == (ErrorCode.NONE, 2)
         assert one.owned == {(topic_id, 0), (topic_id, 1)}
         await trio.sleep(SESSION_S + 1)
         assert (await described(one.client)).group_state == "Empty"
@@ -194,8 +194,8 @@ async def test_without_the_feature_or_the_protocol() -> None:
                 1000, [FeatureUpdateKey("group.version", level, False, upgrade_type)]
             )
             assert (await client.ask(update, 1, UpdateFeaturesResponse)).error_code == 0
-            answer = await one.join()
-            assert (answer.error_code, answer.error_message) == (code, None)
+            response = await one.join()
+            assert (response.error_code, response.error_message) == (code, None)
             assert (await described(client)).error_code == code
     async with SimBroker(config={"group.coordinator.rebalance.protocols": "classic"}) as broker:
         one = SimConsumer(await coordinated(broker), "one", ["t"])
@@ -206,12 +206,12 @@ async def test_without_the_feature_or_the_protocol() -> None:
 async def test_what_is_refused_without_a_coordinator() -> None:
     async with SimBroker() as broker:
         one = SimConsumer(broker.connect(), "", ["t"])
-        answer = await one.join()
-        assert (answer.error_code, answer.error_message) == (
+        response = await one.join()
+        assert (response.error_code, response.error_message) == (
             ErrorCode.INVALID_REQUEST,
             "MemberId can't be empty.",
         )
-        assert (answer.member_id, answer.assignment) == (None, None)
+        assert (response.member_id, response.assignment) == (None, None)
 
 
 @simulated
@@ -223,9 +223,9 @@ async def test_a_disk_that_takes_nothing_more() -> None:
         before = await described(client)
         broker.files.faults.append(Fault("write", errno.ENOSPC, lambda path: "__consumer_offsets" in path))
         two = SimConsumer(client, "two", ["t"])
-        answer = await two.join()
-        assert answer.error_code == ErrorCode.NOT_COORDINATOR
-        assert (answer.member_id, answer.assignment) == (None, None)
+        response = await two.join()
+        assert response.error_code == ErrorCode.NOT_COORDINATOR
+        assert (response.member_id, response.assignment) == (None, None)
         broker.files.faults.clear()
         assert await described(client) == before
         assert (await two.join()).error_code == ErrorCode.NONE

@@ -113,8 +113,8 @@ def test_refusals(
 
 
 def test_a_topic_named_twice_is_refused_and_the_others_are_not(node: StandInNode) -> None:
-    answers = grow(node, wanted("t", 9), wanted("u", 2), wanted("t", 9))
-    assert answers == [("t", ErrorCode.INVALID_REQUEST, "Duplicate topic name."), ("u", 0, None)]
+    responses = grow(node, wanted("t", 9), wanted("u", 2), wanted("t", 9))
+    assert responses == [("t", ErrorCode.INVALID_REQUEST, "Duplicate topic name."), ("u", 0, None)]
     assert (partitions(node), partitions(node, "u")) == (3, 2)
 
 

@@ -309,9 +309,9 @@ def test_a_full_disk_is_every_topics_error() -> None:
 
 def test_auto_creation() -> None:
     node = StandInNode({"num.partitions": "2"})
-    answers = auto_create(node.metadata, node.config, ["t", "bad/"])
-    assert answers["t"] is None
-    error = answers["bad/"]
+    responses = auto_create(node.metadata, node.config, ["t", "bad/"])
+    assert responses["t"] is None
+    error = responses["bad/"]
     assert error is not None
     assert error.code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert len(node.metadata.image.topics["t"].partitions) == 2
@@ -320,8 +320,8 @@ def test_auto_creation() -> None:
 def test_internal_topics_are_made_as_their_coordinators_want_them() -> None:
     node = StandInNode({"offsets.topic.num.partitions": "7", "transaction.state.log.num.partitions": "8"})
     names = ["__consumer_offsets", "__transaction_state", "__share_group_state", "t"]
-    answers = auto_create(node.metadata, node.config, names)
-    codes = [error and error.code for error in (answers[name] for name in names)]
+    responses = auto_create(node.metadata, node.config, names)
+    codes = [error and error.code for error in (responses[name] for name in names)]
     assert codes == [None, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None]
     topics = node.metadata.image.topics
     assert {name: len(topic.partitions) for name, topic in topics.items()} == {

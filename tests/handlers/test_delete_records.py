@@ -24,8 +24,8 @@ async def delete(client: SimClient, topic: str, offset: int, partition: int = 0)
     request = DeleteRecordsRequest(
         [DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, offset)])], 1000
     )
-    answer = await client.ask(request, 2, DeleteRecordsResponse)
-    return answer.topics[0].partitions[0]
+    response = await client.ask(request, 2, DeleteRecordsResponse)
+    return response.topics[0].partitions[0]
 
 
 @pytest.mark.parametrize("crash", ["process", "power"])

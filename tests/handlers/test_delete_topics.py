@@ -69,7 +69,7 @@ def test_by_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "answers"),
+    ("asked", "responses"),
     [
         ((ZERO,), [(None, ZERO, "Neither topic name nor id were specified.")]),
         ((("a", b"\1" * 16),), [("a", b"\1" * 16, "You may not specify both topic name and topic id.")]),
@@ -78,11 +78,11 @@ def test_by_id() -> None:
     ],
 )
 def test_requests_that_make_no_sense(
-    asked: tuple[str | bytes | tuple[str, bytes], ...], answers: list[tuple[str | None, bytes, str]]
+    asked: tuple[str | bytes | tuple[str, bytes], ...], responses: list[tuple[str | None, bytes, str]]
 ) -> None:
     node = node_with("a")
     rows = delete(node, *asked)
-    assert [(row.name, row.topic_id, row.error_message) for row in rows] == answers
+    assert [(row.name, row.topic_id, row.error_message) for row in rows] == responses
     assert {row.error_code for row in rows} == {ErrorCode.INVALID_REQUEST}
     assert list(node.metadata.image.topics) == ["a"]
     assert node.records == []

@@ -19,8 +19,8 @@ DISABLED = ErrorCode.SECURITY_DISABLED
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_there_is_no_authorizer(version: int) -> None:
     node = StandInNode()
-    answer = node.ask(DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY), version)
-    assert (answer.error_code, answer.resources) == (DISABLED, [])
+    response = node.ask(DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY), version)
+    assert (response.error_code, response.resources) == (DISABLED, [])
     creation = AclCreation(2, "t", 3, "User:a", "*", 3, 3)
     results = node.ask(CreateAclsRequest([creation] * 3), version).results
     assert [row.error_code for row in results] == [DISABLED] * 3

@@ -30,16 +30,16 @@ INVALID, UNSUPPORTED = ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION
 ])  # fmt: skip
 def test_nobody_is_limited(components: list[tuple[str, int, str | None]], code: int) -> None:
     request = DescribeClientQuotasRequest([ComponentData(*component) for component in components])
-    answer = StandInNode().ask(request, 1)
-    assert (answer.error_code, answer.entries) == (code, None if code else [])
+    response = StandInNode().ask(request, 1)
+    assert (response.error_code, response.entries) == (code, None if code else [])
 
 
 def test_nobody_has_a_password() -> None:
     node = StandInNode()
     nobody: list[UserName] | None
     for nobody in (None, []):
-        answer = node.ask(DescribeUserScramCredentialsRequest(nobody), 0)
-        assert (answer.error_code, answer.results) == (0, [])
+        response = node.ask(DescribeUserScramCredentialsRequest(nobody), 0)
+        assert (response.error_code, response.results) == (0, [])
     users = [UserName(name) for name in ("a", "b", "a")]
     rows = node.ask(DescribeUserScramCredentialsRequest(users), 0).results
     missing, twice = ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.DUPLICATE_RESOURCE

@@ -21,19 +21,19 @@ def test_in_every_version(version: int) -> None:
             for group in ("a", "b"):
                 await SimMember(broker, group).found()
             request = DescribeGroupsRequest(["b", "nobody", "a", ""], version >= 3)
-            answer = await client.ask(request, version, DescribeGroupsResponse)
+            response = await client.ask(request, version, DescribeGroupsResponse)
             missing = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
-            assert [(row.group_id, row.group_state, row.error_code) for row in answer.groups] == [
+            assert [(row.group_id, row.group_state, row.error_code) for row in response.groups] == [
                 ("b", "Stable", ErrorCode.NONE),
                 ("nobody", "Dead", missing),
                 ("a", "Stable", ErrorCode.NONE),
                 ("", "Dead", missing),
             ]
-            allowed = [row.authorized_operations for row in answer.groups]
+            allowed = [row.authorized_operations for row in response.groups]
             there = GROUP_OPERATIONS if version >= 3 else NOT_ASKED
             assert allowed[0] == allowed[2] == there
             assert allowed[1] == allowed[3] == (NOT_ASKED if missing else there)
-            [member] = answer.groups[0].members
+            [member] = response.groups[0].members
             assert (member.client_id, member.client_host) == ("simulated", "/client")
             assert (member.member_metadata, member.member_assignment) == (b"m", b"all")
 
@@ -43,7 +43,7 @@ def test_in_every_version(version: int) -> None:
 @simulated
 async def test_before_there_is_a_coordinator() -> None:
     async with SimBroker() as broker:
-        answer = await broker.connect().ask(DescribeGroupsRequest(["g"], True), 6, DescribeGroupsResponse)
-        [row] = answer.groups
+        response = await broker.connect().ask(DescribeGroupsRequest(["g"], True), 6, DescribeGroupsResponse)
+        [row] = response.groups
         assert (row.group_id, row.error_code, row.group_state) == ("g", ErrorCode.NOT_COORDINATOR, "")
         assert row.authorized_operations == NOT_ASKED

@@ -19,8 +19,8 @@ async def test_sizes_of_all_or_of_some() -> None:
         await create_topic(client, "a", 2)
         await create_topic(client, "b")
         await produce(client, "a", partition=1)
-        answer = await client.ask(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
-        [directory] = answer.results
+        response = await client.ask(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
+        [directory] = response.results
         assert (directory.error_code, directory.log_dir) == (0, DATA_DIR)
         assert directory.total_bytes >= directory.usable_bytes > 0
         sizes = {
@@ -32,8 +32,8 @@ async def test_sizes_of_all_or_of_some() -> None:
         some = DescribeLogDirsRequest(
             [DescribableLogDirTopic("a", [1, 7]), DescribableLogDirTopic("no", [0])]
         )
-        answer = await client.ask(some, 4, DescribeLogDirsResponse)
+        response = await client.ask(some, 4, DescribeLogDirsResponse)
         assert [
             (topic.name, [row.partition_index for row in topic.partitions])
-            for topic in answer.results[0].topics
+            for topic in response.results[0].topics
         ] == [("a", [1])]

@@ -30,8 +30,8 @@ from tests.harness.transactional_producer import CLASSIC, CommittedReader, Link,
 
 async def producers(client: SimClient, topic: str, partition: int = 0) -> PartitionResponse:
     request = DescribeProducersRequest([TopicRequest(topic, [partition])])
-    answer = await client.ask(request, 0, DescribeProducersResponse)
-    row: PartitionResponse = answer.topics[0].partitions[0]
+    response = await client.ask(request, 0, DescribeProducersResponse)
+    row: PartitionResponse = response.topics[0].partitions[0]
     return row
 
 
@@ -67,8 +67,8 @@ def test_what_hangs_is_found_and_aborted(flushed: bool) -> None:
                 [WritableTxnMarkerTopic("t", [0, 1])],
                 found.coordinator_epoch,
             )
-            answer = await client.ask(WriteTxnMarkersRequest([marker]), 1, WriteTxnMarkersResponse)
-            rows = answer.markers[0].topics[0].partitions
+            response = await client.ask(WriteTxnMarkersRequest([marker]), 1, WriteTxnMarkersResponse)
+            rows = response.markers[0].topics[0].partitions
             assert [row.error_code for row in rows] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
             [found] = (await producers(client, "t")).active_producers
             assert found.current_txn_start_offset == -1

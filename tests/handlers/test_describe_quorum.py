@@ -18,15 +18,15 @@ def test_this_node_leads(version: int) -> None:
     request = DescribeQuorumRequest([TopicData(METADATA, [PartitionData(0)])])
     before = node.ask(request, version).topics[0].partitions[0]
     node.ask(CreateTopicsRequest([CreatableTopic("t", 3, 1)]), 7)
-    answer = node.ask(request, version)
-    [partition] = answer.topics[0].partitions
+    response = node.ask(request, version)
+    [partition] = response.topics[0].partitions
     assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (0, 1, 1)
     assert partition.high_watermark == before.high_watermark + 4 == node.metadata.image.offset + 1
     [voter] = partition.current_voters
     assert (voter.replica_id, voter.log_end_offset) == (1, partition.high_watermark)
     assert voter.last_caught_up_timestamp == (node.clock.now_ms() if version else -1)
     assert not partition.observers
-    assert [one.node_id for one in answer.nodes] == ([1] if version >= 2 else [])
+    assert [one.node_id for one in response.nodes] == ([1] if version >= 2 else [])
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,10 @@ def test_this_node_leads(version: int) -> None:
 )
 def test_no_other_partition_has_a_quorum(asked: list[tuple[str, list[int]]]) -> None:
     rows = [TopicData(name, [PartitionData(index) for index in indexes]) for name, indexes in asked]
-    answer = StandInNode().ask(DescribeQuorumRequest(rows), 2)
-    found = [(topic.topic_name, [row.partition_index for row in topic.partitions]) for topic in answer.topics]
+    response = StandInNode().ask(DescribeQuorumRequest(rows), 2)
+    found = [
+        (topic.topic_name, [row.partition_index for row in topic.partitions]) for topic in response.topics
+    ]
     assert found == asked
-    codes = {row.error_code for topic in answer.topics for row in topic.partitions}
+    codes = {row.error_code for topic in response.topics for row in topic.partitions}
     assert codes <= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

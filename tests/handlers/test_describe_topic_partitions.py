@@ -41,11 +41,12 @@ def describe(
     """(name, error, partition indexes) of each row, and the next cursor."""
     start = None if cursor is None else Cursor(*cursor)
     request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, start)
-    answer: Any = node.ask(request, 0)
+    response: Any = node.ask(request, 0)
     rows = [
-        (row.name, row.error_code, [part.partition_index for part in row.partitions]) for row in answer.topics
+        (row.name, row.error_code, [part.partition_index for part in row.partitions])
+        for row in response.topics
     ]
-    following = answer.next_cursor
+    following = response.next_cursor
     return rows, None if following is None else (following.topic_name, following.partition_index)
 
 

@@ -16,13 +16,13 @@ from tests.harness.transactional_producer import Link, TransactionalProducer
 async def test_what_is_not_there() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
-        answer = await client.ask(
+        response = await client.ask(
             DescribeTransactionsRequest(["", "unknown"]), 0, DescribeTransactionsResponse
         )
-        codes = [row.error_code for row in answer.transaction_states]
+        codes = [row.error_code for row in response.transaction_states]
         # Nobody has asked for a coordinator yet, so there is no topic to find the id in.
         assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NOT_COORDINATOR]
         producer = TransactionalProducer(Link(client), "id")
         await producer.init()
-        answer = await client.ask(DescribeTransactionsRequest(["unknown"]), 0, DescribeTransactionsResponse)
-        assert answer.transaction_states[0].error_code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,)
+        response = await client.ask(DescribeTransactionsRequest(["unknown"]), 0, DescribeTransactionsResponse)
+        assert response.transaction_states[0].error_code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,)

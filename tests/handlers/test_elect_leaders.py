@@ -24,10 +24,10 @@ def node() -> StandInNode:
 
 def elect(node: StandInNode, election_type: int, *asked: tuple[str, list[int]], version: int = 2) -> Any:
     rows = [TopicPartitions(name, indexes) for name, indexes in asked] or None
-    answer = node.ask(ElectLeadersRequest(election_type, rows, 1000), version)
-    return answer.error_code, {
+    response = node.ask(ElectLeadersRequest(election_type, rows, 1000), version)
+    return response.error_code, {
         topic.topic: [(row.partition_id, row.error_code) for row in topic.partition_result]
-        for topic in answer.replica_election_results
+        for topic in response.replica_election_results
     }
 
 

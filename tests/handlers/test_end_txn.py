@@ -78,11 +78,11 @@ def test_older_clients_know_no_producer_fenced(version: int, code: ErrorCode) ->
             await producer.init()
             await producer.send("t", 0, [b"v"], broker.clock.now_ms())
             request = EndTxnRequest("id", producer.producer_id, producer.epoch - 1, True)
-            answer = await broker.connect().ask(request, version, EndTxnResponse)
-            assert answer.error_code == code
+            response = await broker.connect().ask(request, version, EndTxnResponse)
+            assert response.error_code == code
             request = EndTxnRequest("", producer.producer_id, producer.epoch, True)
-            answer = await broker.connect().ask(request, version, EndTxnResponse)
-            assert answer.error_code == ErrorCode.INVALID_REQUEST
+            response = await broker.connect().ask(request, version, EndTxnResponse)
+            assert response.error_code == ErrorCode.INVALID_REQUEST
 
     run()
 
@@ -97,16 +97,16 @@ async def test_a_partition_that_cannot_be_written_holds_the_next_transaction_bac
             await producer.send("t", partition, [b"v"], broker.clock.now_ms())
         broker.files.faults.append(Fault("write", errno.ENOSPC, lambda path: "/t-1/" in path))
         request = EndTxnRequest("id", producer.producer_id, producer.epoch, True)
-        answer = await client.ask(request, 5, EndTxnResponse)
-        assert answer.error_code == 0
+        response = await client.ask(request, 5, EndTxnResponse)
+        assert response.error_code == 0
         reader = CommittedReader("t", 0)
         await reader.poll(client)
         assert list(reader.values.values()) == [b"v"]
-        request.producer_epoch = answer.producer_epoch
+        request.producer_epoch = response.producer_epoch
         again = await client.ask(request, 5, EndTxnResponse)
         assert again.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         broker.files.faults.clear()
-        producer.epoch = answer.producer_epoch
+        producer.epoch = response.producer_epoch
         producer.sequences.clear()
         await producer.send("t", 1, [b"w"], broker.clock.now_ms())
         await producer.end(commit=True)
@@ -148,14 +148,14 @@ async def test_a_coordinator_that_was_replaced_gives_up() -> None:
         marker = WritableTxnMarker(
             producer.producer_id, producer.epoch, False, [WritableTxnMarkerTopic("t", [0])], 9
         )
-        answer = await client.ask(WriteTxnMarkersRequest([marker]), 1, WriteTxnMarkersResponse)
-        assert answer.markers[0].topics[0].partitions[0].error_code == 0
+        response = await client.ask(WriteTxnMarkersRequest([marker]), 1, WriteTxnMarkersResponse)
+        assert response.markers[0].topics[0].partitions[0].error_code == 0
         request = EndTxnRequest("id", producer.producer_id, producer.epoch, True)
         assert (await client.ask(request, 3, EndTxnResponse)).error_code == 0
         # As on Kafka, the id is of no use until its coordinator is loaded anew.
         for _ in range(3):
-            answer = await client.ask(request, 3, EndTxnResponse)
-            assert answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+            response = await client.ask(request, 3, EndTxnResponse)
+            assert response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         await trio.sleep(60)
         reader = CommittedReader("t", 0)
         await reader.poll(client)

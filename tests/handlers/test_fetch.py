@@ -111,8 +111,8 @@ async def test_leader_epochs_are_checked() -> None:
         for epoch, expected in ((0, 0), (-1, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)):
             request = fetch_request("a", 0)
             request.topics[0].partitions[0].current_leader_epoch = epoch
-            answer = await client.ask(request, 12, FetchResponse)
-            assert answer.responses[0].partitions[0].error_code == expected
+            response = await client.ask(request, 12, FetchResponse)
+            assert response.responses[0].partitions[0].error_code == expected
 
 
 class Session:
@@ -138,15 +138,15 @@ class Session:
             ],
             forgotten_topics_data=[ForgottenTopic(name, partitions=[0]) for name in forget],
         )
-        answer = await self.client.ask(request, version, FetchResponse)
-        if answer.error_code == 0:
-            self.id = answer.session_id
+        response = await self.client.ask(request, version, FetchResponse)
+        if response.error_code == 0:
+            self.id = response.session_id
             self.epoch += 1
-        return answer
+        return response
 
 
-def told(answer: Any) -> list[str]:
-    return [topic.topic for topic in answer.responses]
+def told(response: Any) -> list[str]:
+    return [topic.topic for topic in response.responses]
 
 
 @simulated

@@ -24,15 +24,20 @@ def test_every_key_is_answered(key_type: int, version: int, code: ErrorCode) -> 
             address = broker.listener.address if code is ErrorCode.NONE else ("", -1)
             node = broker.node.config.current.node_id if code is ErrorCode.NONE else -1
             if version < 4:
-                answer = await client.ask(
+                response = await client.ask(
                     FindCoordinatorRequest("k", key_type), version, FindCoordinatorResponse
                 )
-                assert (answer.error_code, answer.node_id, answer.host, answer.port) == (code, node, *address)
+                assert (response.error_code, response.node_id, response.host, response.port) == (
+                    code,
+                    node,
+                    *address,
+                )
             else:
                 request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["k", ""])
-                answer = await client.ask(request, version, FindCoordinatorResponse)
+                response = await client.ask(request, version, FindCoordinatorResponse)
                 got = [
-                    (row.key, row.error_code, row.node_id, row.host, row.port) for row in answer.coordinators
+                    (row.key, row.error_code, row.node_id, row.host, row.port)
+                    for row in response.coordinators
                 ]
                 assert got == [(key, code, node, *address) for key in ("k", "")]
 
@@ -45,8 +50,8 @@ async def test_the_first_one_makes_the_topic_as_kafka_has_it() -> None:
         client = broker.connect()
         await client.ask(FindCoordinatorRequest("k", 0), 1, FindCoordinatorResponse)
         asked = [MetadataRequestTopic(name="__consumer_offsets")]
-        answer = await client.ask(MetadataRequest(asked), 12, MetadataResponse)
-        [topic] = answer.topics
+        response = await client.ask(MetadataRequest(asked), 12, MetadataResponse)
+        [topic] = response.topics
         assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, 7)
         assert {len(row.replica_nodes) for row in topic.partitions} == {1}
         config = broker.node.topic_config("__consumer_offsets")

@@ -50,11 +50,11 @@ def test_refusals_in_every_version(version: int) -> None:
         async with SimBroker() as broker:
             client = broker.connect()
             for group, code in (("", ErrorCode.INVALID_GROUP_ID), ("g", ErrorCode.NOT_COORDINATOR)):
-                answer = await client.ask(HeartbeatRequest(group, 1, "m"), version, HeartbeatResponse)
-                assert answer.error_code == code
+                response = await client.ask(HeartbeatRequest(group, 1, "m"), version, HeartbeatResponse)
+                assert response.error_code == code
             await coordinated(broker)
-            answer = await client.ask(HeartbeatRequest("g", 1, "m"), version, HeartbeatResponse)
-            assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            response = await client.ask(HeartbeatRequest("g", 1, "m"), version, HeartbeatResponse)
+            assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     run()
 
@@ -68,8 +68,8 @@ async def test_while_the_group_is_loaded_all_is_well(monkeypatch: pytest.MonkeyP
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
         monkeypatch.setattr(broker.node.groups.runtime, "shard_of", loading)
-        answer = await client.ask(HeartbeatRequest("g", 1, "m"), HEARTBEAT, HeartbeatResponse)
-        assert answer.error_code == ErrorCode.NONE
+        response = await client.ask(HeartbeatRequest("g", 1, "m"), HEARTBEAT, HeartbeatResponse)
+        assert response.error_code == ErrorCode.NONE
         member = SimMember(broker)
         assert (await member.join()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert (await member.sync()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -38,11 +38,11 @@ def resource(resource_type: int, name: str, *changes: Change) -> AlterConfigsRes
 def alter(
     node: StandInNode, *resources: AlterConfigsResource, version: int = 1, validate_only: bool = False
 ) -> list[tuple[int, str | None]]:
-    answer = node.ask(IncrementalAlterConfigsRequest(list(resources), validate_only), version)
-    assert [(row.resource_type, row.resource_name) for row in answer.responses] == [
+    response = node.ask(IncrementalAlterConfigsRequest(list(resources), validate_only), version)
+    assert [(row.resource_type, row.resource_name) for row in response.responses] == [
         (row.resource_type, row.resource_name) for row in resources
     ]
-    return [(row.error_code, row.error_message) for row in answer.responses]
+    return [(row.error_code, row.error_message) for row in response.responses]
 
 
 def settings(node: StandInNode, resource_type: int = TOPIC, name: str = "t") -> dict[str, str]:
@@ -219,12 +219,12 @@ def test_refusals(node: StandInNode, change: AlterConfigsResource, code: ErrorCo
 
 
 def test_a_resource_changes_as_a_whole_and_for_itself(node: StandInNode) -> None:
-    answers = alter(
+    responses = alter(
         node,
         resource(TOPIC, "t", ("retention.ms", SET, "7"), ("segment.ms", SET, "x")),
         resource(BROKER, "1", ("log.segment.bytes", SET, "2000000")),
     )
-    assert [code for code, _ in answers] == [ErrorCode.INVALID_CONFIG, 0]
+    assert [code for code, _ in responses] == [ErrorCode.INVALID_CONFIG, 0]
     assert (settings(node), settings(node, BROKER, "1")) == ({}, {"log.segment.bytes": "2000000"})
 
 
@@ -275,10 +275,13 @@ def test_what_another_broker_stored_is_left_alone(node: StandInNode) -> None:
 
 def test_a_full_disk(node: StandInNode) -> None:
     node.files.faults.append(Fault("write", errno.ENOSPC))
-    answers = alter(
+    responses = alter(
         node,
         resource(TOPIC, "t", ("retention.ms", SET, "7")),
         resource(TOPIC, "..", ("retention.ms", SET, "7")),
     )
-    assert [code for code, _ in answers] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert [code for code, _ in responses] == [
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
     assert settings(node) == {}

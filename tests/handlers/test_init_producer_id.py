@@ -27,9 +27,9 @@ async def test_ids_are_unique_over_restarts_and_crashes() -> None:
         for end in ("stop", "process", "power", "stop"):
             client = broker.connect()
             for _ in range(3):
-                answer = await client.ask(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
-                assert (answer.error_code, answer.producer_epoch) == (0, 0)
-                seen.append(answer.producer_id)
+                response = await client.ask(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
+                assert (response.error_code, response.producer_epoch) == (0, 0)
+                seen.append(response.producer_id)
             if end == "stop":
                 await broker.stop()
             else:
@@ -50,8 +50,8 @@ def test_requests_that_ask_for_more(
     async def run() -> None:
         async with SimBroker() as broker:
             request = InitProducerIdRequest(transactional_id, 1000, producer_id, epoch)
-            answer = await broker.connect().ask(request, 4, InitProducerIdResponse)
-            assert answer.error_code == code
+            response = await broker.connect().ask(request, 4, InitProducerIdResponse)
+            assert response.error_code == code
 
     run()
 
@@ -102,8 +102,8 @@ async def test_whoever_initialises_the_id_ends_what_the_one_before_has_open() ->
         await old.send("t", 0, [b"old"], broker.clock.now_ms())
         new = TransactionalProducer(Link(broker.connect()), "id")
         # At once: Kafka answers CONCURRENT_TRANSACTIONS first.
-        answer = await broker.connect().ask(InitProducerIdRequest("id", 1000), 4, InitProducerIdResponse)
-        assert (answer.error_code, answer.producer_epoch) == (0, 2)
+        response = await broker.connect().ask(InitProducerIdRequest("id", 1000), 4, InitProducerIdResponse)
+        assert (response.error_code, response.producer_epoch) == (0, 2)
         for commit in (True, False):
             with pytest.raises(TransactionEndedError) as caught:
                 await old.end(commit=commit)
@@ -130,7 +130,7 @@ def test_older_clients_know_no_producer_fenced(version: int, code: ErrorCode) ->
             await producer.init()
             await producer.init()
             request = InitProducerIdRequest("id", 1000, producer.producer_id, 0)
-            answer = await broker.connect().ask(request, version, InitProducerIdResponse)
-            assert answer.error_code == code
+            response = await broker.connect().ask(request, version, InitProducerIdResponse)
+            assert response.error_code == code
 
     run()

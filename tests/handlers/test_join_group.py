@@ -15,8 +15,8 @@ from tests.harness.simulation import simulated
 async def test_nobody_coordinates_before_the_offsets_topic_is_there() -> None:
     async with SimBroker() as broker:
         member = SimMember(broker)
-        answer = await member.join()
-        assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+        response = await member.join()
+        assert (response.error_code, response.member_id) == (ErrorCode.NOT_COORDINATOR, "")
         await coordinated(broker)
         assert (await member.join()).error_code == ErrorCode.MEMBER_ID_REQUIRED
 
@@ -29,12 +29,12 @@ def test_refusals_in_every_version(version: int) -> None:
             await coordinated(broker)
             member = SimMember(broker, group="")
             member.member_id = "said"
-            answer = await member.join(version)
-            assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_GROUP_ID, "said")
-            assert answer.protocol_name == (None if version >= 7 else "")
+            response = await member.join(version)
+            assert (response.error_code, response.member_id) == (ErrorCode.INVALID_GROUP_ID, "said")
+            assert response.protocol_name == (None if version >= 7 else "")
             member.group, member.session_ms = "g", 1
-            answer = await member.join(version)
-            assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "said")
+            response = await member.join(version)
+            assert (response.error_code, response.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "said")
 
     run()
 
@@ -49,10 +49,10 @@ async def test_the_first_members_wait_for_more() -> None:
             await member.join()
             await member.send_join()
             await trio.sleep(1)
-        answers = [await member.joined() for member in members]
+        responses = [await member.joined() for member in members]
         assert trio.current_time() - began == pytest.approx(6)
-        assert [len(answer.members) for answer in answers] == [3, 0, 0]
-        assert {answer.generation_id for answer in answers} == {1}
+        assert [len(response.members) for response in responses] == [3, 0, 0]
+        assert {response.generation_id for response in responses} == {1}
 
 
 @simulated
@@ -109,8 +109,8 @@ async def test_a_static_member_that_restarts_with_the_broker_causes_no_rebalance
         await broker.crash("process")
         await broker.start()
         again = SimMember(broker, instance="b")
-        answer = await again.join()
-        assert (answer.error_code, answer.generation_id, answer.leader) == (0, 2, first.member_id)
+        response = await again.join()
+        assert (response.error_code, response.generation_id, response.leader) == (0, 2, first.member_id)
         assert (await again.sync()).assignment == b"2"
         first.client = broker.connect()
         assert await first.heartbeat() == ErrorCode.NONE

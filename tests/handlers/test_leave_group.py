@@ -15,9 +15,9 @@ from tests.harness.simulation import simulated
 def test_leaving_in_every_version(version: int) -> None:
     """Before version 3 the code is the answer's, then the member's."""
 
-    def code(answer: LeaveGroupResponse) -> int:
-        assert version < 3 or answer.error_code == ErrorCode.NONE
-        return answer.error_code if version < 3 else answer.members[0].error_code
+    def code(response: LeaveGroupResponse) -> int:
+        assert version < 3 or response.error_code == ErrorCode.NONE
+        return response.error_code if version < 3 else response.members[0].error_code
 
     @simulated
     async def run() -> None:
@@ -42,9 +42,9 @@ async def test_administrators_remove_static_members_together() -> None:
         member = SimMember(broker, instance="i")
         await member.found()
         rows = [MemberIdentity("", "i", "gone"), MemberIdentity("", "j"), MemberIdentity("x")]
-        answer = await client.ask(LeaveGroupRequest("g", members=rows), LEAVE, LeaveGroupResponse)
-        assert answer.error_code == ErrorCode.NONE
-        assert [(row.member_id, row.group_instance_id, row.error_code) for row in answer.members] == [
+        response = await client.ask(LeaveGroupRequest("g", members=rows), LEAVE, LeaveGroupResponse)
+        assert response.error_code == ErrorCode.NONE
+        assert [(row.member_id, row.group_instance_id, row.error_code) for row in response.members] == [
             ("", "i", ErrorCode.NONE),
             ("", "j", ErrorCode.UNKNOWN_MEMBER_ID),
             ("x", None, ErrorCode.UNKNOWN_MEMBER_ID),

@@ -22,9 +22,9 @@ def node() -> StandInNode:
 
 
 def listed(node: StandInNode, *types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
-    answer: Any = node.ask(ListConfigResourcesRequest(list(types)), version)
-    return answer.error_code, sorted(
-        (row.resource_type, row.resource_name) for row in answer.config_resources
+    response: Any = node.ask(ListConfigResourcesRequest(list(types)), version)
+    return response.error_code, sorted(
+        (row.resource_type, row.resource_name) for row in response.config_resources
     )
 
 

@@ -17,31 +17,31 @@ def test_in_every_version(version: int) -> None:
     async def run() -> None:
         async with SimBroker() as broker:
             client = broker.connect()
-            answer = await client.ask(ListGroupsRequest(), version, ListGroupsResponse)
-            assert (answer.error_code, answer.groups) == (ErrorCode.NONE, []), "nothing to coordinate yet"
+            response = await client.ask(ListGroupsRequest(), version, ListGroupsResponse)
+            assert (response.error_code, response.groups) == (ErrorCode.NONE, []), "nothing to coordinate yet"
             await coordinated(broker)
             for group in ("a", "b", "c"):
                 await SimMember(broker, group).found()
             pending = SimMember(broker, "d")
             await pending.join()
-            answer = await client.ask(ListGroupsRequest(), version, ListGroupsResponse)
+            response = await client.ask(ListGroupsRequest(), version, ListGroupsResponse)
             shown = {
-                (row.group_id, row.protocol_type, row.group_state, row.group_type) for row in answer.groups
+                (row.group_id, row.protocol_type, row.group_state, row.group_type) for row in response.groups
             }
             state, kind = ("Stable", "Empty") if version >= 4 else ("", ""), "classic" if version >= 5 else ""
             assert shown == {(group, "consumer", state[0], kind) for group in "abc"} | {
                 ("d", "", state[1], kind)
             }
             if version >= 4:
-                answer = await client.ask(ListGroupsRequest(["stable"]), version, ListGroupsResponse)
-                assert {row.group_id for row in answer.groups} == {"a", "b", "c"}
+                response = await client.ask(ListGroupsRequest(["stable"]), version, ListGroupsResponse)
+                assert {row.group_id for row in response.groups} == {"a", "b", "c"}
             if version >= 5:
-                answer = await client.ask(ListGroupsRequest([], ["consumer"]), version, ListGroupsResponse)
-                assert answer.groups == []
+                response = await client.ask(ListGroupsRequest([], ["consumer"]), version, ListGroupsResponse)
+                assert response.groups == []
             await broker.restart()
-            answer = await broker.connect().ask(ListGroupsRequest(), version, ListGroupsResponse)
-            while answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                answer = await broker.connect().ask(ListGroupsRequest(), version, ListGroupsResponse)
-            assert {row.group_id for row in answer.groups} == {"a", "b", "c", "d"}
+            response = await broker.connect().ask(ListGroupsRequest(), version, ListGroupsResponse)
+            while response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                response = await broker.connect().ask(ListGroupsRequest(), version, ListGroupsResponse)
+            assert {row.group_id for row in response.groups} == {"a", "b", "c", "d"}
 
     run()

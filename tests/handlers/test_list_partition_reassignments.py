@@ -35,8 +35,8 @@ QUESTIONS: list[list[ListPartitionReassignmentsTopics] | None] = [
 
 @pytest.mark.parametrize("topics", QUESTIONS)
 def test_nothing_moves(node: StandInNode, topics: list[ListPartitionReassignmentsTopics] | None) -> None:
-    answer: Any = node.ask(ListPartitionReassignmentsRequest(1000, topics), 0)
-    assert (answer.error_code, answer.error_message, answer.topics) == (0, None, [])
+    response: Any = node.ask(ListPartitionReassignmentsRequest(1000, topics), 0)
+    assert (response.error_code, response.error_message, response.topics) == (0, None, [])
 
 
 def test_what_moves(node: StandInNode) -> None:

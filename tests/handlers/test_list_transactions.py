@@ -21,12 +21,12 @@ async def test_lists_are_whole_after_a_restart() -> None:
         await broker.node.logs.recovered()
         client = broker.connect()
         for _ in range(100):
-            answer = await client.ask(ListTransactionsRequest(["Empty"]), 2, ListTransactionsResponse)
-            if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            response = await client.ask(ListTransactionsRequest(["Empty"]), 2, ListTransactionsResponse)
+            if response.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 break
-        assert answer.error_code == 0
-        assert sorted(row.transactional_id for row in answer.transaction_states) == sorted(names)
-        answer = await client.ask(
+        assert response.error_code == 0
+        assert sorted(row.transactional_id for row in response.transaction_states) == sorted(names)
+        response = await client.ask(
             ListTransactionsRequest([], transactional_id_pattern="["), 2, ListTransactionsResponse
         )
-        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -30,12 +30,12 @@ async def test_all_none_and_named() -> None:
         assert {topic.name for topic in (await ask(client, None)).topics} == {"a", "b"}
         assert (await ask(client, [])).topics == []
         assert {topic.name for topic in (await ask(client, [], 0)).topics} == {"a", "b"}
-        answer = await ask(client, ["b"])
-        [broker_row] = answer.brokers
+        response = await ask(client, ["b"])
+        [broker_row] = response.brokers
         assert (broker_row.host, broker_row.port) == ("simulated", 9092)
-        assert answer.controller_id == broker_row.node_id
-        assert answer.cluster_id
-        [topic] = answer.topics
+        assert response.controller_id == broker_row.node_id
+        assert response.cluster_id
+        [topic] = response.topics
         assert [(row.partition_index, row.leader_id, row.leader_epoch) for row in topic.partitions] == [
             (0, broker_row.node_id, 0),
             (1, broker_row.node_id, 0),
@@ -48,8 +48,8 @@ async def test_by_id() -> None:
         client = broker.connect()
         topic_id = await create_topic(client, "a")
         rows = [MetadataRequestTopic(one, None) for one in (b"\5" * 16, topic_id)]
-        answer = await client.ask(MetadataRequest(rows), 12, MetadataResponse)
-        got = [(topic.error_code, topic.name, topic.topic_id) for topic in answer.topics]
+        response = await client.ask(MetadataRequest(rows), 12, MetadataResponse)
+        got = [(topic.error_code, topic.name, topic.topic_id) for topic in response.topics]
         assert got == [(ErrorCode.UNKNOWN_TOPIC_ID, None, b"\5" * 16), (0, "a", topic_id)]
 
 
@@ -60,8 +60,8 @@ def test_a_missing_topic_is_made_where_both_sides_allow_it(enabled: bool, allowe
         config = {"auto.create.topics.enable": str(enabled).lower(), "num.partitions": "3"}
         async with SimBroker(config=config) as broker:
             client = broker.connect()
-            answer = await ask(client, ["new", "bad name"], create=allowed)
-            rows = {topic.name: topic for topic in answer.topics}
+            response = await ask(client, ["new", "bad name"], create=allowed)
+            rows = {topic.name: topic for topic in response.topics}
             made = enabled and allowed
             assert rows["new"].error_code == (0 if made else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             assert len(rows["new"].partitions) == (3 if made else 0)
@@ -75,11 +75,13 @@ async def test_authorized_operations_only_where_asked() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "a")
-        answer = await ask(client, ["a"], 10)
+        response = await ask(client, ["a"], 10)
         assert (
-            answer.cluster_authorized_operations == answer.topics[0].topic_authorized_operations == -(2**31)
+            response.cluster_authorized_operations
+            == response.topics[0].topic_authorized_operations
+            == -(2**31)
         )
         request = MetadataRequest([MetadataRequestTopic(name="a")], False, True, True)
-        answer = await client.ask(request, 10, MetadataResponse)
-        assert answer.cluster_authorized_operations > 0
-        assert answer.topics[0].topic_authorized_operations > 0
+        response = await client.ask(request, 10, MetadataResponse)
+        assert response.cluster_authorized_operations > 0
+        assert response.topics[0].topic_authorized_operations > 0

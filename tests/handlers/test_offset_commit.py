@@ -52,8 +52,8 @@ async def test_what_is_not_there_is_refused_alone() -> None:
         await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
         await create_topic(client, "a", 1)
         offsets = {"b": {0: 1}, "a": {0: 1, 1: 1, -1: 1}}
-        answer = await commit(client, "g", offsets)
-        assert answer == {("b", 0): UNKNOWN, ("a", 0): 0, ("a", 1): UNKNOWN, ("a", -1): UNKNOWN}
+        response = await commit(client, "g", offsets)
+        assert response == {("b", 0): UNKNOWN, ("a", 0): 0, ("a", 1): UNKNOWN, ("a", -1): UNKNOWN}
         assert await fetch_offsets(client, "g") == {("a", 0): 1}
 
 
@@ -68,8 +68,8 @@ def test_a_generation_of_a_group_that_is_not_there(version: int, generation: int
             await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
             await create_topic(client, "a", 1)
             member = {"generation_id_or_member_epoch": generation, "member_id": "" if generation < 0 else "m"}
-            answer = await commit(client, "g", {"b": {1: 1}, "a": {0: 1}}, version, **member)
-            assert answer == {("b", 1): UNKNOWN, ("a", 0): code}
+            response = await commit(client, "g", {"b": {1: 1}, "a": {0: 1}}, version, **member)
+            assert response == {("b", 1): UNKNOWN, ("a", 0): code}
             assert await fetch_offsets(client, "g") == ({("a", 0): 1} if code == 0 else {})
 
     run()
@@ -87,8 +87,8 @@ async def test_metadata_has_a_limit_in_utf_16_units() -> None:
             2: (1, "\U0001f600\U0001f600"),
             3: (1, "\U0001f600\U0001f60012"),
         }
-        answer = await commit(client, "g", {"a": notes})
-        assert answer == {("a", 0): 0, ("a", 1): TOO_LARGE, ("a", 2): 0, ("a", 3): TOO_LARGE}
+        response = await commit(client, "g", {"a": notes})
+        assert response == {("a", 0): 0, ("a", 1): TOO_LARGE, ("a", 2): 0, ("a", 3): TOO_LARGE}
         assert await fetch_offsets(client, "g") == {("a", 0): notes[0], ("a", 2): notes[2]}
 
 
@@ -100,8 +100,8 @@ async def test_topics_by_id() -> None:
         topic_id = await create_topic(client, "a", 1)
         request = commit_request("g", {"": {0: 3}, "x": {0: 4}})
         request.topics[0].topic_id, request.topics[1].topic_id = topic_id, b"\1" * 16
-        answer = await client.ask(request, 10, OffsetCommitResponse)
-        got = [(row.topic_id, row.partitions[0].error_code) for row in answer.topics]
+        response = await client.ask(request, 10, OffsetCommitResponse)
+        got = [(row.topic_id, row.partitions[0].error_code) for row in response.topics]
         assert got == [(b"\1" * 16, ErrorCode.UNKNOWN_TOPIC_ID), (topic_id, 0)]
         assert await fetch_offsets(client, "g") == {("a", 0): 3}
 
@@ -142,15 +142,17 @@ def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest
                 await create_topic(client, topic, 10)
             ten = dict.fromkeys(range(10), 5)
             everything = {"a": ten, "b": ten, "c": ten}
-            answer = await commit(client, "g", everything)
-            assert set(answer.values()) == {ErrorCode.UNKNOWN_SERVER_ERROR}
-            assert len(answer) == 30
+            response = await commit(client, "g", everything)
+            assert set(response.values()) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+            assert len(response) == 30
             assert appended == ([] if unchecked_max == 2 else [30])
             assert await fetch_offsets(client, "g") == {}
             # Those whose text is too long are refused alone, and take no room.
             long_ones = dict.fromkeys(range(10), (5, "x" * 4097))
-            answer = await commit(client, "g", {"a": ten, "b": long_ones, "c": long_ones})
-            assert answer == {(topic, at): 0 if topic == "a" else TOO_LARGE for topic in "abc" for at in ten}
+            response = await commit(client, "g", {"a": ten, "b": long_ones, "c": long_ones})
+            assert response == {
+                (topic, at): 0 if topic == "a" else TOO_LARGE for topic in "abc" for at in ten
+            }
             assert len(looks) == (
                 2 if unchecked_max == 2 else 0
             )  # once a request, however many topics are large

@@ -23,8 +23,8 @@ async def test_offsets_are_forgotten() -> None:
         assert await delete_offsets(client, "g", {"a": [0]}) == ErrorCode.GROUP_ID_NOT_FOUND
         await commit(client, "g", {"a": {0: 1, 1: 2}})
         asked = {"b": [0], "a": [0, 5, -1]}
-        answer = {("b", 0): UNKNOWN, ("a", 0): 0, ("a", 5): UNKNOWN, ("a", -1): UNKNOWN}
-        assert await delete_offsets(client, "g", asked) == answer
+        response = {("b", 0): UNKNOWN, ("a", 0): 0, ("a", 5): UNKNOWN, ("a", -1): UNKNOWN}
+        assert await delete_offsets(client, "g", asked) == response
         assert await delete_offsets(client, "g", {"a": [0]}) == {("a", 0): 0}
         assert await fetch_offsets(client, "g") == {("a", 1): 2}
         await broker.crash("process")

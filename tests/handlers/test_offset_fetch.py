@@ -77,21 +77,21 @@ async def test_several_groups_and_topics_by_id() -> None:
             OffsetFetchRequestGroup("g", topics=None),
             OffsetFetchRequestGroup("", topics=None),
         ]
-        answer = await client.ask(OffsetFetchRequest(groups=groups), 10, OffsetFetchResponse)
+        response = await client.ask(OffsetFetchRequest(groups=groups), 10, OffsetFetchResponse)
         seen = [
             [
                 (topic.topic_id, row.partition_index, row.committed_offset, row.error_code)
                 for topic in group.topics
                 for row in topic.partitions
             ]
-            for group in answer.groups
+            for group in response.groups
         ]
         assert seen == [
             [(topic.topic_id, 0, 5, 0), (UNKNOWN_ID, 0, -1, ErrorCode.UNKNOWN_TOPIC_ID)],
             [(topic.topic_id, 0, 5, 0), (topic.topic_id, 2, 7, 0)],
             [],
         ]
-        assert [row.group_id for row in answer.groups] == ["g", "g", ""]
+        assert [row.group_id for row in response.groups] == ["g", "g", ""]
 
 
 @simulated

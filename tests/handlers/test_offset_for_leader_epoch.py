@@ -26,8 +26,10 @@ async def test_where_an_epoch_ends() -> None:
 
         async def ask(epoch: int, current: int = -1, partition: int = 0) -> Any:
             rows = [OffsetForLeaderTopic("a", [OffsetForLeaderPartition(partition, current, epoch)])]
-            answer = await client.ask(OffsetForLeaderEpochRequest(-2, rows), 4, OffsetForLeaderEpochResponse)
-            return answer.topics[0].partitions[0]
+            response = await client.ask(
+                OffsetForLeaderEpochRequest(-2, rows), 4, OffsetForLeaderEpochResponse
+            )
+            return response.topics[0].partitions[0]
 
         row = await ask(0)
         assert (row.error_code, row.leader_epoch, row.end_offset) == (0, 0, 4)

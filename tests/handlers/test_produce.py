@@ -37,10 +37,10 @@ async def test_rows_come_in_request_order_and_fail_alone() -> None:
             TopicProduceData("a", partition_data=rows),
             TopicProduceData("no", partition_data=[PartitionProduceData(0, batch())]),
         ]
-        answer = await client.ask(ProduceRequest(None, -1, 1000, topics), 9, ProduceResponse)
+        response = await client.ask(ProduceRequest(None, -1, 1000, topics), 9, ProduceResponse)
         got = [
             (topic.name, row.index, ErrorCode(row.error_code).name, row.base_offset)
-            for topic in answer.responses
+            for topic in response.responses
             for row in topic.partition_responses
         ]
         assert got == [
@@ -60,8 +60,8 @@ async def test_a_topic_by_id() -> None:
             TopicProduceData(topic_id=one, partition_data=[PartitionProduceData(0, batch())])
             for one in (topic_id, b"\7" * 16)
         ]
-        answer = await client.ask(ProduceRequest(None, 1, 1000, rows), 13, ProduceResponse)
-        got = [(topic.topic_id, topic.partition_responses[0].error_code) for topic in answer.responses]
+        response = await client.ask(ProduceRequest(None, 1, 1000, rows), 13, ProduceResponse)
+        got = [(topic.topic_id, topic.partition_responses[0].error_code) for topic in response.responses]
         assert got == [(topic_id, 0), (b"\7" * 16, ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
@@ -134,8 +134,8 @@ async def test_a_flushed_produce_is_answered_after_its_fsync_and_unseen_before()
         assert client.unread() == 0
         assert (await fetch(reader, "a", 0)).high_watermark == 0
         for expected in range(3):
-            answer = await client.receive(ProduceResponse, 9)
-            assert answer.responses[0].partition_responses[0].base_offset == expected
+            response = await client.receive(ProduceResponse, 9)
+            assert response.responses[0].partition_responses[0].base_offset == expected
         assert (await fetch(reader, "a", 0)).high_watermark == 3
 
 
@@ -170,10 +170,10 @@ def test_partitions_that_take_long_together(flush: str, monkeypatch: pytest.Monk
             await client.send(produce_request("a", batch(5), 2), 9)
             seen = await produce(other, "a", batch(7), 1)
             assert (seen.error_code, client.unread()) == (0, 0)
-            answer = await client.receive(ProduceResponse, 9)
+            response = await client.receive(ProduceResponse, 9)
             got = [
                 (topic.name, row.index, row.error_code, row.base_offset)
-                for topic in answer.responses
+                for topic in response.responses
                 for row in topic.partition_responses
             ]
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -184,8 +184,8 @@ def test_partitions_that_take_long_together(flush: str, monkeypatch: pytest.Monk
                 ("a", 9, missing, -1),
                 ("a", 3, 0, 0),
             ]
-            answer = await client.receive(ProduceResponse, 9)
-            assert answer.responses[0].partition_responses[0].base_offset == 3
+            response = await client.receive(ProduceResponse, 9)
+            assert response.responses[0].partition_responses[0].base_offset == 3
             assert [one.base_offset for one in await read_all(client, "a", 2)] == [0, 3]
             assert [one.last_offset_delta for one in await read_all(client, "a", 3)] == [3]
 

@@ -30,8 +30,8 @@ async def test_followers_wait_for_the_leader() -> None:
         await second.send_sync()
         await trio.sleep(1)
         assert second.client.unread() == 0
-        answer = await first.sync({second.member_id: b"2", first.member_id: b"1"})
-        assert (answer.assignment, answer.protocol_name) == (b"1", "range")
+        response = await first.sync({second.member_id: b"2", first.member_id: b"1"})
+        assert (response.assignment, response.protocol_name) == (b"1", "range")
         assert (await second.synced()).assignment == b"2"
 
 
@@ -45,13 +45,13 @@ def test_refusals_in_every_version(version: int) -> None:
                 request = SyncGroupRequest(group, 1, "m", None, "consumer", "range")
                 if version < 5:
                     request.protocol_type = request.protocol_name = None
-                answer = await client.ask(request, version, SyncGroupResponse)
-                assert (answer.error_code, answer.assignment) == (code, b"")
+                response = await client.ask(request, version, SyncGroupResponse)
+                assert (response.error_code, response.assignment) == (code, b"")
             if version >= 5:
                 for words in ((None, "range"), ("consumer", None)):
                     request = SyncGroupRequest("", 1, "m", None, *words)
-                    answer = await client.ask(request, version, SyncGroupResponse)
-                    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+                    response = await client.ask(request, version, SyncGroupResponse)
+                    assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     run()
 
@@ -85,6 +85,6 @@ async def test_an_assignment_that_cannot_be_written() -> None:
         member = SimMember(broker)
         await member.enter()
         broker.files.faults.append(Fault("write", errno.ENOSPC))
-        answer = await member.sync({member.member_id: b"all"})
-        assert (answer.error_code, answer.assignment) == (ErrorCode.NOT_COORDINATOR, b"")
+        response = await member.sync({member.member_id: b"all"})
+        assert (response.error_code, response.assignment) == (ErrorCode.NOT_COORDINATOR, b"")
         assert (await describe(member.client)).group_state == "PreparingRebalance"

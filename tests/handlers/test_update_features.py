@@ -26,8 +26,8 @@ def update(
     node: StandInNode, *updates: tuple[str, int, int], version: int = 2, validate_only: bool = False
 ) -> UpdateFeaturesResponse:
     rows = [FeatureUpdateKey(name, level, False, upgrade_type) for name, level, upgrade_type in updates]
-    answer: UpdateFeaturesResponse = node.ask(UpdateFeaturesRequest(1000, rows, validate_only), version)
-    return answer
+    response: UpdateFeaturesResponse = node.ask(UpdateFeaturesRequest(1000, rows, validate_only), version)
+    return response
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def test_every_change_of_metadata_raises_the_epoch(node: StandInNode) -> None:
 
 
 def test_down_and_up_again(node: StandInNode) -> None:
-    answer = update(node, (ELR, 0, SAFE_DOWNGRADE))
-    assert (answer.error_code, answer.error_message, answer.results) == (0, None, [])
+    response = update(node, (ELR, 0, SAFE_DOWNGRADE))
+    assert (response.error_code, response.error_message, response.results) == (0, None, [])
     assert node.metadata.image.features == {"metadata.version": 30, TXN: 2, GROUP: 1}
     node.metadata.commit(
         [
@@ -103,22 +103,22 @@ def test_down_and_up_again(node: StandInNode) -> None:
 def test_refusals(node: StandInNode, name: str, level: int, upgrade_type: int, reason: str) -> None:
     for version in (1, 2):
         for validate_only in (False, True):
-            answer = update(node, (name, level, upgrade_type), version=version, validate_only=validate_only)
-            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-            assert answer.error_message == f"{FAILED} {level} for feature {name}. {reason}"
-            assert answer.results == []
+            response = update(node, (name, level, upgrade_type), version=version, validate_only=validate_only)
+            assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+            assert response.error_message == f"{FAILED} {level} for feature {name}. {reason}"
+            assert response.results == []
     assert node.records == []
 
 
 def test_downgrade_to_a_newer_version(node: StandInNode) -> None:
     update(node, (ELR, 0, SAFE_DOWNGRADE))
-    answer = update(node, (ELR, 1, SAFE_DOWNGRADE))
-    assert answer.error_message == f"{FAILED} 1 for feature {ELR}. Can't downgrade to a newer version."
+    response = update(node, (ELR, 1, SAFE_DOWNGRADE))
+    assert response.error_message == f"{FAILED} 1 for feature {ELR}. Can't downgrade to a newer version."
 
 
 def test_all_or_none(node: StandInNode) -> None:
-    answer = update(node, (ELR, 0, SAFE_DOWNGRADE), ("nix", 1, UPGRADE))
-    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    response = update(node, (ELR, 0, SAFE_DOWNGRADE), ("nix", 1, UPGRADE))
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert node.metadata.image.features[ELR] == 1
 
 

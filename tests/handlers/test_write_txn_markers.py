@@ -36,8 +36,8 @@ def test_a_group_learns_of_it(commit: bool, flushed: bool) -> None:
                 WritableTxnMarkerTopic("unknown", [0]),
             ]
             marker = WritableTxnMarker(producer.producer_id, producer.epoch, commit, topics, 0)
-            answer = await client.ask(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
-            [row] = answer.markers
+            response = await client.ask(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
+            [row] = response.markers
             assert [topic.partitions[0].error_code for topic in row.topics] == [
                 0,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

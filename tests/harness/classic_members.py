@@ -32,8 +32,8 @@ async def coordinated(broker: SimBroker) -> SimClient:
 
 
 async def describe(client: SimClient, group: str = "g", version: int = DESCRIBE) -> DescribedGroup:
-    answer = await client.ask(DescribeGroupsRequest([group]), version, DescribeGroupsResponse)
-    [row] = answer.groups
+    response = await client.ask(DescribeGroupsRequest([group]), version, DescribeGroupsResponse)
+    [row] = response.groups
     assert isinstance(row, DescribedGroup)
     return row
 
@@ -66,11 +66,11 @@ class SimMember:
         await self.client.send(self.join_request(), version)
 
     async def joined(self, version: int = JOIN) -> JoinGroupResponse:
-        answer = await self.client.receive(JoinGroupResponse, version)
-        assert isinstance(answer, JoinGroupResponse)
-        if answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
-            self.member_id, self.generation = answer.member_id, answer.generation_id
-        return answer
+        response = await self.client.receive(JoinGroupResponse, version)
+        assert isinstance(response, JoinGroupResponse)
+        if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            self.member_id, self.generation = response.member_id, response.generation_id
+        return response
 
     async def join(self, version: int = JOIN) -> JoinGroupResponse:
         await self.send_join(version)
@@ -78,8 +78,8 @@ class SimMember:
 
     async def enter(self) -> JoinGroupResponse:
         """Come as a new member does."""
-        answer = await self.join()
-        return await self.join() if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED else answer
+        response = await self.join()
+        return await self.join() if response.error_code == ErrorCode.MEMBER_ID_REQUIRED else response
 
     async def send_sync(self, assignments: dict[str, bytes] | None = None) -> None:
         rows = [SyncGroupRequestAssignment(member, data) for member, data in (assignments or {}).items()]
@@ -89,9 +89,9 @@ class SimMember:
         await self.client.send(request, SYNC)
 
     async def synced(self) -> SyncGroupResponse:
-        answer = await self.client.receive(SyncGroupResponse, SYNC)
-        assert isinstance(answer, SyncGroupResponse)
-        return answer
+        response = await self.client.receive(SyncGroupResponse, SYNC)
+        assert isinstance(response, SyncGroupResponse)
+        return response
 
     async def sync(self, assignments: dict[str, bytes] | None = None) -> SyncGroupResponse:
         await self.send_sync(assignments)
@@ -104,8 +104,8 @@ class SimMember:
 
     async def heartbeat(self) -> ErrorCode:
         request = HeartbeatRequest(self.group, self.generation, self.member_id, self.instance)
-        answer = await self.client.ask(request, HEARTBEAT, HeartbeatResponse)
-        return ErrorCode(answer.error_code)
+        response = await self.client.ask(request, HEARTBEAT, HeartbeatResponse)
+        return ErrorCode(response.error_code)
 
     async def leave(self, version: int = LEAVE) -> Any:
         if version < 3:

@@ -67,5 +67,5 @@ class StandInNode:
         connection = SimpleNamespace(listener_name=LISTENER)
         context = SimpleNamespace(api_version=version, connection=connection)
         seen = type(request).decode(request.encode(version), version)
-        answer = handler.handle(self, seen, context)
-        return type(answer).decode(answer.encode(version), version)
+        response = handler.handle(self, seen, context)
+        return type(response).decode(response.encode(version), version)

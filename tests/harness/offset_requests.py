@@ -51,10 +51,10 @@ async def commit(
     client: SimClient, group: str, offsets: dict[str, dict[int, Any]], version: int = 9, **fields: Any
 ) -> Rows:
     """Commit; the error code per topic and partition."""
-    answer = await client.ask(commit_request(group, offsets, **fields), version, OffsetCommitResponse)
+    response = await client.ask(commit_request(group, offsets, **fields), version, OffsetCommitResponse)
     return {
         (topic.name, row.partition_index): row.error_code
-        for topic in answer.topics
+        for topic in response.topics
         for row in topic.partitions
     }
 
@@ -81,8 +81,8 @@ async def fetch_offsets(
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group, topics=rows)], require_stable=require_stable
         )
-        answer = await client.ask(request, version, OffsetFetchResponse)
-        found: Any = answer.groups[0]
+        response = await client.ask(request, version, OffsetFetchResponse)
+        found: Any = response.groups[0]
     else:
         old = (
             None
@@ -110,11 +110,11 @@ async def delete_offsets(client: SimClient, group: str, topics: dict[str, list[i
         OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(partition) for partition in partitions])
         for name, partitions in topics.items()
     ]
-    answer = await client.ask(OffsetDeleteRequest(group, rows), 0, OffsetDeleteResponse)
-    if answer.error_code:
-        return int(answer.error_code)
+    response = await client.ask(OffsetDeleteRequest(group, rows), 0, OffsetDeleteResponse)
+    if response.error_code:
+        return int(response.error_code)
     return {
         (topic.name, row.partition_index): row.error_code
-        for topic in answer.topics
+        for topic in response.topics
         for row in topic.partitions
     }

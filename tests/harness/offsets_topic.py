@@ -16,8 +16,8 @@ BATCH = 1_000
 
 async def find(client: SimClient, group: str = "g") -> None:
     """Have the offsets topic made."""
-    answer = await client.ask(FindCoordinatorRequest(group, 0), 1, FindCoordinatorResponse)
-    assert answer.error_code == 0, answer
+    response = await client.ask(FindCoordinatorRequest(group, 0), 1, FindCoordinatorResponse)
+    assert response.error_code == 0, response
 
 
 def fill(broker: SimBroker, group: str, count: int, topic: str = "a") -> None:

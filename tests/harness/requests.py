@@ -39,8 +39,8 @@ async def create_topic(
     """Make a topic; its id."""
     rows = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
     request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, [], rows)], 1000)
-    answer = await client.ask(request, 7, CreateTopicsResponse)
-    [topic] = answer.topics
+    response = await client.ask(request, 7, CreateTopicsResponse)
+    [topic] = response.topics
     assert topic.error_code == 0, topic
     return bytes(topic.topic_id)
 
@@ -59,8 +59,8 @@ async def produce(
 ) -> PartitionProduceResponse:
     """Append one batch (default: one plain record); the answer's row."""
     request = produce_request(topic, batch() if records is None else records, partition, acks)
-    answer = await client.ask(request, PRODUCE_VERSION, ProduceResponse)
-    row: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+    response = await client.ask(request, PRODUCE_VERSION, ProduceResponse)
+    row: PartitionProduceResponse = response.responses[0].partition_responses[0]
     return row
 
 
@@ -88,8 +88,10 @@ async def fetch(
     client: SimClient, topic: str, offset: int = 0, partition: int = 0, **limits: Any
 ) -> PartitionData:
     """Read from ``offset``; the answer's row."""
-    answer = await client.ask(fetch_request(topic, offset, partition, **limits), FETCH_VERSION, FetchResponse)
-    row: PartitionData = answer.responses[0].partitions[0]
+    response = await client.ask(
+        fetch_request(topic, offset, partition, **limits), FETCH_VERSION, FetchResponse
+    )
+    row: PartitionData = response.responses[0].partitions[0]
     return row
 
 
@@ -117,5 +119,5 @@ async def list_offset(client: SimClient, topic: str, timestamp: int, partition: 
     request = ListOffsetsRequest(
         -1, 0, [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, -1, timestamp)])]
     )
-    answer = await client.ask(request, 7, ListOffsetsResponse)
-    return answer.topics[0].partitions[0]
+    response = await client.ask(request, 7, ListOffsetsResponse)
+    return response.topics[0].partitions[0]

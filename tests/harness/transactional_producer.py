@@ -105,9 +105,9 @@ class TransactionalProducer:
     async def _until_done(self, ask: Any) -> Any:
         """Repeat ``ask``, which gives an answer and its error code, while the error may pass."""
         for _ in range(TRIES_MAX):
-            answer, code = await ask()
+            response, code = await ask()
             if code == 0:
-                return answer
+                return response
             if not ErrorCode(code).retriable:
                 raise TransactionEndedError(code)
             await trio.sleep(BACKOFF_S)
@@ -119,19 +119,19 @@ class TransactionalProducer:
 
         async def ask() -> tuple[Any, int]:
             request = InitProducerIdRequest(self.transactional_id, self.timeout_ms)
-            answer = await self.link.ask(request, 4, InitProducerIdResponse)
-            return answer, answer.error_code
+            response = await self.link.ask(request, 4, InitProducerIdResponse)
+            return response, response.error_code
 
-        answer = await self._until_done(ask)
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        response = await self._until_done(ask)
+        self.producer_id, self.epoch = response.producer_id, response.producer_epoch
         self.sequences.clear()
         self.added.clear()
 
     async def find(self, key: str, key_type: int) -> None:
         async def ask() -> tuple[Any, int]:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-            answer = await self.link.ask(request, 4, FindCoordinatorResponse)
-            return answer, answer.coordinators[0].error_code
+            response = await self.link.ask(request, 4, FindCoordinatorResponse)
+            return response, response.coordinators[0].error_code
 
         await self._until_done(ask)
 
@@ -144,9 +144,9 @@ class TransactionalProducer:
                 self.epoch,
                 [AddPartitionsToTxnTopic(topic, [partition])],
             )
-            answer = await self.link.ask(request, self.versions.add, AddPartitionsToTxnResponse)
-            [row] = answer.results_by_topic_v3_and_below
-            return answer, row.results_by_partition[0].partition_error_code
+            response = await self.link.ask(request, self.versions.add, AddPartitionsToTxnResponse)
+            [row] = response.results_by_topic_v3_and_below
+            return response, row.results_by_partition[0].partition_error_code
 
         await self._until_done(ask)
 
@@ -180,8 +180,8 @@ class TransactionalProducer:
         request = self.produce_request(topic, partition, values, now_ms, keys)
 
         async def ask() -> tuple[Any, int]:
-            answer = await self.link.ask(request, self.versions.produce, ProduceResponse)
-            row = answer.responses[0].partition_responses[0]
+            response = await self.link.ask(request, self.versions.produce, ProduceResponse)
+            row = response.responses[0].partition_responses[0]
             return row, row.error_code
 
         row = await self._until_done(ask)
@@ -193,8 +193,8 @@ class TransactionalProducer:
 
             async def add() -> tuple[Any, int]:
                 request = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group)
-                answer = await self.link.ask(request, self.versions.add_offsets, AddOffsetsToTxnResponse)
-                return answer, answer.error_code
+                response = await self.link.ask(request, self.versions.add_offsets, AddOffsetsToTxnResponse)
+                return response, response.error_code
 
             await self._until_done(add)
             self.added.add(group)
@@ -208,21 +208,21 @@ class TransactionalProducer:
                 self.epoch,
                 topics=[TxnOffsetCommitRequestTopic(topic, rows)],
             )
-            answer = await self.link.ask(request, self.versions.offsets, TxnOffsetCommitResponse)
-            return answer, answer.topics[0].partitions[0].error_code
+            response = await self.link.ask(request, self.versions.offsets, TxnOffsetCommitResponse)
+            return response, response.topics[0].partitions[0].error_code
 
         await self._until_done(commit)
 
     async def end(self, *, commit: bool) -> None:
         async def ask() -> tuple[Any, int]:
             request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit)
-            answer = await self.link.ask(request, self.versions.end, EndTxnResponse)
-            return answer, answer.error_code
+            response = await self.link.ask(request, self.versions.end, EndTxnResponse)
+            return response, response.error_code
 
-        answer = await self._until_done(ask)
+        response = await self._until_done(ask)
         if self.versions.is_v2:
-            assert answer.producer_id >= 0
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            assert response.producer_id >= 0
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self.sequences.clear()
         self.added.clear()
 
@@ -232,8 +232,8 @@ async def committed_offset(link: Link, group: str, topic: str, partition: int) -
     topics = [OffsetFetchRequestTopics(topic, partition_indexes=[partition])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)], require_stable=True)
     for _ in range(TRIES_MAX):
-        answer = await link.ask(request, 8, OffsetFetchResponse)
-        [found] = answer.groups
+        response = await link.ask(request, 8, OffsetFetchResponse)
+        [found] = response.groups
         code = found.error_code or found.topics[0].partitions[0].error_code
         if code == 0:
             return int(found.topics[0].partitions[0].committed_offset)
@@ -266,13 +266,13 @@ class CommittedReader:
             isolation_level=1,
             topics=[FetchTopic(self.topic, partitions=[asked])],
         )
-        answer = await client.ask(request, 12, FetchResponse)
-        row: PartitionData = answer.responses[0].partitions[0]
+        response = await client.ask(request, 12, FetchResponse)
+        row: PartitionData = response.responses[0].partitions[0]
         while row.error_code:
             assert ErrorCode(row.error_code).retriable, row
             await trio.sleep(BACKOFF_S)
-            answer = await client.ask(request, 12, FetchResponse)
-            row = answer.responses[0].partitions[0]
+            response = await client.ask(request, 12, FetchResponse)
+            row = response.responses[0].partitions[0]
         before = self.position
         self.last_stable_offset, self.high_watermark = row.last_stable_offset, row.high_watermark
         self._take(row)

@@ -91,10 +91,10 @@ class Life:
     async def produce(self) -> None:
         producer = self.rng.choice(self.producers)
         if producer.producer_id < 0:
-            answer = await self.client.ask(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
-            assert answer.error_code == 0
-            assert answer.producer_id not in {other.producer_id for other in self.producers}
-            producer.producer_id = answer.producer_id
+            response = await self.client.ask(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
+            assert response.error_code == 0
+            assert response.producer_id not in {other.producer_id for other in self.producers}
+            producer.producer_id = response.producer_id
         acks = self.rng.choice((1, -1))
         records = producer.next_batch(self.rng, self.broker.clock.now_ms())
         row = await produce(self.client, "t", records, producer.partition, acks=acks)
@@ -126,8 +126,8 @@ class Life:
             return
         offset = self.rng.randint(0, row.high_watermark)
         rows = [DeleteRecordsTopic("t", [DeleteRecordsPartition(partition, offset)])]
-        answer = await self.client.ask(DeleteRecordsRequest(rows, 1000), 2, DeleteRecordsResponse)
-        result = answer.topics[0].partitions[0]
+        response = await self.client.ask(DeleteRecordsRequest(rows, 1000), 2, DeleteRecordsResponse)
+        result = response.topics[0].partitions[0]
         if result.error_code == 0:
             assert result.low_watermark >= offset
             self.model.log_start[partition] = max(self.model.log_start[partition], offset)

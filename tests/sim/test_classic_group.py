@@ -92,8 +92,8 @@ class Consumer:
 
     async def enter(self, member: SimMember) -> list[int]:
         """Join, assign if that is asked for, and learn what is assigned."""
-        answer = await member.join()
-        code = ErrorCode(answer.error_code)
+        response = await member.join()
+        code = ErrorCode(response.error_code)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             member.member_id = ""
         if code is not ErrorCode.NONE:
@@ -104,8 +104,8 @@ class Consumer:
             }, code
             raise RejoinError
         shares: dict[str, bytes] = {}
-        if answer.leader == member.member_id and not answer.skip_assignment:
-            ids = [row.member_id for row in answer.members]
+        if response.leader == member.member_id and not response.skip_assignment:
+            ids = [row.member_id for row in response.members]
             assert member.member_id in ids
             shares = {one: bytes(range(at, PARTITIONS, len(ids))) for at, one in enumerate(ids)}
         synced = await member.sync(shares)
@@ -174,8 +174,8 @@ class Consumer:
 
 async def heartbeat(member: SimMember) -> int:
     request = HeartbeatRequest(GROUP, member.generation, member.member_id, member.instance)
-    answer: Any = await member.client.ask(request, HEARTBEAT, HeartbeatResponse)
-    return int(answer.error_code)
+    response: Any = await member.client.ask(request, HEARTBEAT, HeartbeatResponse)
+    return int(response.error_code)
 
 
 async def lives(seed: int, kind: Kind, config: dict[str, str]) -> None:

@@ -22,8 +22,8 @@ from tests.harness.simulation import simulated
 
 
 async def still_serves(broker: SimBroker) -> None:
-    answer = await broker.connect().ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
-    assert answer.error_code == 0
+    response = await broker.connect().ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
+    assert response.error_code == 0
 
 
 async def is_closed(client: SimClient) -> bool:
@@ -76,8 +76,8 @@ async def test_a_request_may_arrive_byte_by_byte_and_many_may_arrive_at_once() -
         for _ in range(3):
             await client.send(produce_request("t", batch()), 9)
         for expected in range(3):
-            answer = await client.receive(ProduceResponse, 9)
-            assert answer.responses[0].partition_responses[0].base_offset == expected
+            response = await client.receive(ProduceResponse, 9)
+            assert response.responses[0].partition_responses[0].base_offset == expected
         header = struct.pack(">hhih", 18, 0, 77, -1)
         for byte in struct.pack(">i", len(header)) + header:
             await client.send_bytes(bytes([byte]))
@@ -113,8 +113,8 @@ async def test_answers_keep_the_order_of_requests_around_a_long_poll() -> None:
         assert (await produce(other, "t")).base_offset == 0
         row = (await client.receive(FetchResponse, 12)).responses[0].partitions[0]
         assert row.high_watermark == 1
-        answer = await client.receive(ProduceResponse, 9)
-        assert answer.responses[0].partition_responses[0].base_offset == 1
+        response = await client.receive(ProduceResponse, 9)
+        assert response.responses[0].partition_responses[0].base_offset == 1
 
 
 @simulated
@@ -127,9 +127,9 @@ async def test_a_peer_with_thousands_of_requests_at_once_does_not_keep_others_wa
         await busy.send_bytes(frame * count)
         for _ in range(3):
             await other.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
-        answered = busy.unread()
+        unread = busy.unread()
         await trio.testing.wait_all_tasks_blocked()
-        assert answered < busy.unread() / 2
+        assert unread < busy.unread() / 2
 
 
 @simulated
@@ -139,8 +139,8 @@ async def test_a_half_closed_peer_still_gets_its_answers() -> None:
         await create_topic(client, "t")
         await client.send(produce_request("t", batch()), 9)
         client.transport.end_sending()
-        answer = await client.receive(ProduceResponse, 9)
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        response = await client.receive(ProduceResponse, 9)
+        assert response.responses[0].partition_responses[0].error_code == 0
         assert await is_closed(client)
 
 

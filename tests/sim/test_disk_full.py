@@ -132,10 +132,10 @@ async def test_admin_requests_and_other_topics_on_a_full_disk() -> None:
         for one in values(3):
             await produce(client, "t", batch([one]))
         fill(broker)
-        answer = await client.ask(
+        response = await client.ask(
             CreateTopicsRequest([CreatableTopic("new", 1, 1)], 1000), 7, CreateTopicsResponse
         )
-        assert answer.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert response.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         rows = [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])]
         deleted = await client.ask(DeleteRecordsRequest(rows, 1000), 2, DeleteRecordsResponse)
         assert deleted.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -28,8 +28,8 @@ HELLO = ApiVersionsRequest("test", "1")
 async def alter(client: SimClient, key: str, value: str, node: str = "") -> int:
     """Set the key for all brokers, or for one; the error code."""
     rows = [AlterConfigsResource(BROKER, node, [AlterableConfig(key, 0, value)])]
-    answer = await client.ask(IncrementalAlterConfigsRequest(rows), 1, IncrementalAlterConfigsResponse)
-    return int(answer.responses[0].error_code)
+    response = await client.ask(IncrementalAlterConfigsRequest(rows), 1, IncrementalAlterConfigsResponse)
+    return int(response.responses[0].error_code)
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -43,8 +43,8 @@ def test_log_segment_delete_delay_ms(restart: bool) -> None:
             if restart:
                 client = await broker.restart()
             request = DeleteTopicsRequest([DeleteTopicState("t")], [], 1000)
-            answer = await client.ask(request, 6, DeleteTopicsResponse)
-            assert answer.responses[0].error_code == 0
+            response = await client.ask(request, 6, DeleteTopicsResponse)
+            assert response.responses[0].error_code == 0
             await trio.sleep(3)
             assert [name for name in broker.files.listdir(DATA_DIR) if name.startswith("t-0")] == []
 

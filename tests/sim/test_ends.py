@@ -28,13 +28,13 @@ ENDED = (ConnectionEndedError, OSError, trio.ClosedResourceError)
 async def owe_everything(broker: SimBroker, producer: TransactionalProducer) -> list[SimClient]:
     """Connections to which the broker owes an answer each, or several."""
     clients = [broker.connect() for _ in range(6)]
-    flushed, blocked, parked, transactional, ending, silent = clients
+    flushed, blocked, delayed, transactional, ending, silent = clients
     for _ in range(3):
         await flushed.send(produce_request("t", batch()), 9)
     await flushed.send(fetch_request("t", 0, max_wait_ms=60_000, min_bytes=100), 12)
     await blocked.send(fetch_request("t", 0), 12)
     await blocked.send(fetch_request("t", 0, max_wait_ms=60_000, min_bytes=1_000_000), 12)
-    await parked.send(fetch_request("t", 9, max_wait_ms=60_000), 12)
+    await delayed.send(fetch_request("t", 9, max_wait_ms=60_000), 12)
     await transactional.send(producer.produce_request("t", 1, [b"value"], broker.clock.now_ms()), 12)
     await transactional.send(produce_request("t", batch()), 9)
     await ending.send(EndTxnRequest("id", producer.producer_id, producer.epoch, True), 5)

@@ -57,9 +57,9 @@ class PatientLink(Link):
         while True:
             try:
                 self.connected = self.connected or self.broker.connect()
-                answer = await self.connected.ask(request, version, response)
+                received = await self.connected.ask(request, version, response)
                 if self.loses is not type(request) or self.lost.is_set():
-                    return answer
+                    return received
                 self.lost.set()
                 await self.up_again.wait()
                 self.connected = None

@@ -56,15 +56,15 @@ async def test_a_write_that_waits_while_its_transaction_ends_opens_none() -> Non
         await ending.send(EndTxnRequest("id", producer.producer_id, producer.epoch, True), 3)
         await trio.sleep(0.1)
         await writing.send(ProduceRequest("id", -1, 30_000, topics), 9)
-        answer = await writing.receive(ProduceResponse, 9)
-        codes = [topic.partition_responses[0].error_code for topic in answer.responses]
+        response = await writing.receive(ProduceResponse, 9)
+        codes = [topic.partition_responses[0].error_code for topic in response.responses]
         # To be tried again while the markers are under way; then it is too late.
         assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
         assert (await ending.receive(EndTxnResponse, 3)).error_code == 0
         await trio.sleep(10)
         broker.files.latency_s = 0
-        answer = await client.ask(ProduceRequest("id", -1, 30_000, topics), 9, ProduceResponse)
-        codes = [topic.partition_responses[0].error_code for topic in answer.responses]
+        response = await client.ask(ProduceRequest("id", -1, 30_000, topics), 9, ProduceResponse)
+        codes = [topic.partition_responses[0].error_code for topic in response.responses]
         assert codes == [ErrorCode.INVALID_TXN_STATE] * 2
         for partition in range(2):
             reader = CommittedReader("t", partition)
@@ -102,8 +102,8 @@ async def test_a_write_to_a_partition_that_is_recovered_meanwhile_is_refused() -
 
         logs.get = get_at_second_use  # type: ignore[method-assign]
         request = producer.produce_request("t", 0, [b"second"], broker.clock.now_ms())
-        answer = await client.ask(request, V2.produce, ProduceResponse)
-        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        response = await client.ask(request, V2.produce, ProduceResponse)
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert not recovering
         await producer.send("t", 0, [b"second"], broker.clock.now_ms())
         await producer.end(commit=False)
@@ -131,8 +131,8 @@ async def test_what_was_refused_comes_first_also_where_the_next_follows_the_last
         async def send(sequence: int) -> ErrorCode:
             producer.sequences["t", 0] = sequence
             request = producer.produce_request("t", 0, [b"w"], broker.clock.now_ms())
-            answer = await client.ask(request, 9, ProduceResponse)
-            return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+            response = await client.ask(request, 9, ProduceResponse)
+            return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
         assert await send(1) is ErrorCode.INVALID_TXN_STATE
         await producer.add("t", 0)
@@ -219,8 +219,8 @@ def test_markers_of_two_coordinators_meet_in_the_partitions(versions: Versions, 
                     coordinator_epoch,
                     2 if versions.is_v2 else 0,
                 )
-                answer = await client.ask(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
-                return int(answer.markers[0].topics[0].partitions[0].error_code)
+                response = await client.ask(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
+                return int(response.markers[0].topics[0].partitions[0].error_code)
 
             for partition in range(2):
                 await producer.send("t", partition, [b"v"], broker.clock.now_ms())

@@ -104,9 +104,9 @@ class Fuzz:
         assert element is not None
         return self.struct(element, version)
 
-    def learn(self, answer: Struct) -> None:
-        for field in type(answer).FIELDS:
-            value = getattr(answer, field.name)
+    def learn(self, response: Struct) -> None:
+        for field in type(response).FIELDS:
+            value = getattr(response, field.name)
             if isinstance(value, list):
                 for one in value:
                     if isinstance(one, Struct):

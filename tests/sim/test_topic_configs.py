@@ -44,8 +44,8 @@ async def produce_now(broker: SimBroker, client: SimClient, size: int = 10, *, k
 
 async def set_config(client: SimClient, kind: int, name: str, key: str, value: str) -> int:
     rows = [AlterConfigsResource(kind, name, [AlterableConfig(key, 0, value)])]
-    answer = await client.ask(IncrementalAlterConfigsRequest(rows), 1, IncrementalAlterConfigsResponse)
-    return int(answer.responses[0].error_code)
+    response = await client.ask(IncrementalAlterConfigsRequest(rows), 1, IncrementalAlterConfigsResponse)
+    return int(response.responses[0].error_code)
 
 
 async def earliest(client: SimClient) -> int:
