@@ -119,12 +119,12 @@ def is_there(name: str, page: pathlib.Path) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_what_a_page_names_is_there(page: pathlib.Path) -> None:
+def test_every_name_on_a_page_exists(page: pathlib.Path) -> None:
     names = named(page.read_text())
     assert sorted(name for name in names if not is_there(name, page)) == []
 
 
-def test_a_name_that_is_not_there_is_noticed() -> None:
+def test_a_name_that_does_not_exist_is_reported() -> None:
     names = {
         *("broker/log/nowhere.py", "nowhere.py", "broker/nowhere/", "tests/log/test_no*.py"),
         *("broker.log.nowhere", "oncelog.broker.log.nowhere", "oncelog.spark.write_twice", "no.such.setting"),

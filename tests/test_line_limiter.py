@@ -50,7 +50,7 @@ def test_a_clock_that_is_set_back_does_not_silence() -> None:
     assert (said.say(), said.say()) == (2, 2)
 
 
-def test_of_too_many_causes_the_oldest_line_is_forgotten() -> None:
+def test_a_new_cause_replaces_the_one_with_the_oldest_line() -> None:
     said = Said()
     for partition in range(REPEATED_LINES_MAX):
         said.say(partition=partition)

@@ -57,7 +57,7 @@ def test_json(sink: Lines) -> None:
 
 
 @pytest.mark.parametrize("hostile", ["a\nb", "a\x1b[2Jb", "a b=c", "", "'", "\u202e", "\ud800"])
-def test_what_a_client_sends_cannot_break_a_line(sink: Lines, hostile: str) -> None:
+def test_text_of_a_client_cannot_break_a_line(sink: Lines, hostile: str) -> None:
     log.info("hello", client_id=hostile, after=1)
     line = sink.lines[0]
     assert line.count("\n") == 1
@@ -122,7 +122,7 @@ def test_tasks_and_worker_threads_write_where_the_task_writes_that_started_them(
     assert sorted(line.split()[-1] for line in other.lines) == ["task", "thread"]
 
 
-def test_lost_lines_are_owned_up_to(sink: Lines) -> None:
+def test_lost_lines_are_counted_in_a_line(sink: Lines) -> None:
     sink.lost = 3
     log.info("x")
     assert sink.lines[1].endswith(

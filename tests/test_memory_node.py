@@ -94,7 +94,7 @@ def test_it_serves_and_stops() -> None:
     trio.run(main)
 
 
-def test_what_was_acknowledged_survives_the_process() -> None:
+def test_acknowledged_records_survive_the_process() -> None:
     async def main() -> None:
         node = MemoryNode()
         async with node.running() as client:
@@ -108,7 +108,7 @@ def test_what_was_acknowledged_survives_the_process() -> None:
 
 
 @pytest.mark.parametrize("flush_messages", ["1", "1000"])
-def test_a_loss_of_power_leaves_what_was_flushed(flush_messages: str) -> None:
+def test_flushed_records_survive_a_loss_of_power(flush_messages: str) -> None:
     async def main() -> None:
         node = MemoryNode(log_flush_interval_messages=flush_messages)
         async with node.running() as client:

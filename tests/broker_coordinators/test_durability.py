@@ -40,7 +40,7 @@ def of_offsets_topic(path: str) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_was_told_survives(seed: int) -> None:
+def test_acknowledged_changes_survive(seed: int) -> None:
     """Power losses with flush.messages=1, deaths of the process in any case: also while commits are on their way."""
 
     @simulated
@@ -82,7 +82,7 @@ def test_what_was_told_survives(seed: int) -> None:
 
 
 @simulated
-async def test_an_answer_waits_for_the_disk() -> None:
+async def test_a_response_waits_for_the_disk() -> None:
     """Reads do too: what they show must not be lost either."""
     async with SimBroker(config={**ONE_PARTITION, **EVERY_MESSAGE}) as broker:
         client, other = broker.connect(), broker.connect()
@@ -129,7 +129,7 @@ class GivenUp(ClassicGroup):
 
 
 @simulated
-async def test_a_shard_whose_log_goes_offline_is_given_up() -> None:
+async def test_a_shard_is_unloaded_when_its_log_goes_offline() -> None:
     """Whoever waits is told, deadlines go, and other partitions' groups know nothing of it."""
     async with SimBroker(config={"offsets.topic.num.partitions": "2"}) as broker:
         client = broker.connect()
@@ -151,7 +151,7 @@ async def test_a_shard_whose_log_goes_offline_is_given_up() -> None:
 
 
 @simulated
-async def test_a_later_answer_of_a_shard_that_is_given_up() -> None:
+async def test_a_delayed_response_of_a_shard_that_is_unloaded() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
         client = broker.connect()
         await create_topic(client, "a")
@@ -183,7 +183,7 @@ async def test_a_full_disk_refuses_and_then_goes_on() -> None:
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_the_topic_is_deleted_and_made_anew(large: bool) -> None:
+def test_the_topic_is_deleted_and_created_again(large: bool) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker() as broker:
@@ -259,7 +259,7 @@ async def test_a_topic_that_grows_moves_no_group_before_a_restart() -> None:
 
 
 @simulated
-async def test_our_own_bug_at_a_deadline_costs_nobody_else() -> None:
+async def test_a_bug_at_a_deadline_does_not_affect_other_groups() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
         broker.node.fail_on_bugs = False
         deadlines = broker.node.groups.runtime.timer.deadlines
@@ -297,7 +297,7 @@ class Counted(list[CoordinatorRecord]):
 
 
 @simulated
-async def test_what_no_batch_holds_is_refused_without_writing_it_all_down() -> None:
+async def test_records_too_large_for_a_batch_are_refused_before_all_are_encoded() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
         await coordinated(broker)
         record = CoordinatorRecord(

@@ -61,13 +61,13 @@ def test_the_codec_of_the_topic(codec: int) -> None:
     run()
 
 
-def test_a_codec_that_nobody_knows() -> None:
+def test_an_unknown_codec() -> None:
     with pytest.raises(ConfigError, match="compression type id: 5"):
         BrokerConfig({"offsets.topic.compression.codec": "5"})
 
 
 @simulated
-async def test_never_is_a_long_time() -> None:
+async def test_an_interval_longer_than_a_timer_can_take() -> None:
     config = {**ONE_PARTITION, "offsets.retention.check.interval.ms": str((1 << 63) - 1)}
     async with SimBroker(config=config) as broker:
         client = broker.connect()

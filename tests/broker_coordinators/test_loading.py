@@ -121,7 +121,7 @@ def append(broker: SimBroker, key: bytes, value: bytes | None) -> None:
 
 
 @simulated
-async def test_records_of_a_type_that_nobody_knows_are_left_out() -> None:
+async def test_records_of_unknown_types_are_skipped() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
         client = await coordinated(broker)
         await create_topic(client, "a")
@@ -138,9 +138,7 @@ async def test_records_of_a_type_that_nobody_knows_are_left_out() -> None:
     (b"\0\1\0\x09cut", b"\0\0"),
     (b"", None),
 ])  # fmt: skip
-def test_what_is_no_such_record_stops_that_shard_and_no_other(
-    key: bytes, value: bytes | None, large: bool
-) -> None:
+def test_a_malformed_record_stops_only_its_shard(key: bytes, value: bytes | None, large: bool) -> None:
     """Kafka leaves the coordinator of that partition failed, too."""
 
     @simulated
@@ -165,7 +163,7 @@ def test_what_is_no_such_record_stops_that_shard_and_no_other(
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
 @pytest.mark.parametrize("large", [False, True])
-def test_a_disk_that_cannot_be_read(large: bool, error: int) -> None:
+def test_a_failing_read(large: bool, error: int) -> None:
     """After a shortage the next request tries again; anything else takes the log offline."""
 
     @simulated
@@ -200,7 +198,7 @@ def test_a_disk_that_cannot_be_read(large: bool, error: int) -> None:
 
 
 @simulated
-async def test_a_shortage_as_the_log_is_opened_is_waited_for_though_nobody_asks() -> None:
+async def test_loading_is_retried_without_a_request_after_opening_the_log_failed() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
         await coordinated(broker)
         fill(broker, "g", 3)
@@ -218,7 +216,7 @@ async def test_a_shortage_as_the_log_is_opened_is_waited_for_though_nobody_asks(
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_a_shortage_is_waited_for_though_nobody_asks(large: bool) -> None:
+def test_loading_is_retried_without_a_request_after_a_failed_read(large: bool) -> None:
     """Else sessions would not time out, decided transactions not be completed, and lists lack groups."""
 
     @simulated
@@ -265,7 +263,7 @@ async def test_a_topic_that_is_deleted_while_a_shard_is_loaded_leaves_no_offsets
 
 
 @simulated
-async def test_a_shard_that_cannot_be_written_keeps_no_other_from_its_work() -> None:
+async def test_background_work_goes_on_after_a_shard_that_cannot_be_written() -> None:
     """Of a topic that is deleted, all groups hear, whichever comes first."""
     async with SimBroker(config={"offsets.topic.num.partitions": "5"}) as broker:
         client = await coordinated(broker)

@@ -49,7 +49,7 @@ def test_addresses(host: str) -> None:
 
 
 @simulated
-async def test_absurd_names_are_not_remembered() -> None:
+async def test_very_long_names_are_not_cached() -> None:
     """Ten thousand names of 32 kB each would fill the memory."""
     async with SimBroker() as broker:
         client = broker.connect()

@@ -28,7 +28,7 @@ DISK_S = 10
 
 
 @simulated
-async def test_every_api_says_so_and_changes_nothing() -> None:
+async def test_every_api_returns_that_the_coordinator_is_loading() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
         client = await coordinated(broker)
         await create_topic(client, "a", 2)

@@ -75,7 +75,7 @@ def test_every_error_is_a_line(
     ]
 
 
-def test_what_kubernetes_sets_for_a_service_of_this_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_kubernetes_for_a_service_named_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     service = {
         "ONCELOG_SERVICE_HOST": "10.96.0.17",
         "ONCELOG_SERVICE_PORT_CLIENT": "9092",
@@ -188,7 +188,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str, **environment: str)
     return found
 
 
-def test_who_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_precedence_of_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("num.partitions=2\nlisteners=PLAINTEXT://file:1\nlog.dirs=/file\n")
     file = ("--config", str(path))
@@ -240,7 +240,7 @@ def test_a_flag_may_name_a_listener_or_several(monkeypatch: pytest.MonkeyPatch) 
         ("--advertise", "kafka.example", "PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://kafka.example:0"),
     ],
 )
-def test_addresses_in_short(
+def test_short_forms_of_addresses(
     monkeypatch: pytest.MonkeyPatch, option: str, text: str, listen: str, told: str
 ) -> None:
     found = chosen(monkeypatch, option, text)
@@ -249,7 +249,7 @@ def test_addresses_in_short(
     assert chosen(monkeypatch, **variable) == found
 
 
-def test_what_kubernetes_says_of_a_service_called_oncelog_sets_nothing(
+def test_variables_of_kubernetes_for_a_service_named_oncelog_set_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = chosen(monkeypatch, ONCELOG_PORT="tcp://10.0.0.1:9092")

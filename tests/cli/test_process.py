@@ -24,7 +24,7 @@ def responses(address: tuple[str, int]) -> bool:
         return bool(connection.call("ApiVersions", 0)["error_code"] == 0)
 
 
-def test_ready_served_and_stopped(serve: Serve, tmp_path: pathlib.Path) -> None:
+def test_start_serve_and_stop(serve: Serve, tmp_path: pathlib.Path) -> None:
     process = serve("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
     ready = process.wait_ready()
     assert list(ready) == ["address", "node.id", "cluster.id", "data.dir"]
@@ -73,7 +73,7 @@ def test_the_cluster_keeps_its_id(serve: Serve, tmp_path: pathlib.Path) -> None:
     assert serve(*arguments).wait_ready()["cluster.id"] == "4L6g3nShT-eMCtK--X86sw"
 
 
-def test_a_data_directory_is_one_process_s(serve: Serve, tmp_path: pathlib.Path) -> None:
+def test_a_second_process_cannot_use_the_data_directory(serve: Serve, tmp_path: pathlib.Path) -> None:
     arguments = ("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
     first = serve(*arguments)
     ready = first.wait_ready()
@@ -91,7 +91,7 @@ def failed(process: Process) -> str:
     return last.removeprefix("oncelog: ")
 
 
-def test_a_folder_of_somebody_else_is_not_taken(serve: Serve, tmp_path: pathlib.Path) -> None:
+def test_a_foreign_folder_is_not_adopted(serve: Serve, tmp_path: pathlib.Path) -> None:
     foreign = tmp_path / "checkout"
     (foreign / ".git").mkdir(parents=True)
     (foreign / "README.md").write_text("mine")
@@ -102,7 +102,7 @@ def test_a_folder_of_somebody_else_is_not_taken(serve: Serve, tmp_path: pathlib.
     assert sorted(path.name for path in foreign.iterdir()) == [".git", "README.md"]
 
 
-def test_a_file_in_the_place_of_the_data_directory(serve: Serve, tmp_path: pathlib.Path) -> None:
+def test_the_data_directory_is_a_file(serve: Serve, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "file"
     path.write_text("mine")
     why = "there is a file in its place"
@@ -112,7 +112,7 @@ def test_a_file_in_the_place_of_the_data_directory(serve: Serve, tmp_path: pathl
     assert line == f"cannot use the data directory {path}/below: {why}"
 
 
-def test_metadata_that_cannot_be_read(serve: Serve, tmp_path: pathlib.Path) -> None:
+def test_unreadable_metadata(serve: Serve, tmp_path: pathlib.Path) -> None:
     arguments = ("--port", "0", "--data-dir", str(tmp_path / "data"))
     first = serve(*arguments)
     first.wait_ready()
@@ -124,7 +124,7 @@ def test_metadata_that_cannot_be_read(serve: Serve, tmp_path: pathlib.Path) -> N
     assert line == f"cannot use the data directory {tmp_path / 'data'}: Is a directory: {path}"
 
 
-def test_a_data_directory_that_cannot_be_written_from_the_start(serve: Serve, tmp_path: pathlib.Path) -> None:
+def test_a_data_directory_that_is_not_writable(serve: Serve, tmp_path: pathlib.Path) -> None:
     """As on a disk that is full: here a file may have no more bytes than meta.properties."""
     size = 200
     program = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
@@ -138,7 +138,7 @@ def test_a_data_directory_that_cannot_be_written_from_the_start(serve: Serve, tm
     assert done.stderr.count("\n") == 1
 
 
-def test_a_host_that_is_not_there(serve: Serve, tmp_path: pathlib.Path) -> None:
+def test_an_unknown_host(serve: Serve, tmp_path: pathlib.Path) -> None:
     line = failed(serve("--ephemeral", "--listen", "no-such-host.invalid:0"))
     assert line.startswith("cannot listen on no-such-host.invalid:0: ")
     line = failed(serve("--ephemeral", "--listen", "192.0.2.1:0"))
@@ -167,7 +167,7 @@ def test_ephemeral_data_is_gone_afterwards(serve: Serve, tmp_path: pathlib.Path)
     assert not directory.exists()
 
 
-def test_no_place_for_ephemeral_data(serve: Serve, tmp_path: pathlib.Path) -> None:
+def test_the_directory_for_ephemeral_data_cannot_be_made(serve: Serve, tmp_path: pathlib.Path) -> None:
     process = serve("--listen", "127.0.0.1:0", "--ephemeral", TMPDIR=str(tmp_path / "none"))
     assert process.end() == cli.EXIT_FAILED
     assert process.stderr == (
@@ -175,7 +175,7 @@ def test_no_place_for_ephemeral_data(serve: Serve, tmp_path: pathlib.Path) -> No
     )
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next(serve: Serve, tmp_path: pathlib.Path) -> None:
+def test_the_next_start_removes_leftovers_of_a_killed_process(serve: Serve, tmp_path: pathlib.Path) -> None:
     killed, alive = serve("--port", "0", "--ephemeral"), serve("--port", "0", "--ephemeral")
     left = pathlib.Path(killed.wait_ready()["data.dir"])
     kept = pathlib.Path(alive.wait_ready()["data.dir"])
@@ -191,7 +191,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(serve: Serve, tmp_pat
     assert not list(tmp_path.glob("oncelog-*"))
 
 
-def test_what_clients_are_told_may_differ(serve: Serve) -> None:
+def test_the_advertised_address_may_differ(serve: Serve) -> None:
     process = serve("--ephemeral", ONCELOG_LISTEN="127.0.0.1:0", ONCELOG_ADVERTISE="kafka.example:9092")
     assert process.wait_ready()["advertised"] == "kafka.example:9092"
 
@@ -241,7 +241,7 @@ def test_logs_as_json(serve: Serve) -> None:
     assert "keys of Kafka's that have no effect in oncelog: num.io.threads [from -c]" in process.stderr
 
 
-def test_nobody_reads_stdout(serve: Serve) -> None:
+def test_stdout_is_closed(serve: Serve) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     process = serve("--ephemeral", "--listen", "127.0.0.1:0", stdout=writer, stderr=subprocess.PIPE)
@@ -266,7 +266,7 @@ def run_oncelog(tmp_path: pathlib.Path) -> Iterator[Serve]:
         process.close()
 
 
-def test_variables_that_name_no_key_are_one_warning(serve: Serve) -> None:
+def test_variables_without_a_key_are_one_warning(serve: Serve) -> None:
     more = {
         "KAFKA_PASSWORD": "hunter2",
         "KAFKA_PORT": "tcp://10.0.0.1:9092",

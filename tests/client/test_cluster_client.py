@@ -185,7 +185,7 @@ async def test_a_retriable_error_makes_the_route_looked_up_anew(
 
 
 @on_a_cluster
-async def test_retries_where_asked_for(cluster: Cluster, client: ClusterClient) -> None:
+async def test_retries(cluster: Cluster, client: ClusterClient) -> None:
     cluster.error_codes[2] = [16, 14, 15, 14, 14]
     start = trio.current_time()
     assert await client.call(BEAT, CoordinatorOf("group"), retry=RETRY) == HeartbeatResponse()
@@ -195,7 +195,7 @@ async def test_retries_where_asked_for(cluster: Cluster, client: ClusterClient) 
 
 
 @on_a_cluster
-async def test_no_retry_of_what_will_not_pass(cluster: Cluster, client: ClusterClient) -> None:
+async def test_no_retry_of_errors_that_are_not_retriable(cluster: Cluster, client: ClusterClient) -> None:
     cluster.error_codes[1] = [25, 0]
     assert await client.call(BEAT, retry=RETRY) == HeartbeatResponse(0, 25)
     assert len(cluster.beats) == 1
@@ -204,7 +204,7 @@ async def test_no_retry_of_what_will_not_pass(cluster: Cluster, client: ClusterC
 
 
 @on_a_cluster
-async def test_retries_end(cluster: Cluster, client: ClusterClient) -> None:
+async def test_retries_end_at_the_deadline(cluster: Cluster, client: ClusterClient) -> None:
     cluster.error_codes[1] = [14] * 1000
     start = trio.current_time()
     assert await client.call(BEAT, retry=RETRY) == HeartbeatResponse(0, 14)
@@ -269,7 +269,7 @@ def test_a_connection_that_was_lost_while_nothing_happened(how: str) -> None:
 
 
 @on_a_cluster
-async def test_brokers_that_are_to_be_asked_for_anew(cluster: Cluster, client: ClusterClient) -> None:
+async def test_forgotten_brokers_are_looked_up_again(cluster: Cluster, client: ClusterClient) -> None:
     await client.call(BEAT, LeaderOf("t", 1))
     client.forget(BrokerWithId(2))
     await client.call(BEAT, LeaderOf("t", 1))
@@ -277,7 +277,7 @@ async def test_brokers_that_are_to_be_asked_for_anew(cluster: Cluster, client: C
 
 
 @on_a_cluster
-async def test_a_coordinators_connection_is_for_nothing_else(cluster: Cluster, client: ClusterClient) -> None:
+async def test_a_coordinator_has_a_connection_of_its_own(cluster: Cluster, client: ClusterClient) -> None:
     await client.call(BEAT, CoordinatorOf("group"))
     assert cluster.network.connected[-2:] == [NODES[1], NODES[2]]
     cluster.brokers[1].peers[0].transport.break_off()
@@ -319,7 +319,7 @@ async def test_metadata_is_renewed_when_it_is_old() -> None:
 
 
 @on_a_cluster
-async def test_what_metadata_says(cluster: Cluster, client: ClusterClient) -> None:
+async def test_cached_metadata(cluster: Cluster, client: ClusterClient) -> None:
     response = await client.refresh_metadata()
     assert [topic.name for topic in response.topics] == ["t", "leaderless"]
     assert (client.metadata.cluster_id, client.metadata.controller_id) == ("cluster", 3)
@@ -353,7 +353,7 @@ async def test_several_requests_in_flight(cluster: Cluster, client: ClusterClien
 
 
 @on_a_cluster
-async def test_no_broker_is_there(cluster: Cluster, client: ClusterClient) -> None:
+async def test_no_broker_is_reachable(cluster: Cluster, client: ClusterClient) -> None:
     with ClusterClient([("gone", 9), ("away", 9)], cluster.network.connect) as lost:
         error = await raised(lost.call(BEAT))
         assert (error.code, error.message) == (

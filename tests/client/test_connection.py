@@ -70,7 +70,7 @@ async def test_requests_have_a_client_id_and_correlation_ids_that_follow_each_ot
 
 
 @simulated
-async def test_many_in_flight_and_awaited_in_any_order() -> None:
+async def test_many_requests_in_flight_awaited_in_any_order() -> None:
     connection, peer = connected()
     sent = [await connection.send(BEAT) for _ in range(5)]
     assert connection.in_flight == 5
@@ -83,7 +83,7 @@ async def test_many_in_flight_and_awaited_in_any_order() -> None:
 
 
 @simulated
-async def test_whoever_reads_wakes_the_others_as_their_responses_come() -> None:
+async def test_the_reading_task_wakes_the_tasks_whose_responses_arrive() -> None:
     connection, peer = connected()
     finished: list[int] = []
 
@@ -102,7 +102,7 @@ async def test_whoever_reads_wakes_the_others_as_their_responses_come() -> None:
 
 
 @simulated
-async def test_a_cancelled_wait_leaves_the_connection_whole() -> None:
+async def test_a_cancelled_wait_leaves_the_connection_usable() -> None:
     connection, peer = connected()
     with trio.move_on_after(1):
         await connection.call(BEAT, timeout_s=1000)
@@ -122,7 +122,7 @@ async def test_a_cancelled_wait_leaves_the_connection_whole() -> None:
 
 
 @simulated
-async def test_a_cancelled_reader_hands_the_reading_over() -> None:
+async def test_another_task_reads_after_the_reader_was_cancelled() -> None:
     connection, peer = connected()
     first, second = await connection.send(BEAT), await connection.send(BEAT)
     async with trio.open_nursery() as nursery:
@@ -281,7 +281,7 @@ async def test_a_broker_that_breaks_the_protocol(sent: bytes, text: str) -> None
 
 
 @simulated
-async def test_a_response_that_nobody_asked_for() -> None:
+async def test_a_response_without_a_request() -> None:
     connection, peer = connected()
     await peer.send_bytes(encode_frame(b"\0\0\0\1\0", HeartbeatResponse().encode(4)) * 2)
     assert await connection.call(BEAT) == HeartbeatResponse()
@@ -372,7 +372,7 @@ async def test_a_broker_that_has_no_such_version_of_api_versions(told: list[ApiV
 
 
 @simulated
-async def test_a_broker_that_does_not_tell_its_versions() -> None:
+async def test_a_broker_that_refuses_api_versions() -> None:
     connection, peer = connected()
     async with trio.open_nursery() as nursery:
 

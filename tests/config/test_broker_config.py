@@ -81,7 +81,7 @@ def test_our_defaults_and_only_those_differ_from_kafkas() -> None:
         ),
     ],
 )
-def test_what_is_refused_is_named_with_its_origin(texts: dict[str, str], message: str) -> None:
+def test_errors_name_the_origin(texts: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         BrokerConfig(texts, dict.fromkeys(texts, "here:7"))
     assert str(caught.value) == message
@@ -104,11 +104,11 @@ def test_node_id_and_broker_id_are_one() -> None:
         assert (config.node_id, config.broker_id) == (7, 7)
 
 
-def test_an_authorizer_that_is_none_is_no_error() -> None:
+def test_an_empty_authorizer_is_no_error() -> None:
     assert BrokerConfig({"authorizer.class.name": " "}).without_effect == ("authorizer.class.name",)
 
 
-def test_what_does_not_suit_a_value_that_could_not_be_read_is_not_told() -> None:
+def test_no_contradiction_is_reported_for_a_malformed_value() -> None:
     texts = {"group.consumer.max.heartbeat.interval.ms": "x", "group.consumer.heartbeat.interval.ms": "16000"}
     problems: list[str] = []
     BrokerConfig(texts, problems=problems)
@@ -132,11 +132,11 @@ def test_what_does_not_suit_a_value_that_could_not_be_read_is_not_told() -> None
         ("allow.everyone.if.no.acl.found", "anything"),
     ],
 )
-def test_keys_that_kafka_knows_are_noted_and_do_nothing(name: str, text: str) -> None:
+def test_keys_of_kafka_without_effect_are_listed(name: str, text: str) -> None:
     assert BrokerConfig({name: text}).without_effect == (name,)
 
 
-def test_keys_that_do_nothing_have_values_all_the_same() -> None:
+def test_keys_without_effect_have_values() -> None:
     config = BrokerConfig({"num.io.threads": " 4 "})
     assert (config.value("num.io.threads"), config.text("num.network.threads")) == (4, "3")
     for name in ("zookeeper.connect", "no.such.key"):

@@ -51,7 +51,7 @@ def test_parse(name: str, text: str, value: object) -> None:
     assert TopicConfig.KEYS[name].parse(text) == value
 
 
-def test_not_a_number_is_within_every_range() -> None:
+def test_nan_is_within_every_range() -> None:
     # Kafka compares doubles, and so takes it.
     ratio = TopicConfig.KEYS["min.cleanable.dirty.ratio"]
     assert ratio.to_text(ratio.parse("NaN")) == "NaN"
@@ -68,7 +68,7 @@ def test_not_an_int(text: str) -> None:
     )
 
 
-def test_a_number_of_absurd_length_is_refused_without_converting_it() -> None:
+def test_a_very_long_number_is_refused_without_converting_it() -> None:
     with pytest.raises(ConfigError, match="Not a number of type LONG"):
         TopicConfig.KEYS["flush.ms"].parse("9" * 1_000_000)
 
@@ -101,7 +101,7 @@ def test_doubles_are_written_as_java_does(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize("config", [BrokerConfig(), BrokerConfig().topic_defaults()])
-def test_every_default_is_what_its_own_text_means(config: BrokerConfig | TopicConfig) -> None:
+def test_every_default_is_the_value_of_its_text(config: BrokerConfig | TopicConfig) -> None:
     for name, found in type(config).KEYS.items():
         value, text = config.value(name), config.text(name)
         if text is None:

@@ -115,7 +115,7 @@ def test_settings() -> None:
         ({"KAFKA_ADVERTISED_PORT": "tcp://10.96.0.17:9092"}, ["KAFKA_ADVERTISED_PORT"]),
     ],
 )
-def test_what_names_no_key_is_told_and_changes_nothing(
+def test_variables_without_a_key_are_returned_and_change_nothing(
     environment: dict[str, str], without_key: list[str]
 ) -> None:
     assert sorted(sources.from_environment(environment).without_key) == without_key
@@ -134,7 +134,7 @@ def test_files_and_options_stay_strict() -> None:
             sources.build_config(source)
 
 
-def test_a_value_that_a_key_cannot_have_is_an_error() -> None:
+def test_an_invalid_value_is_an_error() -> None:
     with pytest.raises(ConfigError) as caught:
         configured({"KAFKA_NUM_PARTITIONS": "many", "KAFKA_CFG_LOG_ROLL_MS": "0"})
     assert caught.value.problems == (
@@ -198,7 +198,7 @@ def test_of_bitnami() -> None:
         ),
     ],
 )
-def test_listeners_as_they_were_set_before(environment: dict[str, str], expected: str) -> None:
+def test_listeners_in_the_form_of_older_images(environment: dict[str, str], expected: str) -> None:
     assert listeners(environment) == [expected]
 
 

@@ -58,7 +58,7 @@ def test_an_endpoint_is_written_as_it_is_read() -> None:
         "A://h:²",
     ],
 )
-def test_what_is_no_endpoint(text: str) -> None:
+def test_malformed_endpoints(text: str) -> None:
     with pytest.raises(ValueError, match="Unable to parse"):
         parse_endpoint(text)
 
@@ -84,11 +84,11 @@ def test_kafkas_own_server_properties() -> None:
     assert warnings == ["listener CONTROLLER://:9093 is the controller's: not opened, oncelog needs none"]
 
 
-def test_every_address_tells_this_machines_name() -> None:
+def test_a_listener_at_every_address_advertises_the_host_name() -> None:
     assert resolved(listeners="PLAINTEXT://:9092") == ["PLAINTEXT://:9092 > PLAINTEXT://me:9092"]
 
 
-def test_two_listeners_each_tell_their_own() -> None:
+def test_two_listeners_each_advertise_their_own_address() -> None:
     assert resolved(
         listeners="INSIDE://0.0.0.0:29092,OUTSIDE://0.0.0.0:9092",
         advertised_listeners="INSIDE://kafka:29092,OUTSIDE://localhost:9092",
@@ -99,7 +99,7 @@ def test_two_listeners_each_tell_their_own() -> None:
     ]
 
 
-def test_a_listener_may_be_left_untold() -> None:
+def test_a_listener_need_not_be_advertised() -> None:
     assert resolved(
         listeners="PLAINTEXT://a:1,B://b:2",
         advertised_listeners="PLAINTEXT://a:1",
@@ -157,7 +157,7 @@ def test_a_listener_may_be_left_untold() -> None:
         ),
     ],
 )
-def test_what_is_refused(texts: dict[str, str], message: str) -> None:
+def test_invalid_listeners(texts: dict[str, str], message: str) -> None:
     assert refusal(**texts) == message
 
 

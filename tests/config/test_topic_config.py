@@ -31,7 +31,7 @@ MINUTE_MS = 60_000
         ("flush.ms", "9223372036854775808", "Not a number of type LONG"),
     ],
 )
-def test_a_value_that_a_key_cannot_have(name: str, text: str, why: str) -> None:
+def test_an_invalid_value(name: str, text: str, why: str) -> None:
     with pytest.raises(KafkaError) as caught:
         parse_topic_overrides({name: text})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
@@ -70,7 +70,7 @@ def test_a_value_that_a_key_cannot_have(name: str, text: str, why: str) -> None:
         ),
     ],
 )
-def test_what_is_refused(overrides: dict[str, str | None], message: str) -> None:
+def test_invalid_overrides(overrides: dict[str, str | None], message: str) -> None:
     with pytest.raises(KafkaError) as caught:
         parse_topic_overrides(overrides)
     assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_CONFIG, message)

@@ -42,7 +42,7 @@ def settings(node: StandInNode, resource_type: int = TOPIC, name: str = "t") -> 
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_what_is_not_named_goes(node: StandInNode, version: int) -> None:
+def test_keys_that_are_not_named_are_removed(node: StandInNode, version: int) -> None:
     assert alter(node, TOPIC, "t", {"segment.ms": "6", "flush.ms": "7"}, version=version) == (0, None)
     assert settings(node) == {"segment.ms": "6", "flush.ms": "7"}
     assert len(node.records) == 2

@@ -42,7 +42,7 @@ def move(node: StandInNode, index: int, replicas: list[int] | None, *, may_chang
     return int(row.error_code)
 
 
-def test_to_where_it_is(node: StandInNode) -> None:
+def test_moves_to_the_present_replicas(node: StandInNode) -> None:
     assert move(node, HERE, [1]) == move(node, HERE, [1], may_change=False) == 0
 
 

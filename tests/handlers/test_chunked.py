@@ -373,7 +373,7 @@ def node_with_topics() -> StandInNode:
 
 
 @pytest.mark.parametrize("before", range(12))
-def test_a_topic_that_goes_while_configurations_are_altered_leaves_none(before: int) -> None:
+def test_a_topic_deleted_while_configurations_are_altered_leaves_none(before: int) -> None:
     """They would be those of the next topic of its name."""
     node = node_with_topics()
     changes = [ConfigChange("retention.ms", SET, "5")]
@@ -391,7 +391,7 @@ def test_a_topic_that_goes_while_configurations_are_altered_leaves_none(before: 
 
 @pytest.mark.parametrize("by_id", [False, True])
 @pytest.mark.parametrize("before", range(8))
-def test_a_topic_that_goes_while_topics_are_deleted(before: int, by_id: bool) -> None:
+def test_a_topic_deleted_by_another_request_meanwhile(before: int, by_id: bool) -> None:
     node = node_with_topics()
     first = (
         DeleteTopicState(None, node.metadata.image.topics["a"].topic_id) if by_id else DeleteTopicState("a")

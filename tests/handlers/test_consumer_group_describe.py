@@ -62,7 +62,7 @@ async def test_version_0_does_not_tell_the_protocol() -> None:
 
 
 @simulated
-async def test_what_is_no_consumer_group() -> None:
+async def test_groups_of_other_types() -> None:
     async with SimBroker() as broker:
         client = await coordinated(broker)
         await SimMember(broker, "classic").found()
@@ -79,6 +79,6 @@ async def test_what_is_no_consumer_group() -> None:
 
 
 @simulated
-async def test_before_the_offsets_topic_is_there() -> None:
+async def test_before_the_offsets_topic_exists() -> None:
     async with SimBroker() as broker:
         assert (await described(broker.connect())).error_code == ErrorCode.NOT_COORDINATOR

@@ -168,7 +168,7 @@ async def test_a_groups_own_heartbeat_interval() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_before_the_offsets_topic_is_there(version: int) -> None:
+def test_before_the_offsets_topic_exists(version: int) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker() as broker:
@@ -203,7 +203,7 @@ async def test_without_the_feature_or_the_protocol() -> None:
 
 
 @simulated
-async def test_what_is_refused_without_a_coordinator() -> None:
+async def test_errors_without_a_coordinator() -> None:
     async with SimBroker() as broker:
         one = SimConsumer(broker.connect(), "", ["t"])
         response = await one.join()
@@ -215,7 +215,7 @@ async def test_what_is_refused_without_a_coordinator() -> None:
 
 
 @simulated
-async def test_a_disk_that_takes_nothing_more() -> None:
+async def test_a_disk_that_becomes_full() -> None:
     async with SimBroker() as broker:
         client = await coordinated(broker)
         one = SimConsumer(client, "one", ["t"])

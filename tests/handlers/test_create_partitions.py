@@ -126,7 +126,7 @@ def test_validate_only(node: StandInNode) -> None:
     assert node.records == []
 
 
-def test_nothing_asked(node: StandInNode) -> None:
+def test_an_empty_request(node: StandInNode) -> None:
     assert grow(node) == []
 
 

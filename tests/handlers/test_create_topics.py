@@ -84,7 +84,7 @@ def test_a_topic_is_one_batch_in_kafkas_order() -> None:
     }
 
 
-def test_the_answer_tells_the_configuration() -> None:
+def test_the_response_has_the_configuration() -> None:
     node = StandInNode({"log.retention.hours": "100", "log.flush.scheduler.interval.ms": "777777"})
     [row] = create(node, wanted("t", configs=[("cleanup.policy", "compact, delete")]))
     configs = row.configs or []
@@ -100,7 +100,7 @@ def test_the_answer_tells_the_configuration() -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_what_a_version_does_not_carry(version: int) -> None:
+def test_fields_that_a_version_does_not_have(version: int) -> None:
     node = StandInNode()
     [row] = create(node, wanted("t", 2), version=version)
     assert row.error_code == 0
@@ -241,7 +241,7 @@ def test_refusals(topic: CreatableTopic, code: ErrorCode, message: str) -> None:
     assert refusal(topic) == (code, message)
 
 
-def test_a_default_that_cannot_be_met() -> None:
+def test_a_default_replication_factor_above_the_number_of_brokers() -> None:
     code, message = refusal(wanted("t"), default_replication_factor="3")
     assert code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert message is not None
@@ -285,7 +285,7 @@ def test_a_config_named_twice_has_its_last_value() -> None:
     assert node.metadata.image.configs[(TOPIC, "t")] == {"retention.ms": "2"}
 
 
-def test_validate_only_answers_as_if_and_writes_nothing() -> None:
+def test_validate_only_returns_the_same_response_and_writes_nothing() -> None:
     node = StandInNode()
     offset = node.metadata.image.offset
     [row] = create(node, wanted("t", 4), validate_only=True)
@@ -317,7 +317,7 @@ def test_auto_creation() -> None:
     assert len(node.metadata.image.topics["t"].partitions) == 2
 
 
-def test_internal_topics_are_made_as_their_coordinators_want_them() -> None:
+def test_internal_topics_have_the_parameters_of_their_coordinators() -> None:
     node = StandInNode({"offsets.topic.num.partitions": "7", "transaction.state.log.num.partitions": "8"})
     names = ["__consumer_offsets", "__transaction_state", "__share_group_state", "t"]
     responses = auto_create(node.metadata, node.config, names)

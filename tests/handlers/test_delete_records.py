@@ -29,7 +29,7 @@ async def delete(client: SimClient, topic: str, offset: int, partition: int = 0)
 
 
 @pytest.mark.parametrize("crash", ["process", "power"])
-def test_what_was_answered_holds_after_a_crash(crash: Any) -> None:
+def test_an_acknowledged_deletion_survives_a_crash(crash: Any) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker(config={"log.flush.interval.messages": "1"}) as broker:

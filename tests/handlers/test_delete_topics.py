@@ -77,7 +77,7 @@ def test_by_id() -> None:
         ((b"\2" * 16, b"\2" * 16), [(None, b"\2" * 16, "Duplicate topic id.")]),
     ],
 )
-def test_requests_that_make_no_sense(
+def test_invalid_requests(
     asked: tuple[str | bytes | tuple[str, bytes], ...], responses: list[tuple[str | None, bytes, str]]
 ) -> None:
     node = node_with("a")
@@ -132,7 +132,7 @@ def test_deletion_may_be_switched_off(version: int, code: ErrorCode) -> None:
     assert list(node.metadata.image.topics) == ["a"]
 
 
-def test_a_new_topic_of_the_name_is_another() -> None:
+def test_a_new_topic_with_the_name_has_another_id() -> None:
     node = node_with("a")
     old = node.metadata.image.topics["a"].topic_id
     delete(node, "a")

@@ -28,13 +28,13 @@ INVALID, UNSUPPORTED = ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION
     ([("", SPECIFIED, None)], INVALID),
     ([("group", SPECIFIED, None)], UNSUPPORTED),
 ])  # fmt: skip
-def test_nobody_is_limited(components: list[tuple[str, int, str | None]], code: int) -> None:
+def test_there_are_no_quotas(components: list[tuple[str, int, str | None]], code: int) -> None:
     request = DescribeClientQuotasRequest([ComponentData(*component) for component in components])
     response = StandInNode().ask(request, 1)
     assert (response.error_code, response.entries) == (code, None if code else [])
 
 
-def test_nobody_has_a_password() -> None:
+def test_there_are_no_scram_credentials() -> None:
     node = StandInNode()
     nobody: list[UserName] | None
     for nobody in (None, []):

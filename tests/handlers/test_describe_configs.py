@@ -147,7 +147,7 @@ def test_the_brokers_keys(node: StandInNode) -> None:
     assert (row.value, row.config_source) == ("7000", DYNAMIC)
 
 
-def test_keys_that_do_nothing_and_what_has_no_key_at_all() -> None:
+def test_keys_without_effect_and_names_that_are_no_keys() -> None:
     """As Kafka shows them, but that they are read-only."""
     given = {
         "num.io.threads": " 4 ",
@@ -189,7 +189,7 @@ def test_keys_that_do_nothing_and_what_has_no_key_at_all() -> None:
     assert "hunter2" not in str(found)
 
 
-def test_what_another_broker_stored_and_does_nothing_here(node: StandInNode) -> None:
+def test_keys_without_effect_that_another_broker_stored(node: StandInNode) -> None:
     set_dynamically(node, "", "num.io.threads", "16")
     row = only(describe(node, BROKER, "1", ["num.io.threads"]))
     assert (row.value, row.config_source) == ("8", DEFAULT)
@@ -197,7 +197,7 @@ def test_what_another_broker_stored_and_does_nothing_here(node: StandInNode) -> 
     assert (row.value, places(row)) == ("16", [("num.io.threads", "16", DYNAMIC_DEFAULT)])
 
 
-def test_what_is_set_for_all_brokers(node: StandInNode) -> None:
+def test_dynamic_defaults_of_all_brokers(node: StandInNode) -> None:
     set_dynamically(node, "", "log.retention.ms", "9000")
     set_dynamically(node, "1", "log.segment.bytes", "2000000")
     retention, replicas = describe(node, BROKER, "").configs
@@ -271,7 +271,7 @@ def test_a_refused_resource_costs_the_others_nothing_but_an_unknown_type_does(no
     assert all(row.error_message.startswith(MALFORMED) for row in results)
 
 
-def test_a_resource_that_is_named_again_is_answered_again_from_the_same_row(
+def test_a_resource_that_is_requested_again_shares_one_row(
     node: StandInNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     described: list[str] = []

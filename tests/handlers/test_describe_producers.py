@@ -36,7 +36,7 @@ async def producers(client: SimClient, topic: str, partition: int = 0) -> Partit
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-def test_what_hangs_is_found_and_aborted(flushed: bool) -> None:
+def test_a_hanging_transaction_is_found_and_aborted(flushed: bool) -> None:
     """A transaction that its coordinator does not know: written without verification."""
 
     @simulated
@@ -81,7 +81,7 @@ def test_what_hangs_is_found_and_aborted(flushed: bool) -> None:
 
 
 @simulated
-async def test_what_is_not_there() -> None:
+async def test_unknown_partitions() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "t")

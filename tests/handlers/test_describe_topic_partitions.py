@@ -129,14 +129,14 @@ def test_the_broker_has_a_limit_too() -> None:
     assert describe(node, "b")[1] == ("b", 4)
 
 
-def test_a_cursor_may_name_what_is_gone(node: StandInNode) -> None:
+def test_a_cursor_may_name_a_deleted_topic(node: StandInNode) -> None:
     assert describe(node, cursor=("a.3", 7)) == ([("b", 0, [0, 1, 2, 3, 4])], None)
     rows, _ = describe(node, "a.3", "b", cursor=("a.3", 7))
     assert rows == [("a.3", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []), ("b", 0, [0, 1, 2, 3, 4])]
 
 
 @pytest.mark.parametrize("cursor", [("zz", 0), ("b", -1)])
-def test_a_cursor_that_makes_no_sense(node: StandInNode, cursor: tuple[str, int]) -> None:
+def test_invalid_cursors(node: StandInNode, cursor: tuple[str, int]) -> None:
     assert describe(node, "b", "a.2", cursor=cursor) == (
         [("b", ErrorCode.INVALID_REQUEST, []), ("a.2", ErrorCode.INVALID_REQUEST, [])],
         None,

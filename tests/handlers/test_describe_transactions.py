@@ -13,7 +13,7 @@ from tests.harness.transactional_producer import Link, TransactionalProducer
 
 
 @simulated
-async def test_what_is_not_there() -> None:
+async def test_unknown_transactional_ids() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         response = await client.ask(

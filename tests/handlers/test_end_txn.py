@@ -42,7 +42,7 @@ async def begun(broker: SimBroker, versions: Versions = V2, partitions: int = 2)
 
 @pytest.mark.parametrize("versions", [CLASSIC, V2])
 @pytest.mark.parametrize("flushed", [False, True])
-def test_a_commit_is_read_once_it_is_answered(versions: Versions, flushed: bool) -> None:
+def test_a_commit_is_visible_when_its_response_is_sent(versions: Versions, flushed: bool) -> None:
     """Kafka answers before its markers are written; here they are there, also where each waits for the disk."""
 
     @simulated
@@ -139,7 +139,7 @@ async def test_a_topic_that_is_deleted_takes_its_part_of_the_transaction_with_it
 
 
 @simulated
-async def test_a_coordinator_that_was_replaced_gives_up() -> None:
+async def test_a_replaced_coordinator_stops_writing_markers() -> None:
     """Somebody with a higher coordinator epoch has ended the transaction in a partition: nothing is tried for ever."""
     async with SimBroker() as broker:
         producer = await begun(broker, CLASSIC)
@@ -163,7 +163,7 @@ async def test_a_coordinator_that_was_replaced_gives_up() -> None:
 
 
 @simulated
-async def test_an_end_whose_answer_was_lost_over_a_crash() -> None:
+async def test_an_end_transaction_whose_response_is_lost_in_a_crash() -> None:
     for versions in (CLASSIC, V2):
         async with SimBroker() as broker:
             producer = await begun(broker, versions)

@@ -55,7 +55,7 @@ def test_an_offset_outside_the_log(offset: int) -> None:
 
 
 @simulated
-async def test_max_bytes_cuts_but_the_first_batch_always_comes_whole() -> None:
+async def test_max_bytes_limits_all_but_the_first_batch() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "a")
@@ -69,7 +69,7 @@ async def test_max_bytes_cuts_but_the_first_batch_always_comes_whole() -> None:
 
 
 @simulated
-async def test_a_long_poll_wakes_for_min_bytes_or_at_its_deadline() -> None:
+async def test_a_delayed_fetch_completes_with_min_bytes_or_at_its_deadline() -> None:
     async with SimBroker() as broker:
         client, writer = broker.connect(), broker.connect()
         await create_topic(client, "a")
@@ -90,7 +90,7 @@ async def test_a_long_poll_wakes_for_min_bytes_or_at_its_deadline() -> None:
 
 
 @simulated
-async def test_a_long_poll_on_a_deleted_topic_ends_with_an_error() -> None:
+async def test_a_delayed_fetch_on_a_deleted_topic_completes_with_an_error() -> None:
     from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
     async with SimBroker() as broker:
@@ -150,7 +150,7 @@ def told(response: Any) -> list[str]:
 
 
 @simulated
-async def test_a_session_answers_only_what_changed() -> None:
+async def test_a_session_returns_changed_partitions_only() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         for name in ("a", "b", "c"):

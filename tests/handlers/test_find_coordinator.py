@@ -16,7 +16,7 @@ from tests.harness.simulation import simulated
     [(0, 1, ErrorCode.NONE), (0, 6, ErrorCode.NONE), (1, 1, ErrorCode.NONE), (1, 6, ErrorCode.NONE),
      (2, 5, ErrorCode.INVALID_REQUEST), (9, 6, ErrorCode.INVALID_REQUEST)],
 )  # fmt: skip
-def test_every_key_is_answered(key_type: int, version: int, code: ErrorCode) -> None:
+def test_every_key_has_a_result(key_type: int, version: int, code: ErrorCode) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker() as broker:
@@ -45,7 +45,7 @@ def test_every_key_is_answered(key_type: int, version: int, code: ErrorCode) -> 
 
 
 @simulated
-async def test_the_first_one_makes_the_topic_as_kafka_has_it() -> None:
+async def test_the_first_request_creates_the_topic_as_kafka_does() -> None:
     async with SimBroker(config={"offsets.topic.num.partitions": "7"}) as broker:
         client = broker.connect()
         await client.ask(FindCoordinatorRequest("k", 0), 1, FindCoordinatorResponse)

@@ -13,7 +13,7 @@ from tests.harness.simulation import simulated
 
 
 @simulated
-async def test_a_session_lasts_as_long_as_its_member_is_heard_of() -> None:
+async def test_a_session_lasts_while_heartbeats_arrive() -> None:
     async with SimBroker() as broker:
         client = await coordinated(broker)
         member = SimMember(broker)
@@ -60,7 +60,7 @@ def test_refusals_in_every_version(version: int) -> None:
 
 
 @simulated
-async def test_while_the_group_is_loaded_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_error_while_the_group_is_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimBroker() as broker:
         client = await coordinated(broker)
 

@@ -241,7 +241,7 @@ def test_validate_only_writes_nothing(node: StandInNode) -> None:
     assert node.records == []
 
 
-def test_a_value_that_grows_too_long(node: StandInNode) -> None:
+def test_a_list_that_becomes_too_long(node: StandInNode) -> None:
     name = "leader.replication.throttled.replicas"
     half = ",".join(f"{index}:1" for index in range(3000))
     more = ",".join(f"{index}:1" for index in range(3000, 7000))
@@ -267,7 +267,7 @@ def test_new_minimum_of_replicas_clears_the_eligible_leaders(node: StandInNode) 
     assert not any(isinstance(record, ClearElrRecord) for record in node.records)
 
 
-def test_what_another_broker_stored_is_left_alone(node: StandInNode) -> None:
+def test_keys_that_another_broker_stored_stay(node: StandInNode) -> None:
     node.metadata.commit([ConfigRecord(BROKER, "1", "ssl.cipher.suites", "x")])
     assert alter(node, resource(BROKER, "1", ("log.retention.ms", SET, "7"))) == [(0, None)]
     assert settings(node, BROKER, "1") == {"ssl.cipher.suites": "x", "log.retention.ms": "7"}

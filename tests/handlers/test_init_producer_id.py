@@ -43,7 +43,7 @@ async def test_ids_are_unique_over_restarts_and_crashes() -> None:
     [(None, 5, -1, ErrorCode.INVALID_REQUEST), (None, -1, 3, ErrorCode.INVALID_REQUEST), (None, 5, 3, 0),
      ("", -1, -1, ErrorCode.INVALID_REQUEST), ("t", -1, -1, ErrorCode.NOT_COORDINATOR)],
 )  # fmt: skip
-def test_requests_that_ask_for_more(
+def test_requests_with_other_options(
     transactional_id: str | None, producer_id: int, epoch: int, code: int
 ) -> None:
     @simulated
@@ -94,7 +94,7 @@ def test_when_a_producer_ids_epochs_are_used_up(versions: Versions, crash: bool)
 
 
 @simulated
-async def test_whoever_initialises_the_id_ends_what_the_one_before_has_open() -> None:
+async def test_initialising_the_id_ends_the_open_transaction_of_the_producer_before() -> None:
     async with SimBroker() as broker:
         await create_topic(broker.connect(), "t")
         old = TransactionalProducer(Link(broker.connect()), "id")

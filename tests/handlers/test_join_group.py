@@ -12,7 +12,7 @@ from tests.harness.simulation import simulated
 
 
 @simulated
-async def test_nobody_coordinates_before_the_offsets_topic_is_there() -> None:
+async def test_no_coordinator_before_the_offsets_topic_exists() -> None:
     async with SimBroker() as broker:
         member = SimMember(broker)
         response = await member.join()
@@ -56,7 +56,7 @@ async def test_the_first_members_wait_for_more() -> None:
 
 
 @simulated
-async def test_a_member_that_waits_keeps_nobody_else_waiting() -> None:
+async def test_a_waiting_member_does_not_delay_other_groups() -> None:
     async with SimBroker() as broker:
         await coordinated(broker)
         first, second = SimMember(broker), SimMember(broker)
@@ -73,7 +73,7 @@ async def test_a_member_that_waits_keeps_nobody_else_waiting() -> None:
 
 
 @simulated
-async def test_a_client_that_goes_while_it_waits_is_forgotten_in_time() -> None:
+async def test_the_session_of_a_client_that_disconnects_while_it_waits_ends() -> None:
     """Its answer goes nowhere, and its session ends once the generation has begun."""
     async with SimBroker() as broker:
         client = await coordinated(broker)

@@ -28,7 +28,7 @@ def listed(node: StandInNode, *types: int, version: int = 1) -> tuple[int, list[
     )
 
 
-def test_what_there_is(node: StandInNode) -> None:
+def test_listed_resources(node: StandInNode) -> None:
     everything = [(TOPIC, "t"), (TOPIC, "u"), (BROKER, "1")]
     assert listed(node) == (0, everything)
     assert listed(node, BROKER, TOPIC) == (0, everything)
@@ -37,7 +37,7 @@ def test_what_there_is(node: StandInNode) -> None:
 
 
 @pytest.mark.parametrize("types", [(99,), (TOPIC, 0), (-1,)])
-def test_a_type_that_is_none(node: StandInNode, types: tuple[int, ...]) -> None:
+def test_an_unknown_type(node: StandInNode, types: tuple[int, ...]) -> None:
     assert listed(node, *types) == (ErrorCode.UNSUPPORTED_VERSION, [])
 
 

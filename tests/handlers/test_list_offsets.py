@@ -58,7 +58,7 @@ def test_each_special_timestamp_has_its_first_version(timestamp: int, version: i
 
 
 @simulated
-async def test_a_partition_asked_twice_is_refused() -> None:
+async def test_a_partition_requested_twice_is_refused() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "a", 2)

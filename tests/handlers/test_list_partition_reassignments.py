@@ -39,7 +39,7 @@ def test_nothing_moves(node: StandInNode, topics: list[ListPartitionReassignment
     assert (response.error_code, response.error_message, response.topics) == (0, None, [])
 
 
-def test_what_moves(node: StandInNode) -> None:
+def test_unfinished_reassignments_are_listed(node: StandInNode) -> None:
     topic_id = node.metadata.image.topics["t"].topic_id
     node.metadata.commit(
         [PartitionChangeRecord(1, topic_id, replicas=[1, 2], adding_replicas=[2], removing_replicas=[1])]

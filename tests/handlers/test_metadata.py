@@ -54,7 +54,7 @@ async def test_by_id() -> None:
 
 
 @pytest.mark.parametrize(("enabled", "allowed"), [(True, True), (True, False), (False, True)])
-def test_a_missing_topic_is_made_where_both_sides_allow_it(enabled: bool, allowed: bool) -> None:
+def test_a_missing_topic_is_created_if_both_sides_allow_it(enabled: bool, allowed: bool) -> None:
     @simulated
     async def run() -> None:
         config = {"auto.create.topics.enable": str(enabled).lower(), "num.partitions": "3"}
@@ -71,7 +71,7 @@ def test_a_missing_topic_is_made_where_both_sides_allow_it(enabled: bool, allowe
 
 
 @simulated
-async def test_authorized_operations_only_where_asked() -> None:
+async def test_authorized_operations_on_request_only() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "a")

@@ -46,7 +46,7 @@ async def test_a_commit_is_found_again_and_survives_a_restart() -> None:
 
 
 @simulated
-async def test_what_is_not_there_is_refused_alone() -> None:
+async def test_only_unknown_partitions_are_refused() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
@@ -60,7 +60,7 @@ async def test_what_is_not_there_is_refused_alone() -> None:
 @pytest.mark.parametrize(("version", "generation", "code"), [
     (8, 0, ErrorCode.ILLEGAL_GENERATION), (9, 0, ErrorCode.GROUP_ID_NOT_FOUND), (9, -1, 0), (2, -1, 0),
 ])  # fmt: skip
-def test_a_generation_of_a_group_that_is_not_there(version: int, generation: int, code: int) -> None:
+def test_a_generation_of_an_unknown_group(version: int, generation: int, code: int) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker() as broker:

@@ -79,7 +79,7 @@ def test_impossible_acks(acks: int) -> None:
 
 
 @simulated
-async def test_acks_0_gets_no_answer_and_an_error_closes_the_connection() -> None:
+async def test_acks_0_gets_no_response_and_an_error_closes_the_connection() -> None:
     async with SimBroker() as broker:
         client, other = broker.connect(), broker.connect()
         await create_topic(other, "a")
@@ -123,7 +123,7 @@ async def test_a_record_error_names_the_record() -> None:
 
 
 @simulated
-async def test_a_flushed_produce_is_answered_after_its_fsync_and_unseen_before() -> None:
+async def test_a_flushed_produce_gets_its_response_after_the_fsync_and_is_invisible_before() -> None:
     async with SimBroker() as broker:
         client, reader = broker.connect(), broker.connect()
         await create_topic(client, "a", configs={"flush.messages": "1"})
@@ -140,7 +140,7 @@ async def test_a_flushed_produce_is_answered_after_its_fsync_and_unseen_before()
 
 
 @simulated
-async def test_a_failed_fsync_is_told_and_takes_the_log_offline() -> None:
+async def test_a_failed_fsync_is_an_error_and_takes_the_log_offline() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "a", configs={"flush.messages": "1"})

@@ -38,7 +38,7 @@ async def begun(broker: SimBroker, versions: Versions = V2) -> TransactionalProd
 
 @pytest.mark.parametrize("versions", [OLDEST, CLASSIC, ABORTABLE, V2])
 @pytest.mark.parametrize("restart", ["", "process", "stop"])
-def test_they_count_when_it_commits(versions: Versions, restart: str) -> None:
+def test_offsets_are_valid_after_the_commit(versions: Versions, restart: str) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker() as broker:

@@ -35,7 +35,7 @@ def node() -> StandInNode:
     return StandInNode({"min.insync.replicas": "2"})
 
 
-def test_what_is_finalized_at_first(node: StandInNode) -> None:
+def test_levels_of_a_new_cluster(node: StandInNode) -> None:
     epoch, levels = finalized_features(node.metadata.image)
     assert epoch == node.metadata.image.offset == 11
     assert levels == {"metadata.version": 30, ELR: 1, TXN: 2, GROUP: 1}
@@ -122,7 +122,7 @@ def test_all_or_none(node: StandInNode) -> None:
     assert node.metadata.image.features[ELR] == 1
 
 
-def test_the_same_level_again_and_levels_that_are_none(node: StandInNode) -> None:
+def test_the_current_level_and_invalid_levels(node: StandInNode) -> None:
     assert update(node, (ELR, 1, UPGRADE), ("metadata.version", 30, UPGRADE)).error_code == 0
     node.records.clear()
     assert update(node, ("kraft.version", 0, UPGRADE)).error_code == 0

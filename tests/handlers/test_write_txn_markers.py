@@ -19,7 +19,7 @@ from tests.harness.transactional_producer import CLASSIC, GROUP, Link, Transacti
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("flushed", [False, True])
-def test_a_group_learns_of_it(commit: bool, flushed: bool) -> None:
+def test_a_marker_decides_a_groups_pending_offsets(commit: bool, flushed: bool) -> None:
     @simulated
     async def run() -> None:
         config = {"log.flush.interval.messages": "1"} if flushed else {}

@@ -131,7 +131,7 @@ def test_a_snapshot_is_cut_into_batches() -> None:
     "value",
     [b"", b"\x01\x02", b"\x00\x02\x00", b"\x02\x02\x00", b"\x01\x7e\x00", b"\x01\x02\x01", b"\x81\x02\x00"],
 )
-def test_a_frame_that_is_none_is_refused(value: bytes) -> None:
+def test_a_malformed_frame_is_refused(value: bytes) -> None:
     with pytest.raises(DecodeError):
         unframe(value + bytes(40))
 

@@ -65,7 +65,7 @@ def read(data: bytes, base_offset: int, image: MetadataImage) -> None:
                 image.replay(record)
 
 
-def test_what_kafka_wrote() -> None:
+def test_replay_of_kafkas_records() -> None:
     image = MetadataImage()
     read(LOG_START, 0, image)
     read(LOG_ADMIN, 245, image)

@@ -104,7 +104,7 @@ def test_the_epoch_is_above_both_quorum_state_and_log() -> None:
         log.lead(1)
 
 
-def test_what_kafka_wrote_is_read_and_gone_on_with() -> None:
+def test_a_log_of_kafka_is_read_and_continued() -> None:
     files = disk()
     files.makedirs(DIR)
     files.open(FIRST, create=True).append(LOG_START)
@@ -160,7 +160,7 @@ def test_a_flipped_bit_cuts_the_log_there() -> None:
         assert (names(loaded), loaded.cut_bytes) == (["a"], len(data) - good), position
 
 
-def test_a_record_that_is_not_known_is_not_passed_over() -> None:
+def test_an_unknown_record_is_not_skipped() -> None:
     files = disk()
     append(led(files), NoOpRecord())
     builder = BatchBuilder(base_offset=2, leader_epoch=1)
@@ -172,7 +172,7 @@ def test_a_record_that_is_not_known_is_not_passed_over() -> None:
     assert files.size(FIRST) == size
 
 
-def test_a_snapshot_and_what_follows() -> None:
+def test_a_snapshot_and_the_log_after_it() -> None:
     files = disk()
     log = led(files)
     append(log, topic("gone"), topic("a"))

@@ -130,7 +130,7 @@ def test_bootstrap_checkpoint_is_written_and_read() -> None:
     assert store.image.configs == {}
 
 
-def test_a_directory_that_needs_more_is_refused() -> None:
+def test_a_directory_with_unsupported_features_is_refused() -> None:
     """A level of the future, of a feature that we have and of one that we keep; a feature nobody knows."""
     for name, level, known in (
         ("group.version", 2, 1),
@@ -153,7 +153,7 @@ def test_a_directory_that_needs_more_is_refused() -> None:
             store_on(files)
 
 
-def test_a_directory_of_kafkas_is_taken_as_it_is() -> None:
+def test_a_directory_of_kafka_is_used_unchanged() -> None:
     """Formatted, and in use: its features keep their levels; what is not served here is not announced."""
     kafkas = {**features.FORMAT_LEVELS, "share.version": 1, "streams.version": 1}
     formatted, used = disk(), disk()
@@ -211,7 +211,7 @@ def test_a_second_start_formats_nothing() -> None:
     assert list(store.image.topics) == ["t"]
 
 
-def test_a_crash_within_the_format_is_made_good() -> None:
+def test_formatting_is_repeated_after_a_crash() -> None:
     files = disk()
     store_on(files)
     size = files.size(FIRST)
@@ -397,7 +397,7 @@ def test_topic_ids_are_like_kafkas() -> None:
     assert {uuid_to_text(uuid)[0] for uuid in ids} >= {"_", "A"}
 
 
-def test_registration_says_where_clients_come_in() -> None:
+def test_the_registration_has_the_endpoints_for_clients() -> None:
     files = disk()
     store_on(files, broker_rack="r1")
     _, records = log_of(files)

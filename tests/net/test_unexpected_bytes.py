@@ -41,7 +41,7 @@ SENT = [
 
 
 @pytest.mark.parametrize(("sent", "sentence"), SENT)
-def test_what_first_bytes_look_like(sent: bytes, sentence: str) -> None:
+def test_the_guess_from_the_first_bytes(sent: bytes, sentence: str) -> None:
     assert unexpected_bytes(sent) == sentence
     assert unexpected_bytes(sent[:4]) == sentence
     assert unexpected_bytes(sent[:3]) is None

@@ -103,7 +103,7 @@ def test_frames_around_and_above_the_shared_buffer(size: int) -> None:
 
 
 @simulated
-async def test_answers_keep_the_order_of_requests_around_a_long_poll() -> None:
+async def test_responses_keep_the_order_of_requests_around_a_delayed_fetch() -> None:
     async with SimBroker() as broker:
         client, other = broker.connect(), broker.connect()
         await create_topic(client, "t")
@@ -133,7 +133,7 @@ async def test_a_peer_with_thousands_of_requests_at_once_does_not_keep_others_wa
 
 
 @simulated
-async def test_a_half_closed_peer_still_gets_its_answers() -> None:
+async def test_a_half_closed_peer_still_gets_its_responses() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "t")
@@ -200,7 +200,7 @@ async def test_unfinished_frames_share_a_budget() -> None:
 
 
 @simulated
-async def test_an_unsupported_api_versions_request_is_answered_in_version_0() -> None:
+async def test_an_unsupported_api_versions_request_gets_a_response_in_version_0() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await client.send_frame(struct.pack(">hhih", 18, 99, 7, -1))
@@ -230,7 +230,7 @@ def test_a_producer_that_never_reads_is_closed_when_idle(count: int) -> None:
 
 
 @pytest.mark.parametrize("ends", ["lost", "closed"])
-def test_what_a_lost_producer_wrote_is_flushed_and_read_by_others(ends: str) -> None:
+def test_records_of_a_lost_producer_are_flushed_and_visible_to_others(ends: str) -> None:
     """It goes while its answers wait for the disk, and nothing of it is cut off in the middle."""
 
     @simulated

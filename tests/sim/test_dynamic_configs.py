@@ -99,7 +99,7 @@ async def test_max_connections_holds_for_those_that_come_later() -> None:
 
 
 @pytest.mark.parametrize("key", ["listeners", "listener.security.protocol.map"])
-def test_what_is_read_at_the_start_only_is_refused(key: str) -> None:
+def test_keys_that_are_read_at_the_start_only_are_refused(key: str) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker() as broker:

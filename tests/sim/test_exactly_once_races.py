@@ -115,7 +115,7 @@ async def test_a_write_to_a_partition_that_is_recovered_meanwhile_is_refused() -
 
 
 @simulated
-async def test_what_was_refused_comes_first_also_where_the_next_follows_the_last_batch() -> None:
+async def test_a_refused_batch_comes_first_even_if_the_next_continues_the_last_sequence() -> None:
     """Of two batches the first was refused, its partition being no part of the transaction: the second waits for it.
 
     Found by a random walk beside Kafka: a batch that simply follows its producer's last was not looked at.
