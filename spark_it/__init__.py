@@ -1,1 +1,1 @@
-"""Spark's Kafka connector tested unmodified, a PySpark pipeline over topics and a lake, and an exactly-once sink."""
+"""Tests of Spark's unmodified Kafka connector, a PySpark pipeline over topics and a lake, and an exactly-once sink."""

@@ -14,24 +14,26 @@ from spark_it.pipeline.config import Config
 from spark_it.pipeline.errors import PipelineError
 from spark_it.session import LOCAL, spark_session
 
-# What Spark wraps an error of ours in is pages long.
-OURS = re.compile(r"(?:SinkError|PipelineError): (.*)")
+# Spark wraps an error of this project in pages of text.
+OWN_ERROR = re.compile(r"(?:SinkError|PipelineError): (.*)")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code: 0; 1 where it could not be done or the audit found faults; 2 for a wrong command line."""
-    given = _parser().parse_args(arguments)
+    """Run a command. The exit code is 0; 1 after an error or if the audit found faults; 2 for a wrong command line."""
+    options = _parser().parse_args(arguments)
     try:
-        return int(given.run(given))
-    except (PipelineError, SinkError, RealPartMissing) as failed:
-        print(f"spark_it: {failed}", file=sys.stderr)
+        return int(options.run(options))
+    except (PipelineError, SinkError, RealPartMissing) as error:
+        print(f"spark_it: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         print("spark_it: interrupted", file=sys.stderr)
-    except Exception as failed:  # Spark's, with a Java stack: its first line, or ours within
+    except (
+        Exception
+    ) as error:  # Spark's, with a Java stack: print only its first line, or the own error inside it
         if os.environ.get("SPARK_IT_TRACEBACK"):
             raise
-        text = str(failed)
-        found = OURS.search(text)
+        text = str(error)
+        found = OWN_ERROR.search(text)
         print(f"spark_it: {found[1] if found else text.strip().splitlines()[0]}", file=sys.stderr)
     return 1
 
@@ -48,77 +50,81 @@ def _parser() -> argparse.ArgumentParser:
     )
     spark = argparse.ArgumentParser(add_help=False, parents=[common, bare])
 
-    load = commands.add_parser("load", parents=[spark], help="topics to the lake")
+    load = commands.add_parser("load", parents=[spark], help="load topics into the lake")
     load.add_argument(
         "--from", dest="start", default="earliest", help="earliest, an offset, or a time (ISO 8601)"
     )
     load.add_argument("--to", dest="end", default="latest", help="latest, an offset, or a time; not included")
     load.set_defaults(run=_load)
-    process = commands.add_parser("process", parents=[spark], help="events to results, each exactly once")
-    process.add_argument("--once", action="store_true", help="end when what is there now is done")
+    process = commands.add_parser(
+        "process", parents=[spark], help="process events into results, each exactly once"
+    )
+    process.add_argument("--once", action="store_true", help="end after the events that are there now")
     process.set_defaults(run=_process)
     audit = commands.add_parser(
-        "audit", parents=[spark], help="topics against the lake, and results; 1 for faults"
+        "audit", parents=[spark], help="compare topics, lake and results; exit code 1 for faults"
     )
     audit.set_defaults(run=_audit)
-    abort = commands.add_parser("abort", parents=[common], help="end what a dead query's sink left open")
+    abort = commands.add_parser(
+        "abort", parents=[common], help="end the open transactions of a dead query's sink"
+    )
     abort.add_argument("sink_id")
     abort.set_defaults(run=_abort)
     demo = commands.add_parser(
-        "demo", parents=[bare], help="all of it against a broker of its own, with kills in the middle"
+        "demo", parents=[bare], help="the whole pipeline with its own broker, which is killed in the middle"
     )
     demo.add_argument("--events", type=int, default=20_000)
     demo.add_argument("--target", choices=("oncelog", "kafka"), default="oncelog")
     demo.add_argument(
-        "--folder", type=pathlib.Path, help="where it leaves what it made (default: a temporary one)"
+        "--folder", type=pathlib.Path, help="the folder for all results (default: a temporary one)"
     )
     demo.set_defaults(run=_demo)
     return parser
 
 
-def _session(given: Any) -> Any:
-    if wrong := [one for one in given.conf if "=" not in one]:
+def _session(options: Any) -> Any:
+    if wrong := [one for one in options.conf if "=" not in one]:
         raise PipelineError(f"--conf {wrong[0]} is not KEY=VALUE")
-    spark = spark_session("oncelog pipeline", given.master, dict(one.split("=", 1) for one in given.conf))
+    spark = spark_session("oncelog pipeline", options.master, dict(one.split("=", 1) for one in options.conf))
     spark.sparkContext.setLogLevel(os.environ.get("SPARK_LOG", "OFF"))
     return spark
 
 
-def _load(given: Any) -> int:
+def _load(options: Any) -> int:
     from spark_it.pipeline.kafka import Bound, Cluster
     from spark_it.pipeline.lake import Lake
     from spark_it.pipeline.load import Loader, Request
 
-    config = Config.read(given.config)
-    request = Request(config.topics, Bound.parse(given.start), Bound.parse(given.end))
+    config = Config.read(options.config)
+    request = Request(config.topics, Bound.parse(options.start), Bound.parse(options.end))
     cluster = Cluster(config.librdkafka)
-    cluster.topics(config.topics)  # before Spark takes its time
-    spark = _session(given)
+    cluster.topics(config.topics)  # fails before Spark starts, which takes long
+    spark = _session(options)
     done = Loader(spark, cluster, Lake(spark, config.lake), config.connector).run(request)
     print(f"loaded {done.offsets} offsets in {done.commits} commits ({done.lost} lost to other loaders)")
     return 0
 
 
-def _process(given: Any) -> int:
+def _process(options: Any) -> int:
     from spark_it.pipeline.kafka import Cluster
     from spark_it.pipeline.process import check_state
-    from spark_it.pipeline.publish import explained, publish
+    from spark_it.pipeline.publish import explain, publish
 
-    config = Config.read(given.config)
-    config.need("events", "users", "results", "state")
+    config = Config.read(options.config)
+    config.require("events", "users", "results", "state")
     check_state(config)
     Cluster(config.librdkafka).topics([config.events, config.users, config.results])
-    spark = _session(given)
+    spark = _session(options)
     from spark_it.pipeline.progress import Progress
 
     progress = Progress()
     spark.streams.addListener(progress)
     try:
-        publish(spark, config, once=given.once).awaitTermination()
-    except Exception as failed:
-        raise explained(config, failed) from failed
+        publish(spark, config, once=options.once).awaitTermination()
+    except Exception as error:
+        raise explain(config, error) from error
     finally:
-        # The last batches are told a moment after the query has ended.
+        # Spark reports the last batches a moment after the query has ended.
         with contextlib.suppress(Exception):
             spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         spark.streams.removeListener(progress)
@@ -128,16 +134,16 @@ def _process(given: Any) -> int:
     return 0
 
 
-def _audit(given: Any) -> int:
+def _audit(options: Any) -> int:
     from spark_it.pipeline.audit import audit
     from spark_it.pipeline.kafka import Cluster
     from spark_it.pipeline.lake import Lake
     from spark_it.pipeline.publish import count_results
 
-    config = Config.read(given.config)
+    config = Config.read(options.config)
     cluster = Cluster(config.librdkafka)
     cluster.topics(config.topics)
-    spark = _session(given)
+    spark = _session(options)
     report = audit(spark, cluster, Lake(spark, config.lake, make=False), config.connector, config.topics)
     for one in report:
         print(one)
@@ -152,21 +158,21 @@ def _audit(given: Any) -> int:
     return 1 if faults else 0
 
 
-def _abort(given: Any) -> int:
+def _abort(options: Any) -> int:
     from oncelog.spark.control import Settings
     from oncelog.spark.once import abort_sink
 
-    config = Config.read(given.config)
-    tasks = abort_sink(Settings(given.sink_id, 1, (), config.librdkafka))
-    print(f"nothing of sink {given.sink_id} is open any more ({tasks} tasks)")
+    config = Config.read(options.config)
+    tasks = abort_sink(Settings(options.sink_id, 1, (), config.librdkafka))
+    print(f"nothing of sink {options.sink_id} is open any more ({tasks} tasks)")
     return 0
 
 
-def _demo(given: Any) -> int:
+def _demo(options: Any) -> int:
     from spark_it.demo import demo
 
-    spark = ["--master", given.master, *(part for one in given.conf for part in ("--conf", one))]
-    return demo(main, given.target, given.events, given.folder, spark)
+    spark = ["--master", options.master, *(part for one in options.conf for part in ("--conf", one))]
+    return demo(main, options.target, options.events, options.folder, spark)
 
 
 if __name__ == "__main__":

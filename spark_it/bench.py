@@ -1,8 +1,7 @@
-"""make bench-spark: one Spark session, oncelog and a real Kafka in turn, medians of some rounds; and Spark alone.
+"""make bench-spark: Spark jobs in one session with oncelog and a real Kafka in turn, and without Kafka; medians.
 
-What is timed is a whole Spark job. The server's CPU is its process tree's, per GB of records (key, value) that went
-through. The sink is compared with the stock sink on the same broker, and its fixed cost per task is measured without
-Spark, step by step.
+A measurement is a whole Spark job. The server's CPU is that of its process tree, per GB of keys and values. The sink is
+compared with the stock sink on the same broker, and its fixed cost per task is measured without Spark, step by step.
 """
 
 import argparse
@@ -30,29 +29,29 @@ RECORD_BYTES = 100
 TASKS = 2
 STEP_ROUNDS = 20
 OUT = "out-"  # topics that are deleted after the job that wrote them
-# A deleted topic's files go soon, and its space with them.
+# The files of deleted topics are removed soon, so that the disk does not fill.
 PROPERTIES = {"log.segment.delete.delay.ms": "1000"}
 
 
 class Job(NamedTuple):
-    """One timed run: seconds, and the server's CPU seconds per GB."""
+    """A job's seconds, and the server's CPU seconds per GB."""
 
     seconds: float
     cpu_per_gb: float
 
 
-class Lab:
-    """The session, a broker per target, and a topic of `rows` records on each."""
+class Harness:
+    """The Spark session, a broker per target, and new names. `rows` is the number of records per job."""
 
     def __init__(self, spark: Any, brokers: dict[str, Broker], rows: int, folder: pathlib.Path) -> None:
         self.spark = spark
         self.brokers = brokers
         self.rows = rows
         self.folder = folder
-        self._made = 0
+        self._names = 0
 
-    def made(self) -> Any:
-        """The rows, from nowhere."""
+    def generated(self) -> Any:
+        """Generated rows."""
         value = f"cast(rpad(cast(id as string), {VALUE_BYTES}, 'x') as binary) as value"
         return self.spark.range(self.rows).selectExpr(
             "cast(lpad(cast(id as string), 8, '0') as binary) as key", value
@@ -64,17 +63,17 @@ class Lab:
         return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
 
     def topic(self, target: str, prefix: str = OUT) -> str:
-        """A new one."""
+        """Create a topic; its name."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
-        self._made += 1
-        name = f"{prefix}{self._made}"
+        self._names += 1
+        name = f"{prefix}{self._names}"
         admin = AdminClient(client({"bootstrap.servers": self.brokers[target].bootstrap}))
         admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(60)
         return name
 
-    def forget(self, target: str) -> None:
-        """Delete what jobs have written: of rounds and rounds of it a disk would fill."""
+    def delete_outputs(self, target: str) -> None:
+        """Delete the topics that jobs have written, which would fill the disk after some rounds."""
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient(client({"bootstrap.servers": self.brokers[target].bootstrap}))
@@ -83,8 +82,8 @@ class Lab:
             future.result(60)
 
     def checkpoint(self) -> str:
-        self._made += 1
-        return str(self.folder / f"checkpoint-{self._made}")
+        self._names += 1
+        return str(self.folder / f"checkpoint-{self._names}")
 
     def stock_write(self, target: str, rows: Any, topic: str) -> Any:
         writer = (
@@ -96,39 +95,39 @@ class Lab:
         return writer.option("topic", topic)
 
 
-def batch_write(lab: Lab, target: str, topic: str) -> None:
-    lab.stock_write(target, lab.made(), lab.topic(target)).save()
+def batch_write(harness: Harness, target: str, topic: str) -> None:
+    harness.stock_write(target, harness.generated(), harness.topic(target)).save()
 
 
-def batch_read(lab: Lab, target: str, topic: str) -> None:
-    lab.read(target, topic).write.format("noop").mode("overwrite").save()
+def batch_read(harness: Harness, target: str, topic: str) -> None:
+    harness.read(target, topic).write.format("noop").mode("overwrite").save()
 
 
-def streaming_read(lab: Lab, target: str, topic: str) -> None:
-    stream = lab.read(target, topic, stream=True).writeStream.format("noop")
-    _end(stream.option("checkpointLocation", lab.checkpoint()))
+def streaming_read(harness: Harness, target: str, topic: str) -> None:
+    stream = harness.read(target, topic, stream=True).writeStream.format("noop")
+    _run_to_end(stream.option("checkpointLocation", harness.checkpoint()))
 
 
-def stock_sink(lab: Lab, target: str, topic: str) -> None:
-    rows = lab.read(target, topic, stream=True).select("key", "value")
-    _end(lab.stock_write(target, rows, lab.topic(target)))
+def stock_sink(harness: Harness, target: str, topic: str) -> None:
+    rows = harness.read(target, topic, stream=True).select("key", "value")
+    _run_to_end(harness.stock_write(target, rows, harness.topic(target)))
 
 
-def once_sink(lab: Lab, target: str, topic: str) -> None:
-    rows = lab.read(target, topic, stream=True).select("key", "value")
-    out = lab.topic(target)
-    kafka = {"bootstrap.servers": lab.brokers[target].bootstrap}
+def once_sink(harness: Harness, target: str, topic: str) -> None:
+    rows = harness.read(target, topic, stream=True).select("key", "value")
+    out = harness.topic(target)
+    kafka = {"bootstrap.servers": harness.brokers[target].bootstrap}
     writer = write_once(
         rows, out, kafka=kafka, tasks=TASKS, topic=out, by=["key"], transaction_timeout_ms=600_000
     )
-    _end(writer.option("checkpointLocation", lab.checkpoint()))
+    _run_to_end(writer.option("checkpointLocation", harness.checkpoint()))
 
 
-def _end(writer: Any) -> None:
+def _run_to_end(writer: Any) -> None:
     assert writer.trigger(availableNow=True).start().awaitTermination(3600)
 
 
-JOBS: dict[str, Callable[[Lab, str, str], None]] = {
+JOBS: dict[str, Callable[[Harness, str, str], None]] = {
     "batch read": batch_read,
     "streaming read": streaming_read,
     "batch write": batch_write,
@@ -137,14 +136,14 @@ JOBS: dict[str, Callable[[Lab, str, str], None]] = {
 }
 
 
-def timed(lab: Lab, target: str, job: Callable[[Lab, str, str], None], topic: str) -> Job:
-    pid = lab.brokers[target].pid  # type: ignore[attr-defined]
+def timed(harness: Harness, target: str, job: Callable[[Harness, str, str], None], topic: str) -> Job:
+    pid = harness.brokers[target].pid  # type: ignore[attr-defined]
     before, start = cpu_s(pid), time.monotonic()
-    job(lab, target, topic)
+    job(harness, target, topic)
     seconds = time.monotonic() - start
     cpu = cpu_s(pid) - before
-    lab.forget(target)
-    return Job(seconds, cpu / (lab.rows * RECORD_BYTES / 1e9))
+    harness.delete_outputs(target)
+    return Job(seconds, cpu / (harness.rows * RECORD_BYTES / 1e9))
 
 
 def spread(values: list[float]) -> str:
@@ -152,7 +151,7 @@ def spread(values: list[float]) -> str:
 
 
 def steps_ms(bootstrap: str) -> dict[str, list[float]]:
-    """Milliseconds to the end of each step of a task with one row, round by round."""
+    """By step of a task with one row: milliseconds to its end, in each round."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient(client({"bootstrap.servers": bootstrap}))
@@ -165,7 +164,7 @@ def steps_ms(bootstrap: str) -> dict[str, list[float]]:
         for step in TaskWrite(settings, Batch("bench", batch, 0)).steps(
             [SinkRow(0, b"k", b"v", None, "steps", 0)]
         ):
-            if batch:  # the first one claims the sink
+            if batch:  # not the first batch, which claims the sink
                 found.setdefault(step, []).append((time.monotonic() - start) * 1000)
     return found
 
@@ -174,16 +173,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m spark_it.bench", description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--minutes", type=float, default=20, help="no round begins that would end later")
+    parser.add_argument("--minutes", type=float, default=20, help="start no round that would end later")
     parser.add_argument("--master", default="local[2]")
-    given = parser.parse_args()
-    spark = spark_session("bench", given.master)
+    options = parser.parse_args()
+    spark = spark_session("bench", options.master)
     spark.sparkContext.setLogLevel("OFF")
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-it-bench-")))
         brokers = {target: stack.enter_context(make_broker(target, PROPERTIES)) for target in TARGETS}
-        lab = Lab(spark, brokers, given.rows, folder)
-        _report(lab, given.rounds, given.minutes)
+        harness = Harness(spark, brokers, options.rows, folder)
+        _report(harness, options.rounds, options.minutes)
         for target, broker in brokers.items():
             steps = steps_ms(broker.bootstrap)
             shown = ", ".join(f"{step} {statistics.median(times):.1f}" for step, times in steps.items())
@@ -194,22 +193,24 @@ def main() -> int:
     return 0
 
 
-def _rounds(lab: Lab, rounds: int, minutes: float) -> tuple[list[float], dict[tuple[str, str], list[Job]]]:
-    """Seconds without Kafka, and each job on each target: as many rounds as there are, or as the time is enough for."""
+def _rounds(
+    harness: Harness, rounds: int, minutes: float
+) -> tuple[list[float], dict[tuple[str, str], list[Job]]]:
+    """Seconds of rows without Kafka, and the jobs by name and target; at most `rounds` rounds or `minutes`."""
     deadline = time.monotonic() + minutes * 60
     sources = {}
     for target in TARGETS:
-        sources[target] = lab.topic(target, "source-")
-        lab.stock_write(target, lab.made(), sources[target]).save()  # warms both up, too
+        sources[target] = harness.topic(target, "source-")
+        harness.stock_write(target, harness.generated(), sources[target]).save()  # also warms up both servers
     alone: list[float] = []
     found: dict[tuple[str, str], list[Job]] = {}
     for number in range(rounds):
         start = time.monotonic()
-        lab.made().write.format("noop").mode("overwrite").save()
+        harness.generated().write.format("noop").mode("overwrite").save()
         alone.append(time.monotonic() - start)
         for name, job in JOBS.items():
             for target in TARGETS if number % 2 else reversed(TARGETS):
-                found.setdefault((name, target), []).append(timed(lab, target, job, sources[target]))
+                found.setdefault((name, target), []).append(timed(harness, target, job, sources[target]))
         took = time.monotonic() - start
         print(f"round {number + 1} of {rounds}: {took:.0f} s", file=sys.stderr, flush=True)
         if time.monotonic() + took > deadline:
@@ -217,16 +218,16 @@ def _rounds(lab: Lab, rounds: int, minutes: float) -> tuple[list[float], dict[tu
     return alone, found
 
 
-def _report(lab: Lab, rounds: int, minutes: float) -> None:
-    alone, found = _rounds(lab, rounds, minutes)
-    print(f"{lab.rows} rows of {RECORD_BYTES} bytes, {len(alone)} rounds; seconds: median (least-most)")
-    print(f"{'without Kafka: rows made':26} {spread(alone)}")
+def _report(harness: Harness, rounds: int, minutes: float) -> None:
+    alone, found = _rounds(harness, rounds, minutes)
+    print(f"{harness.rows} rows of {RECORD_BYTES} bytes, {len(alone)} rounds; seconds: median (least-most)")
+    print(f"{'without Kafka: rows generated':26} {spread(alone)}")
     medians = {which: statistics.median(one.seconds for one in jobs) for which, jobs in found.items()}
     for name in JOBS:
         for target in TARGETS:
             seconds = spread([one.seconds for one in found[name, target]])
             cpu = spread([one.cpu_per_gb for one in found[name, target]])
-            rate = lab.rows / medians[name, target]
+            rate = harness.rows / medians[name, target]
             print(f"{name:16} {target:9} {seconds} s, {rate:.0f} rows/s, server CPU {cpu} s/GB")
         print(f"{name:16} Kafka's time / ours {medians[name, 'kafka'] / medians[name, 'oncelog']:.2f}")
     for target in TARGETS:

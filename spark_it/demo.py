@@ -1,4 +1,4 @@
-"""demo: the whole pipeline against a broker of its own, the driver and the broker killed in the middle."""
+"""demo: the whole pipeline with its own broker; the driver and the broker are killed in the middle."""
 
 import collections
 import contextlib
@@ -26,10 +26,10 @@ COUNTRIES = ("at", "be", "ch", "de", "fr")
 START_MS = 1_790_000_000_000
 EVENT_EVERY_MS = 200
 LATE_MS_MAX = 10_000  # less than the pipeline's lateness
-CLOSING = "closing"  # an event so late in time that every window before it closes
-SLOW_EVERY, SLOW_S = 100, 0.1  # a pause so often, that the kill falls into the feeding
+CLOSING = "closing"  # the id of an event with a timestamp so late that every earlier window closes
+SLOW_EVERY, SLOW_S = 100, 0.1  # a pause after so many events, so that the kill comes during their production
 TIMEOUT_S = 600.0
-# A JVM that lives for a minute does not get back what its second compiler takes.
+# In a JVM that runs for a minute the optimising compiler costs more than it saves.
 SHORT_LIVED = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 CONFIG = """\
@@ -58,7 +58,10 @@ class Commands(NamedTuple):
         return [command, "--config", str(self.config), *self.spark, *more]
 
     def run(self, command: str, *more: str, check: bool = True) -> int:
-        """Run it in this process, which keeps its Spark; its exit code. With `check` another than 0 raises."""
+        """Run a command in this process and its Spark session; the exit code.
+
+        With `check` raises PipelineError for an exit code other than 0.
+        """
         print(f"--- {' '.join((command, *more))}", flush=True)
         code = self.main(self.line(command, *more))
         if check and code:
@@ -73,11 +76,11 @@ def demo(
     folder: pathlib.Path | None = None,
     spark: Sequence[str] = (),
 ) -> int:
-    """Run it and show what arrived. 0 where each event was counted exactly once, 1 else.
+    """Run the demo and print its outcome. The exit code is 0 if each event was counted exactly once, otherwise 1.
 
-    `main` runs a command line in this process; `spark` are its arguments for Spark.
+    `main` runs a command line in this process; `spark` are arguments for Spark, added to each.
     """
-    spark_java_home()  # or the line that says what is missing
+    spark_java_home()  # raises RealPartMissing with one line
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-it-demo-")))
@@ -95,7 +98,7 @@ def demo(
 def _run(broker: Broker, events: int, folder: pathlib.Path, commands: Commands) -> int:
     make_topics(broker.bootstrap)
     more = threading.Event()
-    feeder = threading.Thread(target=feed, args=(broker.bootstrap, events, more), daemon=True)
+    feeder = threading.Thread(target=produce_events, args=(broker.bootstrap, events, more), daemon=True)
     feeder.start()
     with _child(commands.line("process")) as driver:
         _wait_for_results(broker.bootstrap, driver)
@@ -129,18 +132,18 @@ def make_topics(bootstrap: str) -> None:
         future.result(60)
     producer = Producer(client({"bootstrap.servers": bootstrap}, enable_idempotence=True))
     for user in range(USERS):
-        for country in ("zz", COUNTRIES[user % len(COUNTRIES)]):  # the last one counts
+        for country in ("zz", COUNTRIES[user % len(COUNTRIES)]):  # the last one is valid
             producer.produce("users", json.dumps({"country": country}), f"user-{user}")
     producer.flush(60)
 
 
-def made_events(count: int) -> Iterator[dict[str, Any]]:
-    """Events as they are fed: some come late, none too late for its window."""
-    chance = random.Random(1)
+def generate_events(count: int) -> Iterator[dict[str, Any]]:
+    """The events in the order of their production: some are late, but none too late for its window."""
+    rng = random.Random(1)
     for number in range(count):
-        at = START_MS + number * EVENT_EVERY_MS - chance.randrange(LATE_MS_MAX) * (number % 10 == 0)
-        user = f"user-{chance.randrange(USERS + 2)}"  # two have no country
-        yield {"id": f"e-{number:07}", "user": user, "at": at, "amount": chance.randrange(1, 100)}
+        at = START_MS + number * EVENT_EVERY_MS - rng.randrange(LATE_MS_MAX) * (number % 10 == 0)
+        user = f"user-{rng.randrange(USERS + 2)}"  # two have no country
+        yield {"id": f"e-{number:07}", "user": user, "at": at, "amount": rng.randrange(1, 100)}
 
 
 def _as_json(event: dict[str, Any]) -> str:
@@ -149,8 +152,8 @@ def _as_json(event: dict[str, Any]) -> str:
     return json.dumps({**event, "at": at})
 
 
-def feed(bootstrap: str, count: int, more: threading.Event) -> None:
-    """Feed them with an idempotent producer, half at once, and half slowly when `more` is set."""
+def produce_events(bootstrap: str, count: int, more: threading.Event) -> None:
+    """Produce the events with an idempotent producer: half at once, and half slowly after `more` is set."""
     from confluent_kafka import Producer
 
     configuration = client(
@@ -160,7 +163,7 @@ def feed(bootstrap: str, count: int, more: threading.Event) -> None:
         delivery_timeout_ms=int(TIMEOUT_S * 1000),
     )
     producer = Producer(configuration)
-    for number, event in enumerate(made_events(count)):
+    for number, event in enumerate(generate_events(count)):
         producer.produce("events", _as_json(event), event["user"], timestamp=event["at"])
         if number == count // 2:
             producer.flush(TIMEOUT_S)
@@ -176,10 +179,10 @@ def feed(bootstrap: str, count: int, more: threading.Event) -> None:
 
 
 def check(bootstrap: str, folder: pathlib.Path, events: int) -> list[str]:
-    """What is wrong, row by row, with the lake and the results; neither Spark nor the audit is asked."""
+    """Check the lake and the results without Spark and the audit; one line per fault."""
     from deltalake import DeltaTable
 
-    expected = {event["id"]: event for event in made_events(events)}
+    expected = {event["id"]: event for event in generate_events(events)}
     wrong = []
     rows = (
         DeltaTable(str(folder / "lake"))
@@ -217,7 +220,7 @@ def _country(user: str) -> str:
 
 
 def read_results(bootstrap: str) -> list[dict[str, Any]]:
-    """Every committed window."""
+    """Every committed result."""
     from confluent_kafka import Consumer, TopicPartition
 
     configuration = client(
@@ -246,7 +249,7 @@ def read_results(bootstrap: str) -> list[dict[str, Any]]:
 
 
 def _wait_for_results(bootstrap: str, driver: "subprocess.Popen[bytes]") -> None:
-    """Return when the first results are there."""
+    """Wait for the first results. Raises PipelineError if the driver ends or after a timeout."""
     deadline = time.monotonic() + TIMEOUT_S
     while not read_results(bootstrap):
         if driver.poll() is not None:
@@ -257,7 +260,7 @@ def _wait_for_results(bootstrap: str, driver: "subprocess.Popen[bytes]") -> None
 
 
 def _wait_for_events(bootstrap: str, count: int) -> None:
-    """Return when so many are there."""
+    """Wait until the topic has `count` events."""
     from spark_it.pipeline.kafka import Cluster
 
     cluster = Cluster({"bootstrap.servers": bootstrap})
@@ -268,7 +271,7 @@ def _wait_for_events(bootstrap: str, count: int) -> None:
 
 @contextlib.contextmanager
 def _child(line: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
-    """`python -m spark_it …`, in a process group of its own: a killed driver's workers and JVM go with it."""
+    """`python -m spark_it …` in its own process group, so that a driver's workers and JVM are killed with it."""
     child = subprocess.Popen([sys.executable, "-m", "spark_it", *line], cwd=ROOT, start_new_session=True)
     try:
         yield child

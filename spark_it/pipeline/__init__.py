@@ -1,1 +1,1 @@
-"""Topics to a lake, through a windowed aggregation, back to a topic, and an audit of it all."""
+"""Topics are loaded into a lake; events are aggregated into results, which are published; an audit compares all."""

@@ -1,5 +1,5 @@
-"""What a user is told in one line."""
+"""Errors that users see as one line."""
 
 
 class PipelineError(Exception):
-    """The run cannot go on; the message says why, in one line. The command line exits with 1."""
+    """A command cannot continue; the message says why in one line. The exit code is 1."""

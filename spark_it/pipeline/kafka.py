@@ -1,4 +1,4 @@
-"""What the pipeline asks a cluster before and after Spark does: topic ids, where partitions begin and end."""
+"""The pipeline's own requests to a cluster: topic ids, and the start and end offsets of partitions."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -9,21 +9,21 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from oncelog.spark.clients import client
 from spark_it.pipeline.errors import PipelineError
-from spark_it.pipeline.ranges import Place, Range, Ranges
+from spark_it.pipeline.ranges import Range, Ranges, TopicIdPartition
 
 TIMEOUT_S = 20.0
 
 
 class Topic(NamedTuple):
-    """A topic as it is now."""
+    """A topic's current id and number of partitions."""
 
     name: str
     topic_id: str
     partitions: int
 
     @property
-    def places(self) -> list[Place]:
-        return [Place(self.topic_id, partition) for partition in range(self.partitions)]
+    def topic_partitions(self) -> list[TopicIdPartition]:
+        return [TopicIdPartition(self.topic_id, partition) for partition in range(self.partitions)]
 
 
 class Bound(NamedTuple):
@@ -34,7 +34,7 @@ class Bound(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Bound":
-        """earliest, latest, an offset as a number, or a time as ISO 8601 (UTC unless it says otherwise)."""
+        """Parse "earliest", "latest", an offset, or an ISO 8601 time (by default UTC). Raises PipelineError."""
         if text in ("earliest", "latest"):
             return cls(text)
         if text.isdigit():
@@ -53,60 +53,59 @@ EARLIEST, LATEST = Bound("earliest"), Bound("latest")
 
 
 class Cluster:
-    """A Kafka cluster, through librdkafka's admin client. `settings` are its, such as bootstrap.servers."""
+    """A Kafka cluster, through librdkafka's admin client with `settings` such as bootstrap.servers."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.bootstrap = settings["bootstrap.servers"]
         self._admin = AdminClient(client(settings))
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        """The topics by name. Raises PipelineError where one is missing or nobody answers."""
+        """The topics by name. Raises PipelineError if one is missing or the cluster does not respond."""
         futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_S)
         found = {}
         for name, future in futures.items():
             described = self._result(future, f"topic {name}")
-            # librdkafka writes ids in plain base64, Kafka in the form that is safe in names.
+            # librdkafka writes topic ids in standard base64, Kafka in URL-safe base64.
             topic_id = str(described.topic_id).replace("+", "-").replace("/", "_")
             found[name] = Topic(name, topic_id, len(described.partitions))
         return found
 
-    def ends(self, topics: Sequence[Topic]) -> dict[Place, Range]:
-        """From the log start to the last stable offset: what a read_committed reader can get now."""
+    def ends(self, topics: Sequence[Topic]) -> dict[TopicIdPartition, Range]:
+        """Log start offset and last stable offset of each partition: the range of a read_committed reader."""
         starts = self._offsets(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         ends = self._offsets(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        return {place: (starts[place], max(starts[place], ends[place])) for place in starts}
+        return {tp: (starts[tp], max(starts[tp], ends[tp])) for tp in starts}
 
     def requested(self, topics: Sequence[Topic], start: Bound, end: Bound) -> Ranges:
-        """What can be read now between the two bounds."""
+        """The readable offsets between the two bounds."""
         known = self.ends(topics)
         starts, ends = self._bounds(topics, known, start), self._bounds(topics, known, end)
         return Ranges(
-            {
-                place: [(max(low, starts[place]), min(high, ends[place]))]
-                for place, (low, high) in known.items()
-            }
+            {tp: [(max(low, starts[tp]), min(high, ends[tp]))] for tp, (low, high) in known.items()}
         )
 
     def _bounds(
-        self, topics: Sequence[Topic], known: Mapping[Place, Range], bound: Bound
-    ) -> dict[Place, int]:
+        self, topics: Sequence[Topic], known: Mapping[TopicIdPartition, Range], bound: Bound
+    ) -> dict[TopicIdPartition, int]:
         if bound.kind == "offset":
             return dict.fromkeys(known, bound.number)
         if bound.kind == "time":
             found = self._offsets(topics, OffsetSpec.for_timestamp(bound.number))
-            return {place: known[place][1] if offset < 0 else offset for place, offset in found.items()}
-        return {place: one[bound.kind == "latest"] for place, one in known.items()}
+            return {tp: known[tp][1] if offset < 0 else offset for tp, offset in found.items()}
+        return {tp: one[bound.kind == "latest"] for tp, one in known.items()}
 
-    def _offsets(self, topics: Sequence[Topic], spec: Any) -> dict[Place, int]:
-        asked = {
-            TopicPartition(topic.name, place.partition): spec for topic in topics for place in topic.places
+    def _offsets(self, topics: Sequence[Topic], spec: Any) -> dict[TopicIdPartition, int]:
+        specs = {
+            TopicPartition(topic.name, tp.partition): spec
+            for topic in topics
+            for tp in topic.topic_partitions
         }
         futures = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
+            specs, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
         )
         ids = {topic.name: topic.topic_id for topic in topics}
         return {
-            Place(ids[where.topic], where.partition): int(
+            TopicIdPartition(ids[where.topic], where.partition): int(
                 self._result(future, f"offsets of {where.topic}").offset
             )
             for where, future in futures.items()
@@ -115,7 +114,7 @@ class Cluster:
     def _result(self, future: Any, what: str) -> Any:
         try:
             return future.result(2 * TIMEOUT_S)
-        except (KafkaException, TimeoutError) as failed:
-            error = failed.args[0] if failed.args else failed
-            said = error.str() if hasattr(error, "str") else str(error)
-            raise PipelineError(f"{what} at {self.bootstrap}: {said}") from None
+        except (KafkaException, TimeoutError) as error:
+            cause = error.args[0] if error.args else error
+            text = cause.str() if hasattr(cause, "str") else str(cause)
+            raise PipelineError(f"{what} at {self.bootstrap}: {text}") from None

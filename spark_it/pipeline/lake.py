@@ -1,9 +1,9 @@
-"""The lake: one Delta table, whose every commit says which offsets have been loaded so far.
+"""The lake: one Delta table, in which every commit records all offsets loaded so far.
 
-A commit is a compare-and-set. The lake's table id is the application id of Delta's idempotent writes; a commit takes
-the version that follows the last one's, which it read together with the loaded ranges. Of two that read the same, Delta
-refuses one (it saw the other while it ran) or silently skips it (the other had ended before it began): `append`
-notices both, by a token of its own that it looks for in the log.
+A commit is a compare-and-set. It uses Delta's idempotent writes, with the table's id as the application id and with the
+version after the last commit's, which was read together with the loaded ranges. If two commits have read the same
+version, Delta refuses the second (if it ran at the same time) or silently skips it (if it began later). `append`
+notices both: it writes a token and looks for it in the log.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from spark_it.pipeline.errors import PipelineError
 from spark_it.pipeline.ranges import Ranges
 
-# The mark by which a lake is known as ours, and its layout.
+# The table property that marks a lake of this pipeline, and its value, the layout's version.
 MARK = "oncelog.lake"
 LAYOUT = "1"
 SCHEMA = """
@@ -23,21 +23,24 @@ SCHEMA = """
     timestamp TIMESTAMP, timestampType INT, key BINARY, value BINARY,
     headers ARRAY<STRUCT<key: STRING, value: BINARY>>
 """
-NEWEST = 20  # commits of the log that are looked at before the whole of it is
+NEWEST = 20  # commits that are read from the log before all others
 PARTITIONED_BY = ("topic", "date")
-# The ranges are in the log: its entries must not age out (Delta would drop them after 30 days).
+# The loaded ranges are in the log, whose entries must be kept (by default Delta drops them after 30 days).
 PROPERTIES = {MARK: LAYOUT, "delta.logRetentionDuration": "interval 36500 days"}
 
 
 class State(NamedTuple):
-    """What one commit says: its number among ours (0: there is none yet), and all that is loaded with it."""
+    """A commit's number among this pipeline's commits (0 before the first), and all offsets loaded by then."""
 
     version: int
     loaded: Ranges
 
 
 class Lake:
-    """The Delta table at `path`, made where there is none (and `make`). Raises PipelineError where it is not ours."""
+    """The Delta table at `path`. With `make` it is created if missing.
+
+    Raises PipelineError if it is missing, or is not a lake of this pipeline.
+    """
 
     def __init__(self, spark: Any, path: str, *, make: bool = True) -> None:
         from delta.tables import DeltaTable
@@ -53,7 +56,7 @@ class Lake:
         self.app_id = f"oncelog-{detail['id']}"
 
     def _create(self, table: Any, make: bool) -> None:
-        if _holds_something(self.path):
+        if _is_not_empty(self.path):
             raise PipelineError(f"{self.path} is not empty, and no lake of this pipeline")
         if not make:
             raise PipelineError(f"there is no lake at {self.path}")
@@ -65,11 +68,13 @@ class Lake:
         try:
             builder.partitionedBy(*PARTITIONED_BY).execute()
         except Exception:
-            if not table.isDeltaTable(self.spark, self.path):  # else another loader made it meanwhile
+            if not table.isDeltaTable(
+                self.spark, self.path
+            ):  # otherwise another loader has created it meanwhile
                 raise
 
     def state(self) -> State:
-        """What the last of our commits says. Commits of others (OPTIMIZE and the like) are passed over."""
+        """The state of this pipeline's last commit; commits of others, such as OPTIMIZE, are ignored."""
         return self._last()[0]
 
     def _last(self) -> tuple[State, str]:
@@ -80,13 +85,13 @@ class Lake:
         return State(0, Ranges()), ""
 
     def append(self, rows: Any, state: State, more: Ranges) -> bool:
-        """Add rows and `more` to what is loaded, if `state` is still the last; whether it was.
+        """Commit rows and add `more` to the loaded ranges, if `state` is still the last state; whether it was.
 
-        False: another commit came first, nothing of this one is visible, and its files are garbage for VACUUM.
+        If not, another commit came first: nothing of this one is visible, and VACUUM will remove its files.
         """
         token = secrets.token_hex(8)
         version = state.version + 1
-        said = {
+        metadata = {
             "lake": self.app_id,
             "version": version,
             "token": token,
@@ -95,11 +100,11 @@ class Lake:
         writer = rows.write.format("delta").mode("append").partitionBy(*PARTITIONED_BY)
         writer = writer.option("txnAppId", self.app_id).option("txnVersion", str(version))
         try:
-            writer.option("userMetadata", json.dumps(said)).save(self.path)
-        except Exception as failed:
-            if not _is_conflict(failed):
+            writer.option("userMetadata", json.dumps(metadata)).save(self.path)
+        except Exception as error:
+            if not _is_conflict(error):
                 raise
-        # A commit whose outcome is unknown (the log was written, the answer lost) is settled by the log as well.
+        # If the outcome is unknown (the log was written, but the response was lost), the log settles it too.
         return self._has(version, token)
 
     def _has(self, version: int, token: str) -> bool:
@@ -109,7 +114,7 @@ class Lake:
         return False
 
     def _commits(self) -> Iterator[tuple[State, str]]:
-        """Our commits, the last one first: of the newest few of the table's, then of all."""
+        """This pipeline's commits, the last first: among the newest commits of the table, then among all."""
         for log in (self._table.history(NEWEST), self._table.history()):
             rows = log.where("userMetadata IS NOT NULL").select("version", "userMetadata").collect()
             for row in sorted(rows, key=lambda row: -row["version"]):
@@ -118,18 +123,19 @@ class Lake:
 
 
 def _parse(text: str, app_id: str) -> tuple[State, str] | None:
-    """A commit's state and token; None where it is not ours."""
+    """A commit's state and token; None for a commit of others."""
     try:
-        said = json.loads(text)
-        if said["lake"] != app_id:
+        metadata = json.loads(text)
+        if metadata["lake"] != app_id:
             return None
-        return State(int(said["version"]), Ranges.from_json(said["loaded"])), str(said["token"])
+        loaded = Ranges.from_json(metadata["loaded"])
+        return State(int(metadata["version"]), loaded), str(metadata["token"])
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def _is_conflict(failed: Exception) -> bool:
-    text = str(failed)
+def _is_conflict(error: Exception) -> bool:
+    text = str(error)
     return (
         "DELTA_CONCURRENT" in text
         or "ConcurrentTransactionException" in text
@@ -137,8 +143,8 @@ def _is_conflict(failed: Exception) -> bool:
     )
 
 
-def _holds_something(path: str) -> bool:
-    """For a local path; what is elsewhere is Delta's to judge."""
+def _is_not_empty(path: str) -> bool:
+    """Whether a local path has content; False for other paths, which are left to Delta."""
     if "://" in path and not path.startswith("file://"):
         return False
     folder = pathlib.Path(path.removeprefix("file://"))

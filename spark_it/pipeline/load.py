@@ -1,7 +1,8 @@
-"""load: topics to the lake, offline and in parallel, one task per partition of a topic; each offset once.
+"""load: loads topics into the lake in parallel, with one task per partition; each offset is loaded once.
 
-A run loads the requested ranges minus those that the lake has. It may be stopped anywhere, run again, and run beside
-others: a commit holds rows and ranges together, and whoever loses the race for it begins again with what is left.
+A run loads the requested ranges without those that the lake has. It may be stopped at any time, repeated, and run at
+the same time as others: a commit has rows and ranges together, and a run that loses the race for a commit starts again
+with the offsets that are still missing.
 """
 
 import functools
@@ -12,13 +13,13 @@ from typing import Any, NamedTuple
 from spark_it.pipeline.errors import PipelineError
 from spark_it.pipeline.kafka import EARLIEST, LATEST, Bound, Cluster, Topic
 from spark_it.pipeline.lake import Lake
-from spark_it.pipeline.ranges import Place, Range, Ranges
+from spark_it.pipeline.ranges import Range, Ranges, TopicIdPartition
 
 ATTEMPTS_MAX = 20
 
 
 class Request(NamedTuple):
-    """What to load."""
+    """The topics and the range of offsets to load."""
 
     topics: Sequence[str]
     start: Bound = EARLIEST
@@ -26,15 +27,15 @@ class Request(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What a run did."""
+    """The result of a run."""
 
     offsets: int
     commits: int
-    lost: int  # races for a commit
+    lost: int  # commits that another loader forestalled
 
 
 class Loader:
-    """One loader. `kafka` are the connector's options, such as kafka.bootstrap.servers."""
+    """Loads topics into a lake. `kafka` are the connector's options, such as kafka.bootstrap.servers."""
 
     def __init__(self, spark: Any, cluster: Cluster, lake: Lake, kafka: Mapping[str, str]) -> None:
         self.spark = spark
@@ -42,17 +43,17 @@ class Loader:
         self.lake = lake
         self.kafka = dict(kafka)
         self.result = Loaded(0, 0, 0)
-        # What a test puts in the way of the rows, while the commit is under way.
+        # Tests replace it, to act while the rows are committed.
         self.on_rows: Callable[[Any], Any] = lambda rows: rows
 
     def run(self, request: Request) -> Loaded:
-        """Load until nothing that was asked for is missing. Raises PipelineError."""
+        """Load until no requested offset is missing. Raises PipelineError."""
         for _ in self.steps(request):
             pass
         return self.result
 
     def steps(self, request: Request) -> Iterator[str]:
-        """The same, one step at a time: yields a name after each. State is in the lake alone."""
+        """`run` step by step; yields each step's name after it. Only the lake has state."""
         self.result = Loaded(0, 0, 0)
         topics = self.cluster.topics(request.topics)
         requested = self.cluster.requested(list(topics.values()), request.start, request.end)
@@ -69,7 +70,7 @@ class Loader:
                     offsets=self.result.offsets + missing.count, commits=self.result.commits + 1
                 )
                 yield "committed"
-                self._same_topics(topics)
+                self._check_topic_ids(topics)
             else:
                 self.result = self.result._replace(lost=self.result.lost + 1)
                 yield "lost"
@@ -78,19 +79,19 @@ class Loader:
         )
 
     def rows(self, topics: Mapping[str, Topic], ranges: Ranges) -> Any:
-        """The records of the ranges as rows of the lake, in order within a task."""
+        """The records of the ranges as rows for the lake, in order of their offsets within a task."""
         names = {topic.topic_id: topic.name for topic in topics.values()}
         frames = [self._read(names, layer) for layer in ranges.layers()]
         return functools.reduce(lambda one, other: one.unionByName(other), frames)
 
-    def _read(self, names: Mapping[str, str], layer: Mapping[Place, Range]) -> Any:
+    def _read(self, names: Mapping[str, str], layer: Mapping[TopicIdPartition, Range]) -> Any:
         from pyspark.sql.functions import coalesce, col, lit, to_date, when
 
         starts: dict[str, dict[str, int]] = {}
         ends: dict[str, dict[str, int]] = {}
-        for place, (start, end) in layer.items():
-            starts.setdefault(names[place.topic_id], {})[str(place.partition)] = start
-            ends.setdefault(names[place.topic_id], {})[str(place.partition)] = end
+        for tp, (start, end) in layer.items():
+            starts.setdefault(names[tp.topic_id], {})[str(tp.partition)] = start
+            ends.setdefault(names[tp.topic_id], {})[str(tp.partition)] = end
         reader = self.spark.read.format("kafka").option("includeHeaders", "true")
         for key, value in self.kafka.items():
             reader = reader.option(key, value)
@@ -115,8 +116,8 @@ class Loader:
             "headers",
         ).sortWithinPartitions("topic", "date", "partition", "offset")
 
-    def _same_topics(self, topics: Mapping[str, Topic]) -> None:
-        """What was read by name must have been read from the topics that were meant."""
+    def _check_topic_ids(self, topics: Mapping[str, Topic]) -> None:
+        """Raises PipelineError if a topic, which is read by name, was replaced during the load."""
         now = self.cluster.topics(list(topics))
         changed = sorted(name for name, topic in topics.items() if now[name].topic_id != topic.topic_id)
         if changed:

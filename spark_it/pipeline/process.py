@@ -1,7 +1,7 @@
-"""process: a windowed aggregation over a topic of events, enriched by a compacted topic.
+"""process: a windowed aggregation over a topic of events, enriched from a compacted topic.
 
-Every step is a deterministic function of the offsets that a batch covers, for the sink relies on it: time is the
-events' own, ids are sorted, and the enrichment is a snapshot that the first run takes and later runs keep.
+The result is a deterministic function of a batch's offsets, because the sink relies on that: it uses event time, sorts
+ids, and takes the enrichment from a snapshot that the first run makes and later runs keep.
 """
 
 import json
@@ -14,7 +14,7 @@ from spark_it.pipeline.errors import PipelineError
 EVENT = "id STRING, user STRING, at TIMESTAMP, amount BIGINT"
 UNFIT = "event.id IS NULL OR event.at IS NULL"
 UNKNOWN = "unknown"
-# What a state's folder may hold; the first says whose state it is.
+# The files that a state folder may have; the first identifies the pipeline that owns it.
 OWNER = "pipeline.json"
 STATE = {OWNER, "enrichment", "checkpoint", "summary.json", "lag.svg"}
 
@@ -22,8 +22,8 @@ STATE = {OWNER, "enrichment", "checkpoint", "summary.json", "lag.svg"}
 def results(spark: Any, config: Config) -> Any:
     """The stream of results: key `<country> <start of the window>`, value JSON with count, amount and events' ids.
 
-    A window comes once, when the watermark has passed it; events that come later are dropped. A record that is no
-    event ends the query with a line that says where it is, or is skipped, as the configuration says.
+    Each window has one result, after the watermark has passed it; later events are dropped. The configuration decides
+    whether a record that is not an event is skipped or ends the query with a line that names its offset.
     """
     from pyspark.sql.functions import (
         array_sort,
@@ -67,10 +67,10 @@ def results(spark: Any, config: Config) -> Any:
 
 
 def enrichment(spark: Any, config: Config) -> Any:
-    """User -> country as it was when this pipeline's first run looked; the same for ever after.
+    """User -> country, as this pipeline's first run read it.
 
-    Compaction forgets: what the topic said at some offset cannot be asked for later. So it is kept beside the
-    checkpoint.
+    Compaction removes older values, so that the topic's state at an earlier offset cannot be read later. The snapshot
+    is kept beside the checkpoint.
     """
     from pyspark.sql.functions import expr
 
@@ -88,7 +88,7 @@ def enrichment(spark: Any, config: Config) -> Any:
 
 
 def check_state(config: Config) -> None:
-    """Raises PipelineError where the state's place holds something that is not this pipeline's state."""
+    """Raises PipelineError if the state folder is something else than this pipeline's state."""
     folder = pathlib.Path(config.state)
     if folder.exists() and not folder.is_dir():
         raise PipelineError(f"{folder} is not a folder")
@@ -100,23 +100,23 @@ def check_state(config: Config) -> None:
         if (folder / "checkpoint").exists():
             raise PipelineError(f"{folder / 'checkpoint'} is another query's: {OWNER} is not beside it")
         return
-    there = json.loads((folder / OWNER).read_text())
+    owner = json.loads((folder / OWNER).read_text())
     for key, value in _identity(config).items():
-        if there.get(key) != value:
+        if owner.get(key) != value:
             raise PipelineError(
-                f"{folder} is another pipeline's state: its {key} is {there.get(key)!r}, not {value!r}"
+                f"{folder} is another pipeline's state: its {key} is {owner.get(key)!r}, not {value!r}"
             )
 
 
-def own_state(config: Config) -> None:
-    """Make the state's folder, and say in it whose it is; before anything else is put there."""
+def create_state(config: Config) -> None:
+    """Create the state folder and its owner file, before any other file in it."""
     folder = pathlib.Path(config.state)
     folder.mkdir(parents=True, exist_ok=True)
-    beside = folder.with_name(f".{folder.name}.{OWNER}")
-    beside.write_text(json.dumps(_identity(config)))
-    beside.replace(folder / OWNER)
+    temporary = folder.with_name(f".{folder.name}.{OWNER}")
+    temporary.write_text(json.dumps(_identity(config)))
+    temporary.replace(folder / OWNER)
 
 
 def _identity(config: Config) -> dict[str, str]:
-    """What may not change between two runs over one checkpoint."""
+    """The settings that must be the same in all runs with one checkpoint."""
     return {key: getattr(config, key) for key in ("events", "results", "sink", "window", "lateness")}

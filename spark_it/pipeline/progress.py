@@ -1,4 +1,4 @@
-"""Progress of a streaming query, from Spark's own listener: a bar per topic, a summary, a plot of the lag."""
+"""The progress of a streaming query, from Spark's listener: a bar per topic, a summary, a plot of the lag."""
 
 import json
 import pathlib
@@ -12,13 +12,13 @@ WIDTH, HEIGHT = 640, 240
 
 
 class Progress(StreamingQueryListener):
-    """Shows each batch's progress on standard error, one line per topic, and remembers it."""
+    """Prints each batch's progress to standard error, one line per topic, and keeps it for the summary."""
 
-    def __init__(self, shown: Any = None) -> None:
-        self._shown = sys.stderr if shown is None else shown
+    def __init__(self, output: Any = None) -> None:
+        self._output = sys.stderr if output is None else output
         self.rows = 0
         self.batches = 0
-        # What came after its window was closed; Spark counts it by window and country (and task), not by event.
+        # Late groups; Spark counts each window and country (per task) once, and not events.
         self.dropped = 0
         self.lags: list[tuple[str, dict[str, int]]] = []
 
@@ -41,14 +41,14 @@ class Progress(StreamingQueryListener):
         rate = float(progress.get("processedRowsPerSecond") or 0)
         lags: dict[str, int] = {}
         for source in progress["sources"]:
-            for topic, (read, there) in by_topic(source).items():
-                lags[topic] = there - read
-                line = f"{topic:20} {bar(read, there)} {self.rows:>9} rows {rate:>9.0f}/s lag {there - read}"
-                print(line, file=self._shown, flush=True)
+            for topic, (read, end) in by_topic(source).items():
+                lags[topic] = end - read
+                line = f"{topic:20} {bar(read, end)} {self.rows:>9} rows {rate:>9.0f}/s lag {end - read}"
+                print(line, file=self._output, flush=True)
         self.lags.append((progress["timestamp"], lags))
 
     def save(self, folder: pathlib.Path) -> None:
-        """`summary.json` and `lag.svg`."""
+        """Write `summary.json` and `lag.svg`."""
         summary = {
             "batches": self.batches,
             "rows": self.rows,
@@ -60,7 +60,7 @@ class Progress(StreamingQueryListener):
 
 
 def by_topic(source: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """For each topic of a Kafka source the sums of the offsets that are read and that are there."""
+    """By topic of a Kafka source: the sums of its partitions' read offsets and of their end offsets."""
     ends, latest = (_offsets(source.get(key)) for key in ("endOffset", "latestOffset"))
     return {
         topic: (sum(read.values()), sum(latest.get(topic, read).values())) for topic, read in ends.items()
@@ -72,14 +72,14 @@ def _offsets(given: Any) -> dict[str, dict[str, int]]:
     return found if isinstance(found, dict) else {}
 
 
-def bar(read: int, there: int) -> str:
+def bar(read: int, end: int) -> str:
     """[#####.....]"""
-    done = BAR_WIDTH if there <= 0 else min(BAR_WIDTH, BAR_WIDTH * read // there)
+    done = BAR_WIDTH if end <= 0 else min(BAR_WIDTH, BAR_WIDTH * read // end)
     return f"[{'#' * done}{'.' * (BAR_WIDTH - done)}]"
 
 
 def lag_plot(lags: list[int]) -> str:
-    """A line of the lag in records, batch by batch, as SVG."""
+    """An SVG with the lag in records after each batch."""
     most = max([1, *lags])
     step = WIDTH / max(1, len(lags) - 1)
     points = " ".join(

@@ -1,4 +1,4 @@
-"""publish: results into a topic, each exactly once, through the sink of `oncelog.spark`."""
+"""publish: writes results to a topic, each exactly once, through the sink of `oncelog.spark`."""
 
 import pathlib
 from typing import Any
@@ -6,14 +6,17 @@ from typing import Any
 from oncelog.spark import SinkError, write_once
 from oncelog.spark.once import successor
 from spark_it.pipeline.config import Config
-from spark_it.pipeline.process import EVENT, check_state, own_state, results
+from spark_it.pipeline.process import EVENT, check_state, create_state, results
 
 
 def publish(spark: Any, config: Config, *, once: bool) -> Any:
-    """The running query. With `once` it ends when what is there now is done. Raises SinkError, PipelineError."""
-    config.need("events", "users", "results", "state")
+    """Start the query and return it. With `once` it ends after the events that are there now.
+
+    Raises SinkError, PipelineError.
+    """
+    config.require("events", "users", "results", "state")
     check_state(config)
-    own_state(config)
+    create_state(config)
     writer = write_once(
         results(spark, config),
         config.sink,
@@ -27,19 +30,19 @@ def publish(spark: Any, config: Config, *, once: bool) -> Any:
     return writer.queryName(config.sink).trigger(**trigger).start()
 
 
-def explained(config: Config, failed: Exception) -> Exception:
-    """Of two drivers on one checkpoint Spark ends one without a word about the other: who that is."""
-    if "CONCURRENT_STREAM_LOG_UPDATE" in str(failed):
+def explain(config: Config, error: Exception) -> Exception:
+    """The error, or a SinkError that names the other driver if Spark ended one of two on the same checkpoint."""
+    if "CONCURRENT_STREAM_LOG_UPDATE" in str(error):
         other = successor(config.sink, config.librdkafka)
         if other is not None:
             return SinkError(f"sink {config.sink} was taken over: {other} runs on the same checkpoint")
-    return failed
+    return error
 
 
 def count_results(spark: Any, config: Config) -> dict[str, int]:
-    """Events by their ids: in the results once, more than once, and not; those apart that the topic no longer has.
+    """Counts of events by id: once in the results, more than once, not at all, and no longer in the topic.
 
-    An event that is not in the results came late where a window as new as its own has been published; else its
+    An event that is not in the results was late if the results have a window at least as new as its own; otherwise its
     window is still open.
     """
     from pyspark.sql.functions import col, count, explode, from_json, lit, max, window

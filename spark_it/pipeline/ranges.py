@@ -1,12 +1,12 @@
-"""Sets of offsets, per topic id and partition. Pure."""
+"""Sets of offsets by topic id and partition."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Self
 
 
-class Place(NamedTuple):
-    """A partition of one life of a topic: a topic that is deleted and made anew has another id."""
+class TopicIdPartition(NamedTuple):
+    """A partition by topic id: a topic that is deleted and created again has another id. Named as in Kafka."""
 
     topic_id: str
     partition: int
@@ -16,63 +16,63 @@ Range = tuple[int, int]
 
 
 class Ranges:
-    """For each place the offsets in it, as sorted ranges [start, end) that neither touch nor overlap. Immutable."""
+    """By partition a set of offsets, as sorted ranges [start, end) that neither touch nor overlap. Immutable."""
 
-    __slots__ = ("_places",)
+    __slots__ = ("_ranges",)
 
-    def __init__(self, places: Mapping[Place, list[Range]] | None = None) -> None:
-        merged = {place: _merged(ranges) for place, ranges in (places or {}).items()}
-        self._places = {place: ranges for place, ranges in sorted(merged.items()) if ranges}
+    def __init__(self, places: Mapping[TopicIdPartition, list[Range]] | None = None) -> None:
+        merged = {tp: _merged(ranges) for tp, ranges in (places or {}).items()}
+        self._ranges = {tp: ranges for tp, ranges in sorted(merged.items()) if ranges}
 
-    def __getitem__(self, place: Place) -> list[Range]:
-        return list(self._places.get(place, ()))
+    def __getitem__(self, tp: TopicIdPartition) -> list[Range]:
+        return list(self._ranges.get(tp, ()))
 
-    def __iter__(self) -> Iterator[Place]:
-        return iter(self._places)
+    def __iter__(self) -> Iterator[TopicIdPartition]:
+        return iter(self._ranges)
 
     def __bool__(self) -> bool:
-        return bool(self._places)
+        return bool(self._ranges)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ranges) and self._places == other._places
+        return isinstance(other, Ranges) and self._ranges == other._ranges
 
     def __hash__(self) -> int:
         return hash(self.to_json())
 
     def __repr__(self) -> str:
-        return f"Ranges({self._places})"
+        return f"Ranges({self._ranges})"
 
     @property
     def count(self) -> int:
-        """How many offsets there are."""
-        return sum(end - start for ranges in self._places.values() for start, end in ranges)
+        """The number of offsets."""
+        return sum(end - start for ranges in self._ranges.values() for start, end in ranges)
 
     def __or__(self, other: "Ranges") -> "Ranges":
-        return Ranges({place: self[place] + other[place] for place in {*self, *other}})
+        return Ranges({tp: self[tp] + other[tp] for tp in {*self, *other}})
 
     def __sub__(self, other: "Ranges") -> "Ranges":
-        return Ranges({place: list(_minus(self[place], other[place])) for place in self})
+        return Ranges({tp: list(_minus(self[tp], other[tp])) for tp in self})
 
-    def layers(self) -> Iterator[dict[Place, Range]]:
-        """The same offsets as a few sets with at most one range per place: what one batch read can ask for."""
-        for number in range(max((len(ranges) for ranges in self._places.values()), default=0)):
-            yield {place: ranges[number] for place, ranges in self._places.items() if number < len(ranges)}
+    def layers(self) -> Iterator[dict[TopicIdPartition, Range]]:
+        """The offsets as several sets with at most one range per partition, which a batch read can request."""
+        for number in range(max((len(ranges) for ranges in self._ranges.values()), default=0)):
+            yield {tp: ranges[number] for tp, ranges in self._ranges.items() if number < len(ranges)}
 
     def to_json(self) -> str:
         """{topic id: {partition: [[start, end], …]}}"""
         found: dict[str, dict[str, list[Range]]] = {}
-        for place, ranges in self._places.items():
-            found.setdefault(place.topic_id, {})[str(place.partition)] = ranges
+        for tp, ranges in self._ranges.items():
+            found.setdefault(tp.topic_id, {})[str(tp.partition)] = ranges
         return json.dumps(found, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Raises ValueError where it is something else."""
-        places: dict[Place, list[Range]] = {}
+        """Parse `to_json`'s text. Raises ValueError for any other."""
+        places: dict[TopicIdPartition, list[Range]] = {}
         try:
             for topic_id, partitions in json.loads(text).items():
                 for partition, ranges in partitions.items():
-                    places[Place(topic_id, int(partition))] = [
+                    places[TopicIdPartition(topic_id, int(partition))] = [
                         (int(start), int(end)) for start, end in ranges
                     ]
         except (AttributeError, TypeError) as wrong:

@@ -1,7 +1,7 @@
-"""The control topic: one compacted partition with what is known of each sink and of each of its tasks.
+"""The control topic: one compacted partition with the state of each sink and of its tasks.
 
-`sink:<sink id>` -> the claim: which query writes, how its rows are laid out, which drivers came before.
-`task:<transactional id>` -> the committed offset's metadata once more, for when the group's offsets have expired.
+`sink:<sink id>` -> the claim: the query that writes the sink, the layout of its rows, the earlier drivers.
+`task:<transactional id>` -> a copy of the committed offset's metadata, for when the group's offsets have expired.
 """
 
 import contextlib
@@ -18,22 +18,22 @@ from oncelog.spark.errors import SinkError
 
 CONTROL_TOPIC = "oncelog-sinks"
 DEADLINE_S = 60.0
-CONNECT_S = 20.0  # for the first answer of all
+CONNECT_S = 20.0  # for a client's first response
 TRANSACTION_TIMEOUT_MS = 60_000
-# What librdkafka's consumer does not call retriable, and is; and the pause before the next try.
-AGAIN = (
+# Retriable errors that librdkafka's consumer does not report as such.
+RETRIABLE = (
     "NOT_COORDINATOR",
     "COORDINATOR_NOT_AVAILABLE",
     "COORDINATOR_LOAD_IN_PROGRESS",
     "UNSTABLE_OFFSET_COMMIT",
 )
-AGAIN_S = 0.05
+RETRY_S = 0.05
 CLAIM_ATTEMPTS_MAX = 50
 DRIVERS_REMEMBERED = 20
 
 
 class Settings(NamedTuple):
-    """One sink as a driver set it up. `token` is this driver's start, `driver` a name for people."""
+    """A driver's settings of a sink. `token` identifies the driver's start; `driver` is a readable name."""
 
     sink_id: str
     tasks: int
@@ -45,10 +45,10 @@ class Settings(NamedTuple):
     token: str = ""
     driver: str = ""
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
-    timeout_s: float = DEADLINE_S  # for a step that a broker does not answer, or asks to try again
+    timeout_s: float = DEADLINE_S  # for a step without a response or with retriable errors
 
     def transactional_id(self, task: int) -> str:
-        """Also the name of the group whose committed offset is the last batch."""
+        """The task's transactional id, and also the group id whose committed offset is the last batch."""
         return f"{self.sink_id}-{task}"
 
     def to_json(self) -> str:
@@ -61,7 +61,7 @@ class Settings(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Who writes a sink, and how. `drivers` are the tokens of those who wrote it before."""
+    """The query and driver that write a sink, and its layout. `drivers` are the tokens of earlier drivers."""
 
     query: str | None
     tasks: int
@@ -80,18 +80,18 @@ class Claim(NamedTuple):
         return cls(**{**fields, "by": tuple(fields["by"]), "drivers": tuple(fields["drivers"])})
 
 
-def kafka_error(failed: KafkaException) -> KafkaError:
-    error: KafkaError = failed.args[0]
+def kafka_error(exception: KafkaException) -> KafkaError:
+    error: KafkaError = exception.args[0]
     return error
 
 
-def is_fenced(failed: KafkaException) -> bool:
-    """Whether another producer has the transactional id now."""
-    return kafka_error(failed).name() in ("_FENCED", "_FATAL", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+def is_fenced(exception: KafkaException) -> bool:
+    """Whether another producer now has the transactional id."""
+    return kafka_error(exception).name() in ("_FENCED", "_FATAL", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
 
-def persistent(settings: Settings, call: Any, *arguments: Any) -> Any:
-    """`call(*arguments, seconds left)`, again while the error is one to try again, on the same client."""
+def retry(settings: Settings, call: Any, *arguments: Any) -> Any:
+    """`call(*arguments, seconds left)`; repeated after retriable errors until the settings' timeout."""
     deadline = time.monotonic() + settings.timeout_s
     while True:
         left = deadline - time.monotonic()
@@ -99,14 +99,14 @@ def persistent(settings: Settings, call: Any, *arguments: Any) -> Any:
             return call(*arguments, max(left, 1.0))
         except KafkaException as failed:
             error = kafka_error(failed)
-            if left <= 0 or not (error.retriable() or error.name() in AGAIN):
+            if left <= 0 or not (error.retriable() or error.name() in RETRIABLE):
                 raise
-            time.sleep(AGAIN_S)
+            time.sleep(RETRY_S)
 
 
 def check_topic(settings: Settings, topic: str | None, create_partitions: int | None = None) -> None:
-    """Create the topic where it is missing and `create_partitions` says how large. Raises SinkError where it is
-    missing otherwise: a producer would create it, with whatever defaults there are."""
+    """Create the topic with `create_partitions` partitions if it is missing. Raises SinkError if that is None: a
+    producer would otherwise create the topic, with the broker's defaults."""
     admin = AdminClient(client(settings.kafka))
     known = admin.list_topics(timeout=CONNECT_S).topics
     if topic is None or topic in known:
@@ -117,7 +117,7 @@ def check_topic(settings: Settings, topic: str | None, create_partitions: int | 
 
 
 def make_control_topic(settings: Settings) -> None:
-    """Create it where it is missing. Raises SinkError."""
+    """Create the control topic if it is missing. Raises SinkError."""
     admin = AdminClient(client(settings.kafka))
     new = NewTopic(settings.control, num_partitions=1, config={"cleanup.policy": "compact"})
     partitions = _make_topic(settings, admin, new)
@@ -126,7 +126,7 @@ def make_control_topic(settings: Settings) -> None:
 
 
 def _make_topic(settings: Settings, admin: AdminClient, new: NewTopic) -> int:
-    """Create it where it is missing, and wait for its leaders; how many partitions it has. Raises SinkError."""
+    """Create a topic if it is missing, and wait for its leaders; its number of partitions. Raises SinkError."""
     topic: str = new.topic
     try:
         admin.create_topics([new], request_timeout=DEADLINE_S)[topic].result(2 * DEADLINE_S)
@@ -143,26 +143,26 @@ def _make_topic(settings: Settings, admin: AdminClient, new: NewTopic) -> int:
 
 
 def _end(settings: Settings, isolation: IsolationLevel) -> int:
-    """Where the control topic ends for a reader of this isolation level."""
+    """The control topic's end offset for this isolation level."""
     admin = AdminClient(client(settings.kafka))
-    asked = admin.list_offsets(
+    futures = admin.list_offsets(
         {TopicPartition(settings.control, 0): OffsetSpec.latest()},  # type: ignore[no-untyped-call]
         isolation_level=isolation,
         request_timeout=DEADLINE_S,
     )
-    return int(next(iter(asked.values())).result(2 * DEADLINE_S).offset)
+    return int(next(iter(futures.values())).result(2 * DEADLINE_S).offset)
 
 
 def has_open_transactions(settings: Settings) -> bool:
-    """Whether somebody has written to the control topic and neither committed nor aborted yet."""
+    """Whether the control topic has a transaction that is neither committed nor aborted."""
     return _end(settings, IsolationLevel.READ_COMMITTED) < _end(settings, IsolationLevel.READ_UNCOMMITTED)
 
 
 def read_control(settings: Settings, *, wait: bool = True) -> dict[str, bytes]:
-    """The last committed value of each key, of all records that were there when this was called.
+    """The last committed value of each key, among the records that are there at the call.
 
-    Transactions that are open then are waited for, since what was committed behind them could not be seen; without
-    `wait` what is behind them is left out.
+    Records after an open transaction cannot be read, so this waits for open transactions to end. Without `wait` it
+    ignores records after them.
     """
     where = TopicPartition(settings.control, 0, 0)
     end = _end(settings, IsolationLevel.READ_UNCOMMITTED if wait else IsolationLevel.READ_COMMITTED)
@@ -193,7 +193,7 @@ def _consumer(settings: Settings) -> Iterator[Consumer]:
         auto_offset_reset="earliest",
         isolation_level="read_committed",
         enable_partition_eof=True,
-        fetch_wait_max_ms=10,  # the wait at the end of the partition is the cost of a look
+        fetch_wait_max_ms=10,  # every read waits once at the end of the partition
     )
     consumer = Consumer(configuration)
     try:
@@ -203,14 +203,14 @@ def _consumer(settings: Settings) -> Iterator[Consumer]:
 
 
 def transactional_producer(settings: Settings, transactional_id: str) -> Producer:
-    """A producer that has fenced its predecessor and ended what that one had open."""
+    """An initialised producer: its predecessor is fenced, and that one's open transaction has ended."""
     configuration = client(
         {"linger.ms": "5", **settings.kafka},
         transactional_id=transactional_id,
         transaction_timeout_ms=settings.transaction_timeout_ms,
     )
     producer = Producer(configuration)
-    persistent(settings, producer.init_transactions)
+    retry(settings, producer.init_transactions)
     return producer
 
 
@@ -220,15 +220,15 @@ def read_claim(settings: Settings, *, wait: bool = True) -> Claim | None:
 
 
 def end_leftovers(settings: Settings) -> int:
-    """End the transactions that this sink's tasks have open, dead or alive; how many tasks it has, 0 for none known."""
-    claim = read_claim(settings, wait=False)  # the open ones themselves may be in front of the newest claim
+    """End all open transactions of this sink's tasks, dead or alive; the number of tasks, 0 for an unknown sink."""
+    claim = read_claim(settings, wait=False)  # it must not wait for the open transactions that it is to end
     for task in range(claim.tasks if claim is not None else 0):
         transactional_producer(settings, settings.transactional_id(task))
     return claim.tasks if claim is not None else 0
 
 
 def check_layout(settings: Settings, claim: Claim | None) -> None:
-    """Raises SinkError where the sink's rows were laid out in another way."""
+    """Raises SinkError if the claim has another layout of rows."""
     if claim is not None and (claim.tasks, claim.by) != (settings.tasks, settings.by):
         raise SinkError(
             f"sink {settings.sink_id} is laid out as tasks={claim.tasks}, by={list(claim.by)}; "
@@ -237,9 +237,10 @@ def check_layout(settings: Settings, claim: Claim | None) -> None:
 
 
 def claim_sink(settings: Settings, query: str | None) -> None:
-    """Make sure that this driver, with this query, is the one that writes the sink. Raises SinkError with who else is.
+    """Claim the sink for this driver and query, if they do not have it. Raises SinkError with the owner's name.
 
-    Claims follow one another through the transactional id `<sink id>-claim`. A query of None is not known yet.
+    Claims use the transactional id `<sink id>-claim`, so that only one is made at a time. None is a query that is not
+    known yet.
     """
     for _ in range(CLAIM_ATTEMPTS_MAX):
         try:
@@ -248,7 +249,7 @@ def claim_sink(settings: Settings, query: str | None) -> None:
             if _is_settled(settings, claim, query):
                 return
             producer = transactional_producer(settings, f"{settings.sink_id}-claim")
-            claim = read_claim(settings)  # now that nobody else can change it
+            claim = read_claim(settings)  # no other driver can change it now
             if _is_settled(settings, claim, query):
                 return
             before = () if claim is None else (*claim.drivers, claim.token)
@@ -259,7 +260,7 @@ def claim_sink(settings: Settings, query: str | None) -> None:
             )
             producer.begin_transaction()
             producer.produce(settings.control, new.to_json(), f"sink:{settings.sink_id}")
-            persistent(settings, producer.commit_transaction)
+            retry(settings, producer.commit_transaction)
             return
         except KafkaException as failed:
             if not is_fenced(failed):
@@ -268,7 +269,7 @@ def claim_sink(settings: Settings, query: str | None) -> None:
 
 
 def _is_settled(settings: Settings, claim: Claim | None, query: str | None) -> bool:
-    """Whether the claim is this driver's. Raises SinkError where it must not become it."""
+    """Whether the claim is this driver's. Raises SinkError if this driver may not claim the sink."""
     check_layout(settings, claim)
     if claim is None:
         return False

@@ -1,5 +1,5 @@
-"""What stops a sink."""
+"""The sink's exception."""
 
 
 class SinkError(Exception):
-    """The sink refuses or cannot go on; the message is one line that names the sink, and the batch and task."""
+    """The sink refuses its arguments or cannot continue. The message is one line with the sink, batch and task."""

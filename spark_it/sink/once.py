@@ -1,4 +1,4 @@
-"""`write_once`: the public entry."""
+"""`write_once`, the sink's public function."""
 
 import os
 import secrets
@@ -49,15 +49,15 @@ def write_once(
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     data_source: Any = None,
 ) -> Any:
-    """A DataStreamWriter that writes each row of a stream to Kafka once, whatever is killed; give it a checkpoint.
+    """A DataStreamWriter that writes each row of a stream to Kafka exactly once; it needs a checkpoint location.
 
-    The stock sink's columns (value; and key, headers, topic, partition where present) are written; rows go to `tasks`
-    tasks by the columns `by` (the row's topic and partition where both are there, else its key, else all of it), within
-    each in the order of the columns `order`, for which a task's rows are held in memory. `kafka` are librdkafka's
-    settings, such as bootstrap.servers. Where `topic` is missing it is created with `create_partitions` partitions and
-    the broker's defaults, or without them refused. `tasks` and `by` belong to the sink id for ever. `adopt` takes over
-    a sink of another query (a new or lost checkpoint), or goes back to an older batch of this one: rows that were
-    written before are then written again.
+    It writes the columns of the stock sink: value, and if present key, headers, topic and partition. Rows are
+    distributed to `tasks` tasks by the columns `by` (by default topic and partition if both are present, else the key,
+    else all columns). Each task writes its rows in the order of the columns `order`, for which it holds them in memory.
+    `kafka` has librdkafka's settings, such as bootstrap.servers. A missing `topic` is created with `create_partitions`
+    partitions and the broker's defaults, or refused without them. `tasks` and `by` can never change for a sink id.
+    `adopt` takes over another query's sink (after a new or lost checkpoint), or allows an older batch of this query:
+    rows that were written before are then written again.
 
     Rows must be a deterministic function of the source: see docs/spark.md. Raises SinkError with one line.
     """
@@ -90,12 +90,12 @@ def write_once(
 
 
 def driver_name() -> str:
-    """This driver, for people."""
+    """A readable name of this driver."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def successor(sink_id: str, kafka: Mapping[str, str], control: str = CONTROL_TOPIC) -> str | None:
-    """The driver that has the sink now, with its query; None where it is this one, or nobody, or nobody says."""
+    """The driver that has the sink now, with its query; None if it is this one, or unknown."""
     try:
         claim = read_claim(Settings(sink_id, 1, (), kafka, control=control), wait=False)
     except (KafkaException, SinkError):
@@ -104,16 +104,16 @@ def successor(sink_id: str, kafka: Mapping[str, str], control: str = CONTROL_TOP
 
 
 def reach(settings: Settings, topic: str | None, create_partitions: int | None = None) -> None:
-    """Find the topic and the sink's claim, or make them; before the first batch. Raises SinkError."""
+    """Check or create the topic and the sink's claim, before the first batch. Raises SinkError."""
     try:
         check_topic(settings, topic, create_partitions)
         make_control_topic(settings)
-        # A dead predecessor's open transactions would hide what is behind them until they time out.
+        # A dead predecessor's open transactions would hide later records until they time out.
         if has_open_transactions(settings):
             end_leftovers(settings)
         claim = read_claim(settings)
         check_layout(settings, claim)
-        if claim is None:  # else it is the first batch's tasks that take it over: they know their query
+        if claim is None:  # otherwise the first batch's tasks take it over, because they know their query
             claim_sink(settings, None)
     except KafkaException as failed:
         raise SinkError(f"sink {settings.sink_id}: {kafka_error(failed).str()}") from None
@@ -127,10 +127,10 @@ def _writer(frame: Any, settings: Settings, topic: str | None, order: Sequence[s
     source = data_source or OncelogSource
     frame.sparkSession.dataSource.register(source)
     columns = [col(name) for name in settings.by]
-    # The same as Spark's own partitioning by hash: the bucket is the number of the task.
+    # The same as Spark's own hash partitioning, so that the bucket is the task's number.
     laid_out = frame.withColumn(BUCKET, pmod(hash(*columns), lit(settings.tasks)))
     laid_out = laid_out.repartition(settings.tasks, *columns)
-    # Spark sorts no streams; the writer does.
+    # Spark does not sort streams; the writer does.
     ordered = [col(name).alias(f"{ORDER}{number}") for number, name in enumerate(order)]
     written = laid_out.select(BUCKET, *ordered, *[name for name in COLUMNS if name in frame.columns])
     writer = written.writeStream.format(source.name() or FORMAT).option("settings", settings.to_json())
@@ -157,9 +157,9 @@ def _check_schema(sink_id: str, frame: Any, topic: str | None, by: Sequence[str]
 
 
 def abort_sink(settings: Settings) -> int:
-    """End at once what a dead query of this sink has left open; how many transactional ids were looked after.
+    """End the open transactions of a dead query of this sink; returns the number of its tasks.
 
-    A query that is alive is fenced: its tasks fail and are tried again. Raises SinkError.
+    A live query is fenced: its tasks fail and are retried. Raises SinkError.
     """
     try:
         check_topic(settings, settings.control)

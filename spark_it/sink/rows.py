@@ -1,4 +1,4 @@
-"""Rows as the sink sees them, and what is remembered of a batch's rows. Pure."""
+"""The sink's rows, and the digest of a batch's rows."""
 
 import hashlib
 import struct
@@ -13,7 +13,7 @@ MODULUS = 1 << 128
 
 
 class SinkRow(NamedTuple):
-    """One row: the task that must write it, and the stock sink's columns."""
+    """A row: the number of the task that must write it, and the stock sink's columns."""
 
     bucket: int
     key: bytes | None
@@ -24,7 +24,7 @@ class SinkRow(NamedTuple):
 
 
 class Digest:
-    """The count of some rows and the sum of their hashes: equal for the same rows in any order."""
+    """The number of rows and the sum of their hashes, which do not depend on the rows' order."""
 
     __slots__ = ("rows", "sum")
 
@@ -42,7 +42,7 @@ class Digest:
 
 
 def _encoded(row: SinkRow) -> bytes:
-    """No two rows have the same."""
+    """An encoding that differs for different rows."""
     parts = [row.key, row.value, row.topic.encode(), None if row.partition is None else b"%d" % row.partition]
     if row.headers is not None:
         for name, content in row.headers:

@@ -1,4 +1,4 @@
-"""The data source `oncelog`: what Spark calls. Clients are made inside write() (task.py), for they do not pickle."""
+"""The data source `oncelog`, which Spark calls. Clients cannot be pickled: write() creates them (task.py)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,12 +15,12 @@ from oncelog.spark.task import Batch, TaskWrite
 FORMAT = "oncelog"
 BATCH_PROPERTY = "streaming.sql.batchId"
 QUERY_PROPERTY = "sql.streaming.queryId"
-# From 4.1 on rows may come as Arrow batches.
+# From Spark 4.1 on a writer may get Arrow batches.
 ARROW_WRITER: Any = getattr(datasource, "DataSourceStreamArrowWriter", None)
 
 
 class OncelogSource(DataSource):
-    """Writes streams only. Options are set by `write_once`."""
+    """A data source that only writes streams; `write_once` sets its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -39,7 +39,7 @@ class OncelogSource(DataSource):
 
 
 class _Writer:
-    """What both kinds of writer share; it travels to the tasks."""
+    """The base of both writers, which Spark pickles and sends to the tasks."""
 
     def __init__(self, settings: Settings, topic: str | None, names: list[str]) -> None:
         self.settings = settings
@@ -51,7 +51,7 @@ class _Writer:
         return WriterCommitMessage()
 
     def this_batch(self) -> Batch:
-        """What runs here. Spark does not pass it; a guess of batch 0 would lose rows."""
+        """The batch and task, from Spark's local properties. Raises SinkError without them: a guess would lose rows."""
         context = TaskContext.get()
         batch = context.getLocalProperty(BATCH_PROPERTY) if context else None
         query = context.getLocalProperty(QUERY_PROPERTY) if context else None
@@ -60,7 +60,7 @@ class _Writer:
         return Batch(query, int(batch), context.partitionId())
 
     def on_step(self, step: str) -> None:
-        """A place for tests to die at."""
+        """Called after each step; tests override it to die there."""
 
     def sink_rows(self, rows: Iterator[Any]) -> Iterator[SinkRow]:
         at = {name: index for index, name in enumerate(self.names)}
@@ -70,9 +70,9 @@ class _Writer:
         if order:
             rows = iter(sorted(rows, key=lambda row: [(row[one] is not None, row[one]) for one in order]))
         for row in rows:
-            # The option wins over the column, as with the stock sink.
-            to = self.topic or (row[topic] if topic is not None else None)
-            if to is None:
+            # The option overrides the column, as with the stock sink.
+            target = self.topic or (row[topic] if topic is not None else None)
+            if target is None:
                 raise SinkError(f"sink {self.settings.sink_id}: a row without a topic, and no option topic")
             yield SinkRow(
                 row[bucket],
@@ -81,7 +81,7 @@ class _Writer:
                 [(name, _bytes(content)) for name, content in map(_pair, row[headers])]
                 if headers is not None and row[headers] is not None
                 else None,
-                to,
+                target,
                 row[partition] if partition is not None else None,
             )
 
@@ -95,16 +95,16 @@ def _pair(header: Any) -> tuple[str, Any]:
 
 
 class RowWriter(_Writer, DataSourceStreamWriter):
-    """Rows one by one: PySpark 4.0."""
+    """Gets single rows, with PySpark 4.0."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         return self.write_rows(iterator)
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803 - Spark's names
-        """Nothing: each task has committed its own."""
+        """Does nothing: each task has committed its own transaction."""
 
     def abort(self, messages: Any, batchId: int) -> None:  # noqa: N803
-        """Nothing: a failed task has aborted what it had open; what others have committed stays."""
+        """Does nothing: a failed task has aborted its transaction, and committed ones stay."""
 
 
 if ARROW_WRITER is None:
@@ -112,7 +112,7 @@ if ARROW_WRITER is None:
 else:
 
     class ArrowWriter(_Writer, ARROW_WRITER):  # type: ignore[no-redef, misc]
-        """Rows in Arrow batches: PySpark 4.1 and later."""
+        """Gets Arrow batches, with PySpark 4.1 and later."""
 
         def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
             return self.write_rows(row for batch in iterator for row in _rows(batch))

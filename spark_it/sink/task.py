@@ -1,7 +1,8 @@
-"""One task of one batch: its steps, in the one order that leaves no row out and writes none twice.
+"""The steps of a task of a batch, in the only order that writes each row exactly once.
 
-Initialise (which fences and ends a predecessor), read the committed offset, skip what is committed; else begin,
-produce, record, send the offset, commit. Nothing else coordinates: Spark's own commit comes after, and decides nothing.
+Initialise the producer (which fences its predecessor and ends that one's transaction), read the committed offset, and
+skip a committed batch; otherwise begin, produce, record, send the offset, commit. There is no other coordination:
+Spark's own commit comes later and decides nothing.
 """
 
 import contextlib
@@ -18,9 +19,9 @@ from oncelog.spark.control import (
     claim_sink,
     is_fenced,
     kafka_error,
-    persistent,
     read_claim,
     read_control,
+    retry,
     transactional_producer,
 )
 from oncelog.spark.errors import SinkError
@@ -28,7 +29,7 @@ from oncelog.spark.rows import Digest, SinkRow
 
 
 class Batch(NamedTuple):
-    """Which task of which batch of which query."""
+    """A task of a batch of a query."""
 
     query: str
     batch: int
@@ -36,7 +37,7 @@ class Batch(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is remembered of a task's last batch: with the committed offset, and in the control topic."""
+    """A task's last batch, as stored with the committed offset and in the control topic."""
 
     batch: int
     rows: int
@@ -53,14 +54,14 @@ class Record(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a task did: the rows it wrote, or found written."""
+    """A task's result: the number of rows, and whether an earlier attempt had written them (`found`)."""
 
     rows: int
     found: bool
 
 
 class TaskWrite:
-    """Writes the rows of one task; used once. `on_step` is told each step's name when it is done."""
+    """Writes the rows of one task; used once. `on_step` is called with each step's name after it."""
 
     def __init__(
         self, settings: Settings, batch: Batch, on_step: Callable[[str], None] = lambda step: None
@@ -73,20 +74,20 @@ class TaskWrite:
         self.written = Written(0, False)
 
     def run(self, rows: Iterable[SinkRow]) -> Written:
-        """All steps. What is open when one fails is aborted. Raises SinkError, and what the rows raise."""
+        """Run all steps; abort an open transaction if one fails. Raises SinkError, and what the rows raise."""
         try:
             for step in self.steps(rows):
                 self._on_step(step)
         except KafkaException as failed:
             self._abort()
-            raise self._explained(failed) from None
+            raise self._sink_error(failed) from None
         except BaseException:
             self._abort()
             raise
         return self.written
 
     def steps(self, rows: Iterable[SinkRow]) -> Iterator[str]:
-        """One step after the other; a caller that stops in between leaves everything as a death would.
+        """Run the steps one by one, and yield each one's name. A caller that stops leaves the state of a killed task.
 
         Raises KafkaException, SinkError.
         """
@@ -112,8 +113,8 @@ class TaskWrite:
                 digest.add(row)
             if not self._open:
                 if last is not None and last.token == settings.token:
-                    return  # no rows: nothing to remember
-                # The first batch of this driver leaves its name even so: another one that still runs finds it here.
+                    return  # no rows, so nothing to record
+                # A driver's first batch is recorded even without rows, so that an older driver finds its token.
                 producer.begin_transaction()
                 self._open = True
                 yield "begun"
@@ -122,12 +123,12 @@ class TaskWrite:
             producer.produce(settings.control, record.encode(), f"task:{transactional_id}")
             yield "recorded"
             offset = TopicPartition(settings.control, 0, batch.batch, metadata=record)
-            persistent(
+            retry(
                 settings, producer.send_offsets_to_transaction, [offset], consumer.consumer_group_metadata()
             )
             yield "offset sent"
-            # Where its outcome is unknown the same call on the same producer asks again.
-            persistent(settings, producer.commit_transaction)
+            # If the outcome is unknown, the same call on the same producer asks for it.
+            retry(settings, producer.commit_transaction)
             self._open = False
             self.written = Written(digest.rows, False)
             yield "committed"
@@ -135,16 +136,16 @@ class TaskWrite:
             consumer.close()
 
     def _consumer(self, group: str) -> Consumer:
-        """It never subscribes: it is there for the group's offsets and for the metadata of a member that is none."""
+        """A consumer for the group's offsets and its metadata. It never subscribes."""
         configuration = client(
             self._settings.kafka, group_id=group, enable_auto_commit=False, isolation_level="read_committed"
         )
         return Consumer(configuration)
 
     def _last(self, consumer: Consumer) -> Record | None:
-        """The last batch that counts for this query. Raises SinkError where the sink is not this driver's to write."""
+        """This query's last batch, if any. Claims the sink if necessary; raises SinkError if another driver has it."""
         settings, batch = self._settings, self._batch
-        (found,) = persistent(settings, consumer.committed, [TopicPartition(settings.control, 0)])
+        (found,) = retry(settings, consumer.committed, [TopicPartition(settings.control, 0)])
         if found.error is not None:
             raise KafkaException(found.error)
         last = Record.from_json(found.metadata) if found.offset >= 0 and found.metadata else None
@@ -164,6 +165,7 @@ class TaskWrite:
         return last
 
     def _compare(self, rows: Iterable[SinkRow], last: Record) -> None:
+        """Raises SinkError if the rows are not those of the committed batch."""
         digest = Digest()
         for row in rows:
             digest.add(row)
@@ -192,14 +194,14 @@ class TaskWrite:
         if not self._open or self._producer is None:
             return
         self._open = False
-        # Where it fails (fenced, nobody answers) the successor's initialising or the time-out ends it.
+        # If this fails (fenced, no response), the successor's initialisation or the timeout ends the transaction.
         with contextlib.suppress(KafkaException):
             self._producer.abort_transaction(DEADLINE_S)
 
     def _name(self) -> str:
         return f"sink {self._settings.sink_id}, batch {self._batch.batch}, task {self._batch.task}"
 
-    def _explained(self, failed: KafkaException) -> SinkError:
+    def _sink_error(self, failed: KafkaException) -> SinkError:
         error = kafka_error(failed)
         if not is_fenced(failed):
             return SinkError(f"{self._name()}: {error.name()}: {error.str()}")
@@ -210,5 +212,5 @@ class TaskWrite:
         other = "another attempt"
         if claim is not None and claim.token != self._settings.token:
             other = f"{claim.driver} (query {claim.query})"
-        took = f"{other} took over, or its transaction outlived {self._settings.transaction_timeout_ms} ms"
-        return SinkError(f"{self._name()}: {took}")
+        reason = f"{other} took over, or its transaction outlived {self._settings.transaction_timeout_ms} ms"
+        return SinkError(f"{self._name()}: {reason}")

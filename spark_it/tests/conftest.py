@@ -1,4 +1,7 @@
-"""One Spark session and one broker per target for all tests of a run. Missing parts skip, and fail with CI=true."""
+"""One Spark session, and one broker per target, for all tests of a run.
+
+Without Java or Maven tests are skipped; with CI=true they fail.
+"""
 
 import contextlib
 import itertools
@@ -10,15 +13,14 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import TARGETS, Broker, make_broker
-from compat_tests.oncelog_server import Oncelog
+from compat_tests.brokers import TARGETS, Broker, SharedBrokers, check_after, make_broker
 from compat_tests.order import longest_first
 from compat_tests.real_kafka import RealPartMissing, require
 from spark_it.session import spark_java_home, spark_session
 from spark_it.tests.drivers import CHEAP, JAVA_OPTIONS, java_options
 from spark_it.tests.topics import Topics
 
-# What retention and compaction need to be seen in a test, and transactions to end that nobody ends.
+# With these settings retention, compaction and transaction timeouts happen within a test.
 PROPERTIES = {
     "log.retention.check.interval.ms": "200",
     "log.cleaner.backoff.ms": "200",
@@ -43,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What PySpark and clients warn of is theirs; everything else stays an error."""
+    """Ignore warnings of PySpark and of clients; every other warning stays an error."""
     for line in (
         "ignore:.*:ResourceWarning:pyspark",
         "ignore:.*:DeprecationWarning:pyspark",
@@ -58,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The session of this run."""
+    """The run's Spark session."""
     try:
         spark_java_home()
         with tempfile.TemporaryDirectory(prefix="spark-it-") as folder:
@@ -83,12 +85,11 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def brokers() -> Iterator[dict[str, Broker]]:
-    """One broker per target, started when first asked for by `broker`."""
-    running: dict[str, Broker] = {}
-    yield running
-    for one in running.values():
-        one.__exit__(None, None, None)
+def brokers() -> Iterator[SharedBrokers]:
+    """One broker per target, started when a test first asks for it."""
+    shared = SharedBrokers(PROPERTIES)
+    yield shared
+    shared.close()
 
 
 @pytest.fixture(params=TARGETS)
@@ -98,18 +99,9 @@ def target(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def broker(brokers: dict[str, Broker], target: str) -> Iterator[Broker]:
-    """The session's broker of this target; afterwards it must run, and oncelog have logged no traceback."""
-    if target not in brokers:
-        try:
-            brokers[target] = make_broker(target, PROPERTIES).__enter__()
-        except RealPartMissing as missing:
-            require(str(missing))
-    running = brokers[target]
-    before = running.tracebacks if isinstance(running, Oncelog) else 0
-    yield running
-    if isinstance(running, Oncelog):
-        assert running.tracebacks == before, f"oncelog logged a traceback:\n{running.output()[-3000:]}"
+def broker(brokers: SharedBrokers, target: str) -> Iterator[Broker]:
+    """The session's broker of this target; `check_after` checks it after the test."""
+    yield from check_after(brokers[target])
 
 
 @pytest.fixture
@@ -119,7 +111,7 @@ def bootstrap(broker: Broker) -> str:
 
 @pytest.fixture
 def own_broker(target: str) -> Iterator[Callable[..., Broker]]:
-    """Make (and start) brokers of this target for this test alone: `own_broker(properties)`."""
+    """`own_broker(properties)` starts a broker of this target for this test alone."""
     with contextlib.ExitStack() as stack:
 
         def make(properties: Mapping[str, str] | None = None) -> Broker:
@@ -133,15 +125,15 @@ def own_broker(target: str) -> Iterator[Callable[..., Broker]]:
 
 @pytest.fixture
 def topics(bootstrap: str) -> Iterator[Topics]:
-    """Topics of the target: made, filled, cut."""
-    made = Topics(bootstrap)
-    yield made
-    made.close()
+    """Creates, fills and reads topics of the target."""
+    topics = Topics(bootstrap)
+    yield topics
+    topics.close()
 
 
 @pytest.fixture
 def name() -> str:
-    """A topic name that no other test of the session uses, and no prefix of another."""
+    """A topic name that no other test of the session uses, and that is not a prefix of another."""
     return f"topic-{next(_names)}-"
 
 

@@ -1,8 +1,8 @@
-"""How the JVMs of these tests' drivers begin and compile: Spark's classes come from an archive, once it is made.
+"""The JVM options of the tests' drivers, which load Spark's classes from an archive.
 
     python -m spark_it.tests.drivers [OPTION…]
 
-makes the archive where it is missing; with options of Java it is the driver whose classes the archive will hold.
+writes the archive if it is missing. With Java options it is the driver whose classes the archive will contain.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ from compat_tests.class_archive import archive_options
 from compat_tests.real_kafka import RealPartMissing, java
 from spark_it.session import ROOT, spark_java_home, spark_session
 
-# Hundreds of small queries in a short life: what a compiler takes for one of them never comes back. All of their code
-# is kept, for which this compiler alone would be given 48 MB.
+# A driver runs hundreds of small queries, for each of which compilation costs more than it saves. All of their code is
+# kept; by default this compiler would have only 48 MB for it.
 CHEAP = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
@@ -38,7 +38,7 @@ def java_options() -> str:
 
 def _train(options: Sequence[str]) -> None:
     command = [sys.executable, "-m", "spark_it.tests.drivers", *CHEAP_JAVA, *options]
-    # Its output ends with its JVM, which is what to wait for.
+    # The output ends when the JVM exits, which writes the archive.
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert run.returncode == 0, f"{run.stdout[-2000:]}\n{run.stderr[-4000:]}"
 
@@ -58,6 +58,6 @@ if __name__ == "__main__":
     if sys.argv[1:]:
         main(*sys.argv[1:])
     else:
-        with contextlib.suppress(RealPartMissing):  # the tests will say what is missing
+        with contextlib.suppress(RealPartMissing):  # the tests report what is missing
             spark_java_home()
             java_options()

@@ -1,6 +1,6 @@
-"""The sink's data source with deaths: a worker that comes to a step where it is to die, dies.
+"""The sink's data source with planned deaths: a worker that reaches a planned step exits.
 
-A folder holds what is to happen: a file `<batch>-<task>-<step>-<number>` is a death that is taken once.
+The plan is a folder: each file `<batch>-<task>-<step>-<number>` is one death, and is deleted when it happens.
 """
 
 import os
@@ -38,7 +38,7 @@ class DyingArrow(_Dying, ArrowWriter):  # type: ignore[misc]
 
 
 def plan_deaths(folder: pathlib.Path, batch: int, task: int, step: str, times: int) -> None:
-    """With two attempts per task, one death is an executor's, two are the end of the query: the driver's."""
+    """Plan `times` deaths. A task has two attempts: one death ends an executor, two end the query."""
     folder.mkdir(exist_ok=True)
     for number in range(times):
         (folder / f"{batch}-{task}-{step}-{number}").touch()

@@ -1,8 +1,8 @@
-"""Run by the newer PySpark's interpreter: goes on from a checkpoint, and writes once; prints what it saw as JSON.
+"""A program for the newer PySpark: it continues from a checkpoint, runs the sink, and prints the results as JSON.
 
     python -m spark_it.tests.newer BOOTSTRAP TOPIC CHECKPOINT OUT FOLDER
 
-Without OUT and FOLDER nothing is written. The first of two runs of the sink dies where FOLDER says.
+Without OUT and FOLDER it writes nothing. The sink runs twice; FOLDER has the deaths of the first run.
 """
 
 import json
@@ -23,15 +23,15 @@ def main(bootstrap: str, topic: str, checkpoint: str, out: str = "", folder: str
     spark = spark_session("newer", conf=conf)
     spark.sparkContext.setLogLevel("OFF")
     query = Query(kafka_stream(spark, bootstrap, subscribe=topic), checkpoint, availableNow=True).end()
-    seen: dict[str, Any] = {"version": spark.version, "rows": query.rows, "batches": sorted(query.batches)}
+    results: dict[str, Any] = {"version": spark.version, "rows": query.rows, "batches": sorted(query.batches)}
     if out:
-        seen |= {"arrow": ARROW_WRITER is not None, "failed": []}
+        results |= {"arrow": ARROW_WRITER is not None, "failed": []}
         for _ in range(2):
             try:
                 _write(spark, bootstrap, topic, out, pathlib.Path(folder))
             except Exception as failed:
-                seen["failed"].append("Python worker exited unexpectedly" in str(failed))
-    print(json.dumps(seen))
+                results["failed"].append("Python worker exited unexpectedly" in str(failed))
+    print(json.dumps(results))
     spark.stop()
 
 

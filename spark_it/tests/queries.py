@@ -1,43 +1,43 @@
-"""Streaming queries as tests look at them: batch by batch."""
+"""Batch reads and streaming queries for tests, whose batches are kept."""
 
 import contextlib
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from spark_it.tests.topics import DEADLINE_S, until
+from spark_it.tests.topics import DEADLINE_S, wait_until
 
 Rows = list[tuple[Any, ...]]
 
 
 def kafka_batch(spark: Any, bootstrap: str, **options: Any) -> Any:
     """A batch read with the stock connector."""
-    return _with(spark.read.format("kafka"), bootstrap, options).load()
+    return _set_options(spark.read.format("kafka"), bootstrap, options).load()
 
 
 def kafka_stream(spark: Any, bootstrap: str, **options: Any) -> Any:
     """A streaming read with the stock connector, from the earliest offset unless options say otherwise."""
-    return _with(
+    return _set_options(
         spark.readStream.format("kafka"), bootstrap, {"startingOffsets": "earliest", **options}
     ).load()
 
 
-def _with(reader: Any, bootstrap: str, options: dict[str, Any]) -> Any:
-    # One attempt to fetch offsets: by default a failure shows after three, each a second later.
+def _set_options(reader: Any, bootstrap: str, options: dict[str, Any]) -> Any:
+    # By default fetching offsets fails only after three attempts, a second apart.
     settings = {"fetchOffset.retryIntervalMs": "100", "kafka.bootstrap.servers": bootstrap}
     for key, value in (settings | options).items():
         reader = reader.option(key, value)
     return reader
 
 
-def where_and_what(frame: Any) -> Rows:
-    """(partition, offset, key, value) of every row, in that order."""
+def sorted_rows(frame: Any) -> Rows:
+    """(partition, offset, key, value) of every row, sorted by partition and offset."""
     picked = frame.selectExpr("partition", "offset", "cast(key as string)", "cast(value as string)")
     return sorted((tuple(row) for row in picked.collect()), key=lambda row: row[:2])
 
 
 class Query:
-    """A running query and the batches it has finished."""
+    """A streaming query; keeps the rows of its finished batches."""
 
     def __init__(self, stream: Any, checkpoint: str, **trigger: Any) -> None:
         self.batches: dict[int, Rows] = {}
@@ -51,7 +51,7 @@ class Query:
 
     def _keep(self, frame: Any, batch_id: int) -> None:
         self.tasks[batch_id] = frame.rdd.getNumPartitions()
-        self.batches[batch_id] = where_and_what(frame)
+        self.batches[batch_id] = sorted_rows(frame)
 
     @property
     def rows(self) -> Rows:
@@ -59,21 +59,21 @@ class Query:
 
     @property
     def sizes(self) -> list[int]:
-        """How many rows each batch had, in order, without empty ones."""
+        """The number of rows of each batch, in order, without empty batches."""
         return [len(rows) for _, rows in sorted(self.batches.items()) if rows]
 
     def wait_for(self, done: Callable[["Query"], object], reason: str) -> None:
-        """Return when `done`; raises the query's error where it fails."""
+        """Wait until `done`. Raises the query's error if it fails."""
 
-        def ask() -> object:
+        def check() -> object:
             if (error := self.query.exception()) is not None:
                 raise error
             return done(self)
 
-        until(ask, lambda: f"{reason}; batches of {self.sizes}", 2 * DEADLINE_S)
+        wait_until(check, lambda: f"{reason}; batches of {self.sizes}", 2 * DEADLINE_S)
 
-    def looked_again(self) -> bool:
-        """Whether the query has reported progress twice, with what was there when this was first asked."""
+    def has_new_progress(self) -> bool:
+        """Whether the query has reported progress twice since the first call: it has seen all earlier records."""
         progress = self.query.lastProgress
         if progress is None:
             return False
@@ -85,14 +85,14 @@ class Query:
         return not self.batches or (self._commits / str(max(self.batches))).exists()
 
     def end(self) -> "Query":
-        """Wait for its own end (availableNow). Raises its error."""
-        assert self.query.awaitTermination(int(3 * DEADLINE_S)), "it goes on and on"
+        """Wait until the query ends by itself (availableNow). Raises its error."""
+        assert self.query.awaitTermination(int(3 * DEADLINE_S)), "the query does not end"
         return self
 
 
 @contextlib.contextmanager
 def running(stream: Any, checkpoint: str, **trigger: Any) -> Iterator[Query]:
-    """A query that is stopped at the end."""
+    """A query that is stopped when the context is left."""
     query = Query(stream, checkpoint, **trigger)
     try:
         yield query

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from spark_it.tests.queries import kafka_batch as kafka
-from spark_it.tests.queries import where_and_what
+from spark_it.tests.queries import sorted_rows
 from spark_it.tests.topics import Record, Topics, numbered
 
 
 def offsets_of(frame: Any) -> dict[int, list[int]]:
-    """The offsets that were read, by partition."""
+    """The offsets of the rows, by partition."""
     found: dict[int, list[int]] = {}
-    for partition, offset, _, _ in where_and_what(frame):
+    for partition, offset, _, _ in sorted_rows(frame):
         found.setdefault(partition, []).append(offset)
     return found
 
@@ -51,7 +51,7 @@ def test_ranges_by_offset(spark: Any, topics: Topics, name: str) -> None:
     assert offsets_of(kafka(spark, topics.bootstrap, subscribePattern=pattern, **ranges)) == expected
     assigned = {"assign": json.dumps({name: [0]}), "startingOffsets": json.dumps({name: {"0": 3}})}
     frame = kafka(spark, topics.bootstrap, **assigned, groupIdPrefix="mine")
-    assert where_and_what(frame) == [(0, offset, f"k{offset}", f"v{offset}") for offset in range(3, 10)]
+    assert sorted_rows(frame) == [(0, offset, f"k{offset}", f"v{offset}") for offset in range(3, 10)]
     whole = {"startingOffsets": "earliest", "endingOffsets": "latest", "kafka.group.id": "a-group"}
     frame = kafka(spark, topics.bootstrap, subscribe=name, **whole)
     assert offsets_of(frame) == {0: list(range(10)), 1: list(range(10))}
@@ -110,7 +110,7 @@ def test_the_sink(spark: Any, topics: Topics, name: str) -> None:
         assert partition == number % 3
         assert message.value() == (None if number % 5 == 0 else str(number).encode())
         assert message.headers() == [("h", str(number).encode())]
-    # An option wins over the column, and a row without a partition goes where its key says.
+    # The option overrides the column, and a row without a partition is partitioned by its key.
     writer = frame.drop("partition", "headers").write.format("kafka")
     writer.option("kafka.bootstrap.servers", topics.bootstrap).option("topic", other).save()
     assert sorted(topics.values(other), key=str) == sorted(
@@ -119,8 +119,8 @@ def test_the_sink(spark: Any, topics: Topics, name: str) -> None:
     assert sum(topics.ends(name, partition)[1] for partition in range(3)) == 27
 
 
-def test_what_is_gone(spark: Any, topics: Topics, name: str) -> None:
-    """Records that DeleteRecords took: an error, or what is left, as failOnDataLoss says."""
+def test_deleted_records(spark: Any, topics: Topics, name: str) -> None:
+    """After DeleteRecords a read fails, or with failOnDataLoss=false returns the remaining records."""
     topics.make(name)
     topics.produce(name, numbered(10))
     topics.delete_records(name, 0, 6)
@@ -135,7 +135,7 @@ def test_what_is_gone(spark: Any, topics: Topics, name: str) -> None:
     assert offsets_of(kafka(spark, topics.bootstrap, subscribe=name)) == {0: [6, 7, 8, 9]}
 
 
-def test_no_topic_and_an_empty_one(spark: Any, topics: Topics, name: str) -> None:
+def test_missing_and_empty_topics(spark: Any, topics: Topics, name: str) -> None:
     with pytest.raises(Exception, match=r"(?s)UnknownTopicOrPartition"):
         kafka(spark, topics.bootstrap, subscribe=name).count()
     topics.make(name)

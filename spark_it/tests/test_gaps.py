@@ -1,11 +1,11 @@
-"""read_committed over every shape of gap that transactions leave; Spark must neither hang nor see loss nor more."""
+"""read_committed reads over all kinds of gaps that transactions leave: Spark must not hang, miss or repeat records."""
 
 import json
 from typing import Any
 
 import pytest
 
-from spark_it.tests.queries import Query, kafka_batch, kafka_stream, running, where_and_what
+from spark_it.tests.queries import Query, kafka_batch, kafka_stream, running, sorted_rows
 from spark_it.tests.topics import Topics, _produce, numbered
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
@@ -14,12 +14,12 @@ NOW = {"availableNow": True}
 
 @pytest.fixture
 def gaps(topics: Topics, name: str) -> str:
-    """A topic whose partitions have gaps of each shape.
+    """A topic whose partitions have different gaps.
 
-    0: an aborted transaction first, one in the middle, one last (all ends are markers)
-    1: nothing but an aborted transaction
-    2: a committed one, then one that stays open
-    3: records without a transaction between two committed ones
+    0: aborted transactions at the start, in the middle and at the end (each transaction ends with a marker)
+    1: only an aborted transaction
+    2: a committed transaction; tests add an open one
+    3: two committed transactions with other records between them
     """
     topics.make(name, 4)
     for commit in (False, True, False, True, False):
@@ -41,11 +41,11 @@ ENDS = {0: 20, 1: 4, 2: 4, 3: 8}
 
 
 def places(frame: Any) -> list[tuple[Any, ...]]:
-    return [row[:2] for row in where_and_what(frame)]
+    return [row[:2] for row in sorted_rows(frame)]
 
 
 def test_batch_over_gaps(spark: Any, topics: Topics, gaps: str) -> None:
-    """Whole partitions, and ranges that begin or end on each kind of offset."""
+    """Whole partitions, and ranges that begin or end at each kind of offset."""
     with topics.transactional(f"{gaps}open") as producer:
         producer.begin_transaction()
         _produce(producer, gaps, numbered(3, 3), 2)
@@ -55,7 +55,7 @@ def test_batch_over_gaps(spark: Any, topics: Topics, gaps: str) -> None:
         )
         assert dirty.where("partition = 0").count() == 15
         assert dirty.where("partition = 2").count() == 6
-        # Ranges within 0: in the aborted start, over a marker alone, a marker as either end, the aborted tail.
+        # Ranges of partition 0: in the aborted start, only a marker, a marker at either end, in the aborted tail.
         for start, end in (
             (0, 2),
             (3, 4),
@@ -85,8 +85,8 @@ def test_batch_over_gaps(spark: Any, topics: Topics, gaps: str) -> None:
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
 def test_streaming_over_gaps(spark: Any, topics: Topics, gaps: str, checkpoint: str, most: int) -> None:
-    """In batches of any size, so that ends of batches fall on markers and on aborted records."""
-    if most == 1:  # a batch for each offset of partition 0 takes too long: only its first two transactions
+    """Batches of several sizes, so that they end at markers and at aborted records."""
+    if most == 1:  # a batch per offset of all partitions would take too long
         options: dict[str, Any] = {"assign": json.dumps({gaps: [1]}), "maxOffsetsPerTrigger": 1}
         expected: list[tuple[int, int]] = []
     else:
@@ -98,7 +98,8 @@ def test_streaming_over_gaps(spark: Any, topics: Topics, gaps: str, checkpoint: 
 
 
 def test_a_transaction_under_a_running_query(spark: Any, topics: Topics, gaps: str, checkpoint: str) -> None:
-    """What is open is not read; committed it comes once, aborted never, and what waited behind it comes too."""
+    """An open transaction and the records after it are read once after its commit, and only the latter after an
+    abort."""
     stream = kafka_stream(spark, topics.bootstrap, assign=json.dumps({gaps: [2]}), **COMMITTED)
     with running(stream, checkpoint, processingTime="0 seconds") as query:
         query.wait_for(lambda query: len(query.rows) == 3, "the first transaction")
@@ -106,7 +107,7 @@ def test_a_transaction_under_a_running_query(spark: Any, topics: Topics, gaps: s
             producer.begin_transaction()
             _produce(producer, gaps, numbered(2, 10), 2)  # 4, 5
             topics.produce(gaps, numbered(1, 20), 2)  # 6: behind what is open
-            query.wait_for(lambda query: query.looked_again(), "a look at what is open")
+            query.wait_for(lambda query: query.has_new_progress(), "progress past the open transaction")
             assert len(query.rows) == 3
             producer.commit_transaction(60)
             query.wait_for(lambda query: len(query.rows) == 6, "what was committed, and behind it")

@@ -1,4 +1,4 @@
-"""The sink as a user has it: `oncelog[spark]` from the wheel, in a venv that nobody has activated."""
+"""The sink as users install it: `oncelog[spark]` from the wheel, in a venv that is not activated."""
 
 import os
 import pathlib
@@ -45,7 +45,7 @@ def test_the_sink_from_the_wheel(topics: Topics, tmp_path: pathlib.Path) -> None
     _, wheel = build(pathlib.Path(__file__).parents[2], tmp_path / "dist")
     install(wheel, venv, extra="[spark]", lock="requirements-spark.lock")
     python = venv / "bin" / "python"
-    # All that the extra does not bring is PySpark and its bridge.
+    # The extra brings everything but PySpark and py4j.
     (packages,) = venv.glob("lib/*/site-packages")
     for name in ("pyspark", "py4j"):
         (packages / name).symlink_to(pathlib.Path(pyspark.__file__).parents[1] / name)

@@ -1,4 +1,5 @@
-"""load: each offset once, however often it is started, stopped, raced and killed. The lake is read without Spark."""
+"""load: each offset is loaded once, through repeated, stopped, killed and concurrent runs. The lake is read without
+Spark."""
 
 import pathlib
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from spark_it.pipeline.errors import PipelineError
 from spark_it.pipeline.kafka import Bound, Cluster
 from spark_it.pipeline.lake import Lake
 from spark_it.pipeline.load import Loader, Request
-from spark_it.pipeline.ranges import Place
+from spark_it.pipeline.ranges import TopicIdPartition
 from spark_it.tests.topics import DEADLINE_S, Record, Topics, numbered
 
 STEPS = ("nothing", "requested", "planned", "rows", "committed")
@@ -20,7 +21,7 @@ MakeLoader = Callable[[], Loader]
 
 @pytest.fixture
 def make_loader(spark: Any, topics: Topics, tmp_path: pathlib.Path) -> MakeLoader:
-    """Loaders of one lake."""
+    """`make_loader()` makes a loader of the test's lake."""
 
     def make() -> Loader:
         cluster = Cluster({"bootstrap.servers": topics.bootstrap})
@@ -45,7 +46,7 @@ def records(count: int, partition: int = 0) -> list[tuple[Any, ...]]:
 def test_columns_and_back_fill(
     spark: Any, topics: Topics, name: str, make_loader: MakeLoader, tmp_path: pathlib.Path
 ) -> None:
-    """By offset, by time, then the rest; a second partition's hole; nothing twice."""
+    """Loads by offset, by time, and of the rest; nothing is loaded twice."""
     topics.make(name, 2)
     day_ms = 86_400_000
     topics.produce(
@@ -68,7 +69,7 @@ def test_columns_and_back_fill(
     assert [dict(one) for one in rows[0]["headers"]] == [{"key": "h", "value": None}]
     assert table.metadata().partition_columns == ["topic", "date"]
     assert [row[1] for row in in_lake(tmp_path) if row[0] == 1] == [0, 1, 2, 3]
-    # Another life of the topic is another topic.
+    # A recreated topic is another topic.
     topics.delete(name)
     topics.make(name, 2)
     topics.produce(name, numbered(3), 0)
@@ -79,7 +80,7 @@ def test_columns_and_back_fill(
 def test_a_crash_at_every_step(
     spark: Any, topics: Topics, name: str, make_loader: MakeLoader, tmp_path: pathlib.Path
 ) -> None:
-    """A loader ends after each step, and in the middle of its rows; the next one does what is left."""
+    """A loader dies after each step, and in the middle of its rows; the next one loads the rest."""
     topics.make(name, 2)
     expected: list[tuple[Any, ...]] = []
     for step in STEPS:
@@ -88,7 +89,7 @@ def test_a_crash_at_every_step(
         expected += [(0, one, b"k%d" % one, b"v%d" % one) for one in range(begin, begin + 5)]
         loader = make_loader()
         if step == "rows":
-            loader.on_rows = lambda rows: rows.withColumn("key", _failing(rows))
+            loader.on_rows = lambda rows: rows.withColumn("key", _failing_key(rows))
             with pytest.raises(Exception, match="the task dies"):
                 loader.run(Request([name]))
         elif step != "nothing":
@@ -100,8 +101,8 @@ def test_a_crash_at_every_step(
         assert in_lake(tmp_path) == expected, step
 
 
-def _failing(rows: Any) -> Any:
-    """The key, until a task dies at the third row."""
+def _failing_key(rows: Any) -> Any:
+    """The key, but at the fourth row of each five the task fails."""
     from pyspark.sql.functions import expr
 
     return expr("if(offset % 5 = 3, cast(raise_error('the task dies') as binary), key)")
@@ -111,9 +112,9 @@ def _failing(rows: Any) -> Any:
 def test_two_loaders(
     spark: Any, topics: Topics, name: str, make_loader: MakeLoader, tmp_path: pathlib.Path, stop: str
 ) -> None:
-    """One is stopped at a step while another loads an overlapping range; then it goes on, and nothing is twice.
+    """A loader stops at a step while another loads an overlapping range, then continues; nothing is loaded twice.
 
-    "rows" is in the middle of its commit: Delta has looked whether the version was seen, and its rows are being read.
+    "rows" is in the middle of its commit: Delta has checked the version, and reads the rows.
     """
     topics.make(name, 2)
     for partition in range(2):
@@ -121,12 +122,12 @@ def test_two_loaders(
     slow, fast = make_loader(), make_loader()
     overlapping = Request([name], Bound("earliest"), Bound("offset", 6))
 
-    def quickly(rows: Any) -> Any:
-        slow.on_rows = lambda again: again  # in the second attempt nobody is in the way
+    def run_fast_meanwhile(rows: Any) -> Any:
+        slow.on_rows = lambda rows: rows  # the second attempt is not disturbed
         return _while_it_runs(rows, lambda: fast.run(overlapping))
 
     if stop == "rows":
-        slow.on_rows = quickly
+        slow.on_rows = run_fast_meanwhile
     steps = slow.steps(Request([name], Bound("offset", 3)))
     for done in steps:
         if done == stop:
@@ -143,9 +144,9 @@ def test_two_loaders(
 
 
 def _while_it_runs(rows: Any, other: Callable[[], object]) -> Any:
-    """`rows`, of which none comes before `other` has ended; it begins with the first row.
+    """`rows`, delayed: reading the first one starts `other`, and none is returned before `other` has ended.
 
-    One task holds them, so that a core is left for the other.
+    The rows have one task, so that a core is left for `other`.
     """
     import threading
 
@@ -178,7 +179,7 @@ def _while_it_runs(rows: Any, other: Callable[[], object]) -> Any:
     return rows.sparkSession.createDataFrame(rows.coalesce(1).rdd.mapPartitions(hold), rows.schema)
 
 
-def test_not_ours(spark: Any, tmp_path: pathlib.Path) -> None:
+def test_paths_that_are_no_lake(spark: Any, tmp_path: pathlib.Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "something").touch()
     with pytest.raises(PipelineError, match="is not empty, and no lake"):
@@ -189,9 +190,11 @@ def test_not_ours(spark: Any, tmp_path: pathlib.Path) -> None:
     assert sorted(one.name for one in (tmp_path / "full").iterdir()) == ["something"]
 
 
-def test_what_is_not_there(spark: Any, topics: Topics, name: str, make_loader: MakeLoader) -> None:
+def test_missing_topics_and_invalid_bounds(
+    spark: Any, topics: Topics, name: str, make_loader: MakeLoader
+) -> None:
     with pytest.raises(PipelineError, match=rf"topic {name} at .*Unknown topic or partition"):
         make_loader().run(Request([name]))
     with pytest.raises(PipelineError, match="neither earliest, latest"):
         Bound.parse("yesterday")
-    assert Place("a", 1) < Place("b", 0)
+    assert TopicIdPartition("a", 1) < TopicIdPartition("b", 0)

@@ -1,4 +1,4 @@
-"""A query that moves to a newer PySpark with its checkpoint."""
+"""A checkpoint that moves to a newer PySpark."""
 
 import json
 import os
@@ -17,10 +17,10 @@ TIMEOUT_S = 300
 
 
 def run_newer(module: str, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
-    """Run a module with the newer PySpark. Skips where its venv is not there."""
+    """Run a module with the newer PySpark. Skips the test without its venv."""
     if not NEWER.exists():
         require("the newer PySpark's venv is not there: make test-spark makes it")
-    # Not this Spark's workers, nor its home.
+    # It must not use this Spark's workers and home.
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK", "SPARK"))
     }
@@ -41,7 +41,7 @@ def run_newer(module: str, *arguments: str, check: bool = True) -> "subprocess.C
 def test_a_checkpoint_moves_on(
     spark: Any, topics: Topics, name: str, checkpoint: str, tmp_path: pathlib.Path
 ) -> None:
-    """The newer one reads on where this one ended; and the sink, which gets Arrow batches there, writes once too."""
+    """The newer PySpark continues after the last batch; its sink, which gets Arrow batches, writes exactly once."""
     topics.make(name, 2)
     topics.produce(name, numbered(5), 0)
     query = Query(kafka_stream(spark, topics.bootstrap, subscribe=name), checkpoint, availableNow=True).end()
@@ -51,7 +51,7 @@ def test_a_checkpoint_moves_on(
     out = topics.make(f"{name}out")
     plan_deaths(tmp_path / "deaths", 0, 0, "committed", 1)
     run = run_newer("spark_it.tests.newer", topics.bootstrap, name, checkpoint, out, str(tmp_path / "deaths"))
-    seen = json.loads(run.stdout.splitlines()[-1])
+    results = json.loads(run.stdout.splitlines()[-1])
     expected = [
         [0, 5, "k5", "v5"],
         [0, 6, "k6", "v6"],
@@ -59,10 +59,10 @@ def test_a_checkpoint_moves_on(
         [1, 0, "k50", "v50"],
         [1, 1, "k51", "v51"],
     ]
-    assert seen["version"] != spark.version
-    assert seen["rows"] == expected
-    assert seen["batches"] == [1]
-    assert (seen["arrow"], seen["failed"]) == (True, [True])
+    assert results["version"] != spark.version
+    assert results["rows"] == expected
+    assert results["batches"] == [1]
+    assert (results["arrow"], results["failed"]) == (True, [True])
     written = sorted(value or b"" for value in topics.values(out))
     assert written == sorted([b"v%d" % one for one in range(8)] + [b"v50", b"v51"])
     assert {one.headers() for one in topics.read(out)} == {None}

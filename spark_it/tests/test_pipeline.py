@@ -1,4 +1,4 @@
-"""The pipeline as its users run it: the demo, whose driver and broker are killed; what it says when it cannot run."""
+"""The pipeline as users run it: the demo, whose driver and broker are killed; one-line errors; progress."""
 
 import json
 import pathlib
@@ -24,11 +24,11 @@ from spark_it.tests.drivers import JAVA_OPTIONS, java_options
 from spark_it.tests.topics import Topics
 
 EVENTS = 4000
-CONF = ("--conf", "spark.sql.shuffle.partitions=2")  # the tests' session stays as it is
+CONF = ("--conf", "spark.sql.shuffle.partitions=2")  # the setting of the tests' session
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """`python -m spark_it`, to its end."""
+    """Run `python -m spark_it` until it exits."""
     command = [sys.executable, "-m", "spark_it", *arguments]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=2 * TIMEOUT_S, check=False
@@ -38,7 +38,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def test_the_demo(
     spark: Any, topics: Topics, target: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It checks itself row by row, with another reader of Delta Lake and another client of Kafka."""
+    """The demo itself checks every row, with other clients of Delta Lake and Kafka."""
     folder = tmp_path / "demo"
     arguments = ["--events", str(EVENTS), "--target", target, "--folder", str(folder), *CONF]
     arguments += ["--conf", f"{JAVA_OPTIONS}={java_options()}"]
@@ -53,19 +53,19 @@ def test_the_demo(
     assert "<polyline" in (folder / "state" / "lag.svg").read_text()
 
 
-def test_one_line_each(
+def test_errors_are_one_line(
     topics: Topics, name: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A topic, a configuration, a place of its own that is not there: one line, exit code 1, and nothing is made."""
+    """Missing topics, wrong configurations and foreign folders: one line, exit code 1, and no file is created."""
     topics.make(name)
     config = tmp_path / "pipeline.toml"
     text = CONFIG.format(bootstrap=topics.bootstrap, folder=tmp_path).replace('"events"', f'"{name}"')
-    theirs, queries = tmp_path / "theirs", tmp_path / "query"
-    theirs.mkdir()
-    (theirs / OWNER).write_text(json.dumps({"events": "others"}))
-    (queries / "checkpoint").mkdir(parents=True)
+    other_pipeline, other_query = tmp_path / "theirs", tmp_path / "query"
+    other_pipeline.mkdir()
+    (other_pipeline / OWNER).write_text(json.dumps({"events": "others"}))
+    (other_query / "checkpoint").mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
-    for changed, command, said in (
+    for changed, command, message in (
         (text.replace(f'["{name}"]', '["missing"]'), "load", f"topic missing at {topics.bootstrap}: "),
         (text.replace(f'["{name}"]', '["missing"]'), "audit", f"topic missing at {topics.bootstrap}: "),
         (text, "process", f"topic users at {topics.bootstrap}: "),
@@ -88,7 +88,7 @@ def test_one_line_each(
         assert shown.out == ""
         assert len(shown.err.splitlines()) == 1, shown.err
         assert shown.err.startswith("spark_it: ")
-        assert said in shown.err
+        assert message in shown.err
         config.unlink()
         assert sorted(tmp_path.rglob("*")) == before, command
     assert not {"missing", "users", "results"} & set(topics.admin.list_topics(timeout=60).topics)
@@ -97,7 +97,7 @@ def test_one_line_each(
     assert ran.stderr == f"spark_it: {tmp_path}/nothing: No such file or directory\n"
 
 
-def test_a_lake_that_is_not_ours(
+def test_a_foreign_lake(
     spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     topics.make(name)
@@ -108,7 +108,7 @@ def test_a_lake_that_is_not_ours(
     (tmp_path / "lake" / "something").touch()
     spark.range(1).write.format("delta").save(str(tmp_path / "other"))
     before = sorted(tmp_path.rglob("*"))
-    for command, lake, said in (
+    for command, lake, message in (
         ("load", "lake", "is not empty, and no lake"),
         ("audit", "lake", "is not empty, and no lake"),
         ("load", "other", "is a Delta table of somebody else's"),
@@ -119,7 +119,7 @@ def test_a_lake_that_is_not_ours(
         shown = capfd.readouterr()
         assert shown.out == ""
         (line,) = (one for one in shown.err.splitlines() if one.startswith("spark_it: "))
-        assert said in line
+        assert message in line
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -137,8 +137,8 @@ def test_an_unreachable_broker(
     assert main([*command.split(), "--config", str(config)]) == 1
     shown = capfd.readouterr()
     assert shown.out == ""
-    wanted = "sink sink: .+" if command == "abort sink" else "topic events at 127.0.0.1:1: .+"
-    assert re.fullmatch(rf"spark_it: {wanted}\n", shown.err), shown.err
+    expected = "sink sink: .+" if command == "abort sink" else "topic events at 127.0.0.1:1: .+"
+    assert re.fullmatch(rf"spark_it: {expected}\n", shown.err), shown.err
     assert [one.name for one in tmp_path.iterdir()] == ["pipeline.toml"]
 
 
@@ -162,7 +162,7 @@ def test_configuration(tmp_path: pathlib.Path) -> None:
 
 
 def test_progress(tmp_path: pathlib.Path) -> None:
-    """A progress event of Spark's form, as it shows on the screen and in the summary."""
+    """A progress event of Spark's, on the screen and in the summary."""
     source = {"endOffset": {"t": {"0": 5, "1": 5}}, "latestOffset": {"t": {"0": 10, "1": 30}}}
     assert by_topic(source) == {"t": (10, 40)}
     assert by_topic({"endOffset": json.dumps({"t": {"0": 5}}), "latestOffset": None}) == {"t": (5, 5)}
@@ -186,9 +186,9 @@ def test_progress(tmp_path: pathlib.Path) -> None:
                 }
             )
 
-    seen: Any = Progress(Screen())
-    seen.onQueryProgress(Event())
+    progress: Any = Progress(Screen())
+    progress.onQueryProgress(Event())
     assert "".join(shown).split() == ["t", "[######..................]", "10", "rows", "5/s", "lag", "30"]
-    seen.save(tmp_path)
+    progress.save(tmp_path)
     assert json.loads((tmp_path / "summary.json").read_text())["late groups dropped"] == 2
     assert lag_plot([4, 2, 0]).count('points="0.0,0.0 320.0,120.0 640.0,240.0"') == 1

@@ -1,4 +1,4 @@
-"""process and publish as commands: late events, what is no event, and two drivers of one sink."""
+"""process and publish as commands: late events, records that are not events, and two drivers of one sink."""
 
 import contextlib
 import datetime
@@ -17,9 +17,9 @@ import pytest
 from spark_it.__main__ import main
 from spark_it.session import ROOT
 from spark_it.tests.drivers import JAVA_OPTIONS, java_options
-from spark_it.tests.topics import DEADLINE_S, Record, Topics, until
+from spark_it.tests.topics import DEADLINE_S, Record, Topics, wait_until
 
-DRIVER_START_S = 300  # for a driver of its own to start, on a machine that has other things to do
+DRIVER_START_S = 300  # for the start of a driver process on a busy machine
 FIRST_EVENT_S = 1_790_000_040  # the start of a minute, and of a window
 CONF = ("--conf", "spark.sql.shuffle.partitions=2")
 CONFIG = """\
@@ -44,7 +44,7 @@ def event(number: int, at_s: float, user: str = "ann") -> Record:
 
 
 class Pipeline:
-    """A configuration, its topics, and what its commands say."""
+    """A configuration with its topics, and its commands."""
 
     def __init__(self, topics: Topics, name: str, folder: pathlib.Path) -> None:
         self.topics = topics
@@ -60,11 +60,11 @@ class Pipeline:
             f"{name}users", [Record(b"ann", b'{"country": "at"}'), Record(b"bob", b'{"country": "be"}')]
         )
 
-    def feed(self, *events: Record) -> None:
+    def produce(self, *events: Record) -> None:
         self.topics.produce(self.name, events)
 
     def run(self, command: str, *more: str) -> int:
-        """In this process, which is a driver as good as any; its exit code."""
+        """Run a command in this process, as its driver; the exit code."""
         return main([command, "--config", str(self.config), *(CONF if command != "abort" else ()), *more])
 
     def published(self) -> list[tuple[str, int, list[str]]]:
@@ -73,7 +73,7 @@ class Pipeline:
         return sorted((one["country"], _minute(one["start"]), one["ids"]) for one in found)
 
     def driver(self) -> "subprocess.Popen[str]":
-        """`process` in a process, and a process group, of its own."""
+        """Start `process` in its own process and process group."""
         arguments = [
             "process",
             "--config",
@@ -101,8 +101,8 @@ def pipeline(spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path) -> P
     return Pipeline(topics, name, tmp_path)
 
 
-def one_line(capfd: pytest.CaptureFixture[str]) -> str:
-    """The last line of standard error, which is ours."""
+def error_line(capfd: pytest.CaptureFixture[str]) -> str:
+    """The command's only line on standard error, which must be the last."""
     shown = capfd.readouterr().err.splitlines()
     assert shown[-1].startswith("spark_it: "), shown[-5:]
     assert sum(line.startswith("spark_it: ") for line in shown) == 1
@@ -110,36 +110,36 @@ def one_line(capfd: pytest.CaptureFixture[str]) -> str:
 
 
 def test_late_events(pipeline: Pipeline, capfd: pytest.CaptureFixture[str]) -> None:
-    """What the watermark drops is told by the run and by the audit; what is only unordered is counted; once each."""
-    pipeline.feed(event(0, 5), event(1, 70, "bob"), event(2, 50), event(3, 59, "cleo"), event(4, 200))
+    """The run and the audit report events that the watermark drops; events that are only unordered count once."""
+    pipeline.produce(event(0, 5), event(1, 70, "bob"), event(2, 50), event(3, 59, "cleo"), event(4, 200))
     assert pipeline.run("process", "--once") == 0
-    # The watermark is at 170 s now: two windows are closed, the one that began at 120 is not.
+    # The watermark is at 170 s: two windows are closed; the one that began at 120 s is open.
     first = [("at", 0, ["e0", "e2"]), ("be", 1, ["e1"]), ("unknown", 0, ["e3"])]
     assert pipeline.published() == first
     assert ", 0 late groups dropped" in capfd.readouterr().out
-    pipeline.feed(event(5, 10), event(6, 100, "bob"), event(7, 11), event(8, 130), event(9, 300))
+    pipeline.produce(event(5, 10), event(6, 100, "bob"), event(7, 11), event(8, 130), event(9, 300))
     assert pipeline.run("process", "--once") == 0
     assert pipeline.published() == sorted([*first, ("at", 2, ["e8"]), ("at", 3, ["e4"])])
     summary = json.loads((pipeline.folder / "state" / "summary.json").read_text())
-    assert summary["late groups dropped"] == 2  # (minute 0, at) and (minute 1, be): e5 and e7 are one
+    assert summary["late groups dropped"] == 2  # (minute 0, at), which has e5 and e7, and (minute 1, be)
     assert pipeline.run("load") == 0
     capfd.readouterr()
     assert pipeline.run("audit") == 0
-    said = capfd.readouterr().out
+    output = capfd.readouterr().out
     counted = "once: 6, doubled: 0, late: 3, in an open window: 1, no longer in the topic: 0"
-    assert f"{pipeline.name}results: events counted {counted}" in said
-    # A result that is there twice is a fault.
-    (again, *_) = pipeline.topics.values(f"{pipeline.name}results")
-    pipeline.topics.produce(f"{pipeline.name}results", [Record(None, again)])
+    assert f"{pipeline.name}results: events counted {counted}" in output
+    # A duplicate result is a fault.
+    (duplicate, *_) = pipeline.topics.values(f"{pipeline.name}results")
+    pipeline.topics.produce(f"{pipeline.name}results", [Record(None, duplicate)])
     assert pipeline.run("audit") == 1
     assert "doubled: " in capfd.readouterr().out
 
 
-def test_what_is_no_event(pipeline: Pipeline, capfd: pytest.CaptureFixture[str]) -> None:
-    """It stops the query, and says which record it is; or is passed over."""
-    pipeline.feed(event(0, 5), Record(None, b"{}"), event(1, 200))
+def test_records_that_are_not_events(pipeline: Pipeline, capfd: pytest.CaptureFixture[str]) -> None:
+    """Such a record ends the query with its offset in the error, or is skipped."""
+    pipeline.produce(event(0, 5), Record(None, b"{}"), event(1, 200))
     assert pipeline.run("process", "--once") == 1
-    assert f"spark_it: {pipeline.name}-0, offset 1 is no event: JSON with id and at" in one_line(capfd)
+    assert f"spark_it: {pipeline.name}-0, offset 1 is no event: JSON with id and at" in error_line(capfd)
     assert pipeline.published() == []
     pipeline.config.write_text(f'unfit = "skip"\n{pipeline.text}')
     assert pipeline.run("process", "--once") == 0
@@ -147,29 +147,32 @@ def test_what_is_no_event(pipeline: Pipeline, capfd: pytest.CaptureFixture[str])
 
 
 def test_two_drivers(pipeline: Pipeline, capfd: pytest.CaptureFixture[str]) -> None:
-    """Of one checkpoint the driver that slept while another went on ends with its name; of one sink id the stranger."""
-    pipeline.feed(event(0, 5), event(1, 200))
-    with ending(pipeline.driver()) as other:
-        me, they = (f"{socket.gethostname()}:{pid}" for pid in (os.getpid(), other.pid))
-        until(lambda: pipeline.published() or other.poll() is not None, "its first results", DRIVER_START_S)
+    """A second driver on another checkpoint is refused; on the same one it takes over, and the first driver, which was
+    stopped meanwhile, ends with the second one's name."""
+    pipeline.produce(event(0, 5), event(1, 200))
+    with killed_after(pipeline.driver()) as other:
+        this_driver, other_driver = (f"{socket.gethostname()}:{pid}" for pid in (os.getpid(), other.pid))
+        wait_until(
+            lambda: pipeline.published() or other.poll() is not None, "its first results", DRIVER_START_S
+        )
         assert other.poll() is None, other.communicate()
         checkpoint = pipeline.folder / "state" / "checkpoint"
-        until(lambda: _settled(checkpoint), "its batch without rows is done too")
-        # Another checkpoint.
+        wait_until(lambda: _settled(checkpoint), "its second batch, which has no rows")
+        # A driver with another checkpoint.
         pipeline.config.write_text(pipeline.text.replace("/state", "/other"))
         assert pipeline.run("process", "--once") == 1
-        assert f"belongs to query {_query(checkpoint)} ({they})" in one_line(capfd)
-        # The same one, while the first driver stands still.
+        assert f"belongs to query {_query(checkpoint)} ({other_driver})" in error_line(capfd)
+        # A driver with the same checkpoint, while the first driver is stopped.
         pipeline.config.write_text(pipeline.text)
         os.killpg(other.pid, signal.SIGSTOP)
-        pipeline.feed(event(2, 210), event(3, 400))
+        pipeline.produce(event(2, 210), event(3, 400))
         assert pipeline.run("process", "--once") == 0
         os.killpg(other.pid, signal.SIGCONT)
         _, shown = other.communicate(timeout=DEADLINE_S)
         assert other.returncode == 1
         line = shown.splitlines()[-1]
         assert line.startswith(f"spark_it: sink {pipeline.name}sink was taken over"), shown[-2000:]
-        assert me in line
+        assert this_driver in line
     assert pipeline.published() == [("at", 0, ["e0"]), ("at", 3, ["e1", "e2"])]
 
 
@@ -182,8 +185,8 @@ def _settled(checkpoint: pathlib.Path) -> bool:
 
 
 @contextlib.contextmanager
-def ending(process: "subprocess.Popen[str]") -> Iterator["subprocess.Popen[str]"]:
-    """Its whole group is gone at the end."""
+def killed_after(process: "subprocess.Popen[str]") -> Iterator["subprocess.Popen[str]"]:
+    """Kill the process's whole group when the context is left."""
     try:
         yield process
     finally:

@@ -1,4 +1,4 @@
-"""The exactly-once sink under Spark: workers and queries die at steps of their tasks, and each row is there once."""
+"""The exactly-once sink under Spark: workers and queries die at each step of a task, and each row is written once."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ from spark_it.tests.topics import Record, Topics, numbered
 
 
 class Sink:
-    """A query from topics to a topic, run to the end of what is there, again and again."""
+    """A query from topics to a topic; each run ends after the records that are there."""
 
     def __init__(self, topics: Topics, frame: Any, out: str, folder: pathlib.Path, **arguments: Any) -> None:
         self.topics = topics
@@ -24,24 +24,24 @@ class Sink:
         self.folder = folder
         self.deaths = folder / "deaths"
         self.deaths.mkdir(exist_ok=True)
-        given: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "sink_id": f"{out}sink",
             "control": f"{out}control",
             "tasks": 2,
             "topic": out,
         }
-        self.arguments = {**given, "kafka": {"bootstrap.servers": topics.bootstrap}, **arguments}
+        self.arguments = {**defaults, "kafka": {"bootstrap.servers": topics.bootstrap}, **arguments}
         self.frame = frame
 
     def run(self, checkpoint: str = "checkpoint") -> None:
-        """Raises what the query ended with."""
+        """Run the query until it ends. Raises its error."""
         writer = write_once(self.frame, data_source=DyingSource, **self.arguments)
         writer = writer.option("deaths", str(self.deaths)).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(self.folder / checkpoint)).start()
         assert query.awaitTermination(300)
 
-    def crash(self) -> None:
-        """It ends because its workers die."""
+    def assert_crash(self) -> None:
+        """Run the query, which must end because its workers die."""
         with pytest.raises(Exception, match=r"(?s)Python worker exited unexpectedly|crashed"):
             self.run()
 
@@ -68,8 +68,8 @@ def test_a_half_committed_batch(
     query: str,
     later: str,
 ) -> None:
-    """Two topics, more tasks than partitions to read with; a worker dies after a step, then twice, which ends the
-    query; it goes on, and a worker dies in its next batch. Between them the cases have every step."""
+    """A worker dies once after a step, then twice, which ends the query; the query continues, and a worker dies in the
+    next batch. The cases together have every step. There are two source topics, and more tasks than partitions."""
     sources = [topics.make(f"{name}{letter}", 2) for letter in "ab"]
     out = topics.make(f"{name}out", 2)
     expected: list[bytes] = []
@@ -81,9 +81,9 @@ def test_a_half_committed_batch(
     stream = kafka_stream(spark, topics.bootstrap, subscribe=",".join(sources), minPartitions=5)
     sink = Sink(topics, stream.select("key", "value"), out, tmp_path, tasks=tasks)
     plan_deaths(sink.deaths, 0, 0, worker, 1)
-    # The second attempt finds what is committed, and only compares.
+    # After "committed" the second attempt finds the committed batch and only compares.
     plan_deaths(sink.deaths, 0, tasks - 1, query, 1 if worker == "committed" else 2)
-    sink.crash()
+    sink.assert_crash()
     sink.run()
     assert not list(sink.deaths.iterdir())
     assert sink.written(2) == sorted(expected)
@@ -96,7 +96,7 @@ def test_a_half_committed_batch(
 
 
 def test_after_a_windowed_aggregation(spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path) -> None:
-    """The rows of a window are the same at a replay, though a shuffle came before."""
+    """A replay has the same rows per window, even after a shuffle."""
     topics.make(name, 2)
     out = topics.make(f"{name}out")
     for partition in range(2):
@@ -112,7 +112,7 @@ def test_after_a_windowed_aggregation(spark: Any, topics: Topics, name: str, tmp
     for batch in (0, 1):
         plan_deaths(sink.deaths, batch, 1, "initialised", 2)
     for _ in range(2):
-        sink.crash()
+        sink.assert_crash()
     sink.run()
     assert not list(sink.deaths.iterdir())
     assert sink.written() == sorted(
@@ -121,7 +121,7 @@ def test_after_a_windowed_aggregation(spark: Any, topics: Topics, name: str, tmp
 
 
 def test_a_replay_that_differs(spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path) -> None:
-    """Rows that are not a function of the source: the query stops, and says where."""
+    """If rows are not a function of the source, the query ends with an error that names the batch."""
     topics.make(name)
     out = topics.make(f"{name}out")
     topics.produce(name, numbered(20))
@@ -129,13 +129,13 @@ def test_a_replay_that_differs(spark: Any, topics: Topics, name: str, tmp_path: 
     sink = Sink(topics, stream.selectExpr("key", "cast(rand() as string) as value"), out, tmp_path)
     plan_deaths(sink.deaths, 0, 0, "committed", 1)
     plan_deaths(sink.deaths, 0, 0, "compared", 1)
-    sink.crash()
+    sink.assert_crash()
     with pytest.raises(Exception, match=rf"sink {out}sink, batch 0, task [01]: the rows differ from those"):
         sink.run()
 
 
-def test_what_is_refused(spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path) -> None:
-    """A new checkpoint, another layout, what is no row of a sink, and a broker that is not there: a line for each."""
+def test_refused_arguments(spark: Any, topics: Topics, name: str, tmp_path: pathlib.Path) -> None:
+    """A new checkpoint, another layout, wrong columns and wrong arguments are refused with one line each."""
     topics.make(name)
     out = topics.make(f"{name}out")
     topics.produce(name, numbered(4))
@@ -180,12 +180,12 @@ def test_what_is_refused(spark: Any, topics: Topics, name: str, tmp_path: pathli
     assert json.dumps(sorted(topics.admin.list_topics(timeout=60).topics)).count(f"{name}missing") == 0
 
 
-def test_its_topic_is_created_when_told_to(topics: Topics, name: str) -> None:
+def test_create_partitions(topics: Topics, name: str) -> None:
     settings = Settings(
         f"{name}sink", 1, ("key",), {"bootstrap.servers": topics.bootstrap}, control=f"{name}control"
     )
     reach(settings, f"{name}out", 3)
-    reach(settings, f"{name}out", 5)  # there is one now: it stays as it is
+    reach(settings, f"{name}out", 5)  # the topic exists and is not changed
     found = topics.admin.list_topics(timeout=60).topics
     assert (len(found[f"{name}out"].partitions), len(found[f"{name}control"].partitions)) == (3, 1)
     with pytest.raises(SinkError, match=rf"^sink {name}sink: {name}\+: .*[Ii]nvalid"):
@@ -193,7 +193,7 @@ def test_its_topic_is_created_when_told_to(topics: Topics, name: str) -> None:
 
 
 def test_no_batch_id() -> None:
-    """A guess would lose or double rows: where Spark does not say which batch it is, nothing is written."""
+    """Without a batch id from Spark nothing is written: a guess could lose or duplicate rows."""
     writer = RowWriter(Settings("s", 1, ("key",), {}), "out", ["_bucket", "key", "value"])
     with pytest.raises(SinkError, match=r"^sink s: Spark does not say which batch this is$"):
         writer.write(iter([]))

@@ -1,4 +1,4 @@
-"""The exactly-once sink without Spark: one task's steps, stopped, raced and fenced at every one of them."""
+"""The exactly-once sink's task without Spark: stopped, raced and fenced after each of its steps."""
 
 import itertools
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from oncelog.spark.errors import SinkError
 from oncelog.spark.once import abort_sink
 from oncelog.spark.rows import Digest, SinkRow
 from oncelog.spark.task import Batch, TaskWrite, Written
-from spark_it.tests.topics import Topics, until
+from spark_it.tests.topics import Topics, wait_until
 
 STEPS = ("initialised", "checked", "begun", "produced", "recorded", "offset sent", "committed")
 THREADS = 8
@@ -40,9 +40,9 @@ def values(topics: Topics, name: str) -> list[int]:
     return [int(value or b"") for value in topics.values(name)]
 
 
-def until_step(write: TaskWrite, given: list[SinkRow], step: str) -> Iterator[str]:
-    """Run to the end of `step`; the rest is in what is returned."""
-    steps = write.steps(given)
+def run_to_step(write: TaskWrite, rows: list[SinkRow], step: str) -> Iterator[str]:
+    """Run up to and including `step`; returns the remaining steps."""
+    steps = write.steps(rows)
     if step != "nothing":
         for done in steps:
             if done == step:
@@ -51,7 +51,7 @@ def until_step(write: TaskWrite, given: list[SinkRow], step: str) -> Iterator[st
 
 
 def finish(steps: Iterator[str]) -> str:
-    """Run to the end; how it ended."""
+    """Run the remaining steps; returns the outcome."""
     try:
         for _ in steps:
             pass
@@ -62,7 +62,7 @@ def finish(steps: Iterator[str]) -> str:
         return "refused"
 
 
-def broken(name: str) -> Iterator[SinkRow]:
+def failing_rows(name: str) -> Iterator[SinkRow]:
     yield from rows(name, 2, 5)
     raise ZeroDivisionError
 
@@ -82,39 +82,39 @@ def test_batches_follow_one_another(topics: Topics, settings: Settings, name: st
     with pytest.raises(SinkError, match="a row of task 1: rows were moved"):
         TaskWrite(settings, Batch("q", 3, 0)).run(rows(name, 2, 5, task=1))
     with pytest.raises(ZeroDivisionError):
-        TaskWrite(settings, Batch("q", 3, 0)).run(broken(name))
+        TaskWrite(settings, Batch("q", 3, 0)).run(failing_rows(name))
     adopting = settings._replace(adopt=True)
     assert TaskWrite(adopting, Batch("q", 1, 0)).run(rows(name, 1, 9)) == Written(1, False)
     assert values(topics, name) == [0, 1, 2, 3, 4, 9]
 
 
 def test_two_attempts_at_every_pair_of_steps(topics: Topics, settings: Settings, name: str) -> None:
-    """One goes to a step, another to a step, then the first to its end and the second to its: each row is there once.
+    """Two attempts run up to a step each, then the first finishes, then the second: each row is written once.
 
-    The dead do not come back: where both failed, a third attempt writes. Every pair of steps is a task of its own.
+    If both fail, a third attempt writes. Each pair of steps has its own task.
     """
     pairs = list(itertools.product(("nothing", *STEPS), repeat=2))
-    # A fenced attempt waits for the other's pending offset, which here nobody ends meanwhile: not for long.
+    # A fenced attempt waits for the other's pending offset, which does not end here: a short timeout.
     wide = settings._replace(tasks=len(pairs), timeout_s=5)
 
     def begin(task: int) -> None:
         TaskWrite(wide, Batch("q", 0, task)).run([])
 
     def race(task: int) -> tuple[str, ...]:
-        given = rows(name, 2, 2 * task, task)
+        task_rows = rows(name, 2, 2 * task, task)
         batch = Batch("q", 1, task)
-        left = [until_step(TaskWrite(wide, batch), given, step) for step in pairs[task]]
-        ends = [finish(one) for one in left]
-        if "done" not in ends:
-            TaskWrite(wide, batch).run(given)
-        return (*pairs[task], *ends)
+        attempts = [run_to_step(TaskWrite(wide, batch), task_rows, step) for step in pairs[task]]
+        outcomes = [finish(attempt) for attempt in attempts]
+        if "done" not in outcomes:
+            TaskWrite(wide, batch).run(task_rows)
+        return (*pairs[task], *outcomes)
 
     begin(0)
-    with ThreadPoolExecutor(THREADS) as pool:  # the time goes into librdkafka's waits
+    with ThreadPoolExecutor(THREADS) as pool:  # nearly all of the time is librdkafka's waits
         list(pool.map(begin, range(1, len(pairs))))
-        ended = list(pool.map(race, range(len(pairs))))
+        races = list(pool.map(race, range(len(pairs))))
     found = sorted(values(topics, name))
-    wrong = {ended[number // 2] for number in range(2 * len(pairs)) if found.count(number) != 1}
+    wrong = {races[number // 2] for number in range(2 * len(pairs)) if found.count(number) != 1}
     assert not wrong
     assert len(found) == 2 * len(pairs)
 
@@ -123,7 +123,7 @@ def test_two_attempts_at_every_pair_of_steps(topics: Topics, settings: Settings,
 def test_a_zombie_wakes_after_the_next_batch(
     topics: Topics, settings: Settings, name: str, step: str
 ) -> None:
-    zombie = until_step(TaskWrite(settings, Batch("q", 4, 0)), rows(name, 2), step)
+    zombie = run_to_step(TaskWrite(settings, Batch("q", 4, 0)), rows(name, 2), step)
     TaskWrite(settings, Batch("q", 4, 0)).run(rows(name, 2))
     TaskWrite(settings, Batch("q", 5, 0)).run(rows(name, 2, 2))
     ends = {"nothing": "refused", "initialised": "refused", "committed": "done"}
@@ -132,23 +132,23 @@ def test_a_zombie_wakes_after_the_next_batch(
     assert values(topics, name) == [0, 1, 2, 3, 4, 5]
 
 
-def test_the_group_is_lost(topics: Topics, settings: Settings, name: str) -> None:
-    """Between crash and restart the group's offsets are gone: the control topic still knows."""
+def test_deleted_group_offsets(topics: Topics, settings: Settings, name: str) -> None:
+    """The group's offsets are deleted between a crash and the restart: the control topic has a copy."""
     TaskWrite(settings, Batch("q", 0, 0)).run(rows(name, 2))
-    with topics.transactional(f"{name}somebody") as open_one:
-        open_one.begin_transaction()
-        open_one.produce(settings.control, b"x", b"y")
-        open_one.flush(60)
+    with topics.transactional(f"{name}somebody") as other_producer:
+        other_producer.begin_transaction()
+        other_producer.produce(settings.control, b"x", b"y")
+        other_producer.flush(60)
         TaskWrite(settings, Batch("q", 1, 0)).run(rows(name, 2, 2))
         topics.admin.delete_consumer_groups([settings.transactional_id(0)])[
             settings.transactional_id(0)
         ].result(60)
-        open_one.abort_transaction(60)
+        other_producer.abort_transaction(60)
     assert TaskWrite(settings, Batch("q", 1, 0)).run(rows(name, 2, 2)) == Written(2, True)
     assert values(topics, name) == [0, 1, 2, 3]
 
 
-def test_who_owns_a_sink(topics: Topics, settings: Settings, name: str) -> None:
+def test_the_owner_of_a_sink(topics: Topics, settings: Settings, name: str) -> None:
     claim_sink(settings, None)
     TaskWrite(settings, Batch("q", 0, 0)).run(rows(name, 1))
     claim = read_claim(settings)
@@ -159,7 +159,7 @@ def test_who_owns_a_sink(topics: Topics, settings: Settings, name: str) -> None:
     stranger = settings._replace(token="t2", driver="driver-2")
     with pytest.raises(SinkError, match=r"belongs to query q \(driver-1\), this is query other"):
         TaskWrite(stranger, Batch("other", 0, 0)).run(rows(name, 1, 1))
-    # A restart of the same query takes over, and the old driver ends at its next batch, told by whom.
+    # A restart of the same query takes over; the old driver fails at its next batch, with the new one's name.
     TaskWrite(stranger, Batch("q", 1, 0)).run([])
     with pytest.raises(SinkError, match=r"was taken over from driver-1 by driver-2 \(query q\)"):
         TaskWrite(settings, Batch("q", 2, 0)).run(rows(name, 1, 1))
@@ -171,29 +171,29 @@ def test_who_owns_a_sink(topics: Topics, settings: Settings, name: str) -> None:
     assert {"sink:" + settings.sink_id, "task:" + settings.transactional_id(0)} == set(read_control(settings))
 
 
-def test_what_is_left_open(topics: Topics, settings: Settings, name: str) -> None:
-    """`abort` ends it at once; without it the time-out does, and the task that outlived it says so."""
+def test_open_transactions_are_ended(topics: Topics, settings: Settings, name: str) -> None:
+    """`abort_sink` ends them at once; otherwise the timeout does, and a task that outlives it fails with that."""
     claim_sink(settings, None)
-    left = until_step(TaskWrite(settings, Batch("q", 0, 1)), rows(name, 2, task=1), "offset sent")
-    until(lambda: topics.ends(name, committed=False)[1] == 2, "its rows are there")
+    left = run_to_step(TaskWrite(settings, Batch("q", 0, 1)), rows(name, 2, task=1), "offset sent")
+    wait_until(lambda: topics.ends(name, committed=False)[1] == 2, "its rows are there")
     assert abort_sink(settings) == 2
     assert finish(left) == "failed"
-    until(
+    wait_until(
         lambda: values(topics, name) == [] and topics.ends(name)[1] == 3, "the aborted transaction's marker"
     )
     short = settings._replace(transaction_timeout_ms=1000)
     slow = TaskWrite(short, Batch("q", 0, 0))
 
-    def dawdling() -> Iterator[SinkRow]:
+    def slow_rows() -> Iterator[SinkRow]:
         end = topics.ends(name)[1]
         yield from rows(name, 1)
         assert slow._producer is not None
         slow._producer.flush(60)
-        until(lambda: topics.ends(name)[1] == end + 2, "the broker aborts it")
+        wait_until(lambda: topics.ends(name)[1] == end + 2, "the broker aborts it")
         yield from rows(name, 1, 1)
 
     with pytest.raises(SinkError, match=r"batch 0, task 0: .*, or its transaction outlived 1000 ms$"):
-        slow.run(dawdling())
+        slow.run(slow_rows())
     assert values(topics, name) == []
     assert TaskWrite(short, Batch("q", 0, 0)).run(rows(name, 2)).rows == 2
     with pytest.raises(SinkError, match="is not known in"):
@@ -201,7 +201,7 @@ def test_what_is_left_open(topics: Topics, settings: Settings, name: str) -> Non
 
 
 def test_digests() -> None:
-    """Equal for the same rows in any order; different for rows that differ in anything, or in how often."""
+    """Digests are equal for the same rows in any order, and differ if a field or the number of copies differs."""
     row = SinkRow(0, b"k", b"v", [("h", b"x")], "t", 1)
     other: list[Any] = [
         row._replace(key=None),
@@ -216,11 +216,11 @@ def test_digests() -> None:
         row._replace(key=b"kv", value=b""),
     ]
 
-    def digest(*given: SinkRow) -> str:
-        made = Digest()
-        for one in given:
-            made.add(one)
-        return made.text()
+    def digest(*rows: SinkRow) -> str:
+        total = Digest()
+        for row in rows:
+            total.add(row)
+        return total.text()
 
     assert len({digest(one) for one in [row, *other]}) == 1 + len(other)
     assert digest(*other) == digest(*reversed(other))

@@ -14,7 +14,7 @@ NOW = {"availableNow": True}
 
 
 def rows(count: int, start: int = 0, partition: int = 0, first_number: int | None = None) -> Rows:
-    """What `numbered` records are read as."""
+    """The rows that a read of `numbered` records returns."""
     number = start if first_number is None else first_number
     return [(partition, start + one, f"k{number + one}", f"v{number + one}") for one in range(count)]
 
@@ -22,7 +22,7 @@ def rows(count: int, start: int = 0, partition: int = 0, first_number: int | Non
 def test_available_now_and_a_checkpoint(
     spark: Any, topics: Topics, broker: Broker, name: str, checkpoint: str
 ) -> None:
-    """Batches as large as they may be, each record once over three runs, the broker restarted between."""
+    """The largest allowed batches; each record once in three runs, with a restart of the broker between them."""
     topics.make(name, 2)
     topics.produce(name, numbered(10), 0)
     topics.produce(name, numbered(4), 1)
@@ -39,8 +39,8 @@ def test_available_now_and_a_checkpoint(
     assert list(query.tasks.values()) == [3]
 
 
-def test_where_it_starts(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
-    """By offset and by time, each partition its own; a checkpoint wins over both."""
+def test_starting_offsets(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
+    """By offset and by time, per partition; a checkpoint overrides both."""
     topics.make(name, 2)
     for partition in range(2):
         timed = [one._replace(timestamp=1000 * number) for number, one in enumerate(numbered(6), 1)]
@@ -58,7 +58,7 @@ def test_where_it_starts(spark: Any, topics: Topics, name: str, checkpoint: str)
 
 
 def test_while_it_runs(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
-    """Records as they come, then partitions and a topic that were not there at the start, by pattern and assigned."""
+    """A running query gets new records, a new partition, and a new topic of its pattern; another has an assignment."""
     topics.make(name, 2)
     topics.produce(name, numbered(2))
     pattern = {"subscribePattern": f"{name}.*", "startingOffsets": "latest", "groupIdPrefix": "mine"}
@@ -67,7 +67,7 @@ def test_while_it_runs(spark: Any, topics: Topics, name: str, checkpoint: str) -
         spark, topics.bootstrap, assign=json.dumps({name: [0]}), **{"kafka.group.id": "g"}
     )
     with running(stream, checkpoint, **AT_ONCE) as query, running(assigned, f"{checkpoint}-2") as other:
-        query.wait_for(lambda query: query.looked_again(), "the first look")
+        query.wait_for(lambda query: query.has_new_progress(), "the first look")
         topics.produce(name, numbered(3, 2))
         query.wait_for(lambda query: query.rows == rows(3, 2), "new records")
         topics.add_partitions(name, 3)
@@ -88,7 +88,7 @@ def test_at_least_so_many(spark: Any, topics: Topics, name: str, checkpoint: str
     with running(stream, checkpoint, **AT_ONCE) as query:
         query.wait_for(lambda query: query.sizes == [1], "the first batch waits for nothing")
         topics.produce(name, numbered(4, 1))
-        query.wait_for(lambda query: query.looked_again(), "a look at the four")
+        query.wait_for(lambda query: query.has_new_progress(), "a look at the four")
         assert query.sizes == [1]
         topics.produce(name, numbered(8, 5))
         query.wait_for(lambda query: sum(query.sizes) == 13, "enough")
@@ -101,8 +101,8 @@ def test_at_least_so_many(spark: Any, topics: Topics, name: str, checkpoint: str
 
 
 @pytest.mark.parametrize("lenient", [False, True], ids=["strict", "lenient"])
-def test_a_topic_is_made_anew(spark: Any, topics: Topics, name: str, checkpoint: str, lenient: bool) -> None:
-    """Its offsets begin again under a running query: the query fails, or goes on with failOnDataLoss=false."""
+def test_a_recreated_topic(spark: Any, topics: Topics, name: str, checkpoint: str, lenient: bool) -> None:
+    """A topic is recreated under a running query, which fails, or with failOnDataLoss=false continues."""
     topics.make(name)
     topics.produce(name, numbered(10))
     options = {"failOnDataLoss": "false"} if lenient else {}
@@ -119,13 +119,13 @@ def test_a_topic_is_made_anew(spark: Any, topics: Topics, name: str, checkpoint:
                 query.end()
             assert query.rows == rows(10)
             return
-        query.wait_for(lambda query: query.looked_again(), "a look at the new topic")
+        query.wait_for(lambda query: query.has_new_progress(), "a look at the new topic")
         topics.produce(name, numbered(10, 53))
         query.wait_for(lambda query: "v62" in [row[3] for row in query.rows], "the new topic's last record")
 
 
-def test_what_is_gone(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
-    """Between two runs retention and DeleteRecords took what was not read yet."""
+def test_deleted_records(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
+    """Between two runs retention and DeleteRecords remove records that were not read yet."""
     topics.make(name, 2, {"retention.ms": "-1"})
     ancient = [one._replace(timestamp=1000) for one in numbered(10)]
     topics.produce(name, numbered(5), 0)
@@ -147,7 +147,7 @@ def test_what_is_gone(spark: Any, topics: Topics, name: str, checkpoint: str) ->
 
 
 def test_from_topic_to_topic(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
-    """The sink writes what the source reads; a second run adds only what is new."""
+    """The sink writes the source's records; a second run adds only new ones."""
     out = topics.make(f"{name}out", 2)
     topics.make(name)
     for start in (0, 20):
@@ -163,8 +163,8 @@ def test_from_topic_to_topic(spark: Any, topics: Topics, name: str, checkpoint: 
         assert found == list(range(start + 20))
 
 
-def test_groups_of_the_old_way(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
-    """With offsets fetched as before Spark 3.4, the driver is a member of a group with the given prefix, or name."""
+def test_deprecated_offset_fetching(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
+    """As before Spark 3.4, the driver is a member of a group with the given prefix or name."""
     topics.make(name)
     topics.produce(name, numbered(5))
     key = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
@@ -177,7 +177,7 @@ def test_groups_of_the_old_way(spark: Any, topics: Topics, name: str, checkpoint
             with running(stream, f"{checkpoint}{number}", **AT_ONCE) as query:
                 query.wait_for(lambda query: query.rows == rows(5), "records")
                 groups = [one.group_id for one in topics.admin.list_consumer_groups().result(60).valid]
-                (wanted,) = options.values()
-                assert any(one.startswith(wanted) for one in groups), groups
+                (group,) = options.values()
+                assert any(one.startswith(group) for one in groups), groups
     finally:
         spark.conf.unset(key)

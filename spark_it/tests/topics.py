@@ -1,4 +1,4 @@
-"""Topics of a broker as tests need them, through confluent-kafka: made, filled, cut, and read back without Spark."""
+"""Creates, fills, changes and reads topics through confluent-kafka, without Spark."""
 
 import contextlib
 import time
@@ -16,7 +16,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """A record as a client sees it; `timestamp` in ms, None where the client shall take its own."""
+    """A record as a client sees it; `timestamp` is in ms, or None for the client's own."""
 
     key: bytes | None
     value: bytes | None
@@ -29,20 +29,20 @@ def numbered(count: int, start: int = 0) -> list[Record]:
     return [Record(b"k%d" % one, b"v%d" % one) for one in range(start, start + count)]
 
 
-def until(what: Any, reason: str | Callable[[], str], deadline_s: float = DEADLINE_S) -> Any:
-    """The first true answer of `what()`, asked again and again."""
+def wait_until(check: Any, reason: str | Callable[[], str], deadline_s: float = DEADLINE_S) -> Any:
+    """Call `check` until its result is true; returns the result. Raises AssertionError after the deadline."""
     deadline = time.monotonic() + deadline_s
-    while not (answer := what()):
+    while not (result := check()):
         if time.monotonic() > deadline:
             raise AssertionError(
                 f"not in {deadline_s:.0f} s: {reason if isinstance(reason, str) else reason()}"
             )
         time.sleep(0.02)
-    return answer
+    return result
 
 
 class Topics:
-    """What a test does to its broker's topics."""
+    """A broker's topics."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -52,28 +52,28 @@ class Topics:
         self._producer: Producer | None = None
 
     def close(self) -> None:
-        self._forget_producer()
+        self._close_producer()
         self._session.close()
 
-    def _forget_producer(self) -> None:
+    def _close_producer(self) -> None:
         if self._producer is not None:
             self._producer.close()
             self._producer = None
 
     def make(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-        """Create the topic and wait until it can be used; its name. Retention takes nothing unless `configs` say so."""
+        """Create a topic, by default without retention, and wait for its leaders; returns its name."""
         self._session.topic(name, partitions, {"retention.ms": "-1", **(configs or {})})
         return name
 
     def delete(self, name: str) -> None:
-        """Delete the topic, and wait until the broker no longer knows it."""
+        """Delete a topic, and wait until the broker no longer lists it."""
         self.admin.delete_topics([name])[name].result(DEADLINE_S)
-        until(lambda: name not in self.admin.list_topics(timeout=DEADLINE_S).topics, f"{name} is gone")
+        wait_until(lambda: name not in self.admin.list_topics(timeout=DEADLINE_S).topics, f"{name} is gone")
 
     def add_partitions(self, name: str, total: int) -> None:
         self.admin.create_partitions([NewPartitions(name, total)])[name].result(DEADLINE_S)
         self._session.wait_for_leaders(name, total)
-        self._forget_producer()  # it knows the old number
+        self._close_producer()  # its metadata has the old number of partitions
 
     def delete_records(self, name: str, partition: int, before: int) -> None:
         where = TopicPartition(name, partition, before)
@@ -81,7 +81,7 @@ class Topics:
             future.result(DEADLINE_S)
 
     def produce(self, name: str, records: Sequence[Record], partition: int = 0) -> list[int]:
-        """The offsets they got."""
+        """Produce records; their offsets."""
         if self._producer is None:
             self._producer = Producer(client(self.settings, enable_idempotence=True, linger_ms=1))
         return _produce(self._producer, name, records, partition)
@@ -95,12 +95,14 @@ class Topics:
         self._session.wait_for_config(name, key, value)
 
     def wait_for_start(self, name: str, partition: int, offset: int) -> None:
-        """Return when the log starts at `offset` or later."""
-        until(lambda: self.ends(name, partition)[0] >= offset, f"retention took what is before {offset}")
+        """Wait until the log start offset is at least `offset`."""
+        wait_until(
+            lambda: self.ends(name, partition)[0] >= offset, f"retention removes the records before {offset}"
+        )
 
     @contextlib.contextmanager
     def transactional(self, transactional_id: str, **settings: Any) -> Iterator[Producer]:
-        """A producer that has initialised; what it has open stays open at the end."""
+        """An initialised transactional producer. An open transaction stays open when the context is left."""
         # The first InitProducerId creates the internal topic, which takes a moment.
         producer = Producer(client(self.settings, transactional_id=transactional_id, **settings))
         producer.init_transactions(DEADLINE_S)
@@ -109,7 +111,7 @@ class Topics:
     def transaction(
         self, name: str, records: Sequence[Record], *, commit: bool, partition: int = 0
     ) -> list[int]:
-        """Records of a transaction of their own, which ends; their offsets. A marker follows them."""
+        """Produce records in a transaction and end it; their offsets. A marker follows them."""
         with self.transactional(f"{name}-{partition}-{commit}") as producer:
             producer.begin_transaction()
             offsets = _produce(producer, name, records, partition)
@@ -130,7 +132,7 @@ class Topics:
             consumer.close()
 
     def read(self, name: str, partition: int = 0, *, committed: bool = True) -> list[Message]:
-        """Every record that is there now."""
+        """All records that are there now."""
         start, end = self.ends(name, partition)
         isolation = "read_committed" if committed else "read_uncommitted"
         configuration = client(
