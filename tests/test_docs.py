@@ -1,4 +1,4 @@
-"""What the docs name between backticks is there: paths, modules, settings, classes, members, functions, constants."""
+"""Every path, module, setting, class, member, function and constant between backticks in the docs exists."""
 
 from __future__ import annotations
 

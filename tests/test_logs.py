@@ -17,7 +17,7 @@ from tests.harness.clocks import FixedClock
 from tests.harness.log_lines import NOW_MS, Lines
 
 STALLED_S = 30
-"""After so many seconds a write that should not block is called stuck."""
+"""Seconds after which a write that must not block is considered stuck."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a user installs: the archives' contents, and the wheel in a project whose folders are named like ours."""
+"""The contents of the sdist and the wheel, and the wheel in a project with folders named like ours."""
 
 import email
 import pathlib

@@ -1,4 +1,4 @@
-"""Several nodes in one process that is somebody else's: each keeps to itself, and leaves nothing behind."""
+"""Several nodes in one process with other code: they do not affect each other, and leave nothing behind."""
 
 from __future__ import annotations
 

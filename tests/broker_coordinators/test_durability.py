@@ -1,4 +1,4 @@
-"""What a group was told of stays, whatever ends the process; a log that cannot be used ends its shard."""
+"""Acknowledged changes of groups survive the process, however it ends; a shard is unloaded if its log goes offline."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_acknowledged_changes_survive(seed: int) -> None:
 
 @simulated
 async def test_a_response_waits_for_the_disk() -> None:
-    """Reads do too: what they show must not be lost either."""
+    """Reads wait too: the state in their responses must not be lost either."""
     async with SimBroker(config={**ONE_PARTITION, **EVERY_MESSAGE}) as broker:
         client, other = broker.connect(), broker.connect()
         await create_topic(client, "a")
@@ -130,7 +130,7 @@ class GivenUp(ClassicGroup):
 
 @simulated
 async def test_a_shard_is_unloaded_when_its_log_goes_offline() -> None:
-    """Whoever waits is told, deadlines go, and other partitions' groups know nothing of it."""
+    """Waiting members get an error, the shard's deadlines are removed, and other partitions' groups are unaffected."""
     async with SimBroker(config={"offsets.topic.num.partitions": "2"}) as broker:
         client = broker.connect()
         await create_topic(client, "a")
@@ -286,7 +286,7 @@ async def test_a_bug_at_a_deadline_does_not_affect_other_groups() -> None:
 
 
 class Counted(list[CoordinatorRecord]):
-    """Records, and how many of them somebody has looked at."""
+    """Records that count how many of them were encoded."""
 
     seen = 0
 

@@ -1,4 +1,4 @@
-"""Offsets that nobody uses go after offsets.retention.minutes, and the topic that holds them does not grow."""
+"""Unused offsets expire after offsets.retention.minutes, and their topic does not grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards are loaded from their logs: small ones at once, large ones beside requests, none twice, and none half."""
+"""Loading of shards: small ones at once, large ones in slices between requests, each once and completely."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_records_of_unknown_types_are_skipped() -> None:
     (b"", None),
 ])  # fmt: skip
 def test_a_malformed_record_stops_only_its_shard(key: bytes, value: bytes | None, large: bool) -> None:
-    """Kafka leaves the coordinator of that partition failed, too."""
+    """Kafka, too, leaves the coordinator of the partition failed."""
 
     @simulated
     async def run() -> None:
@@ -217,7 +217,7 @@ async def test_loading_is_retried_without_a_request_after_opening_the_log_failed
 
 @pytest.mark.parametrize("large", [False, True])
 def test_loading_is_retried_without_a_request_after_a_failed_read(large: bool) -> None:
-    """Else sessions would not time out, decided transactions not be completed, and lists lack groups."""
+    """Otherwise sessions would not time out, transactions would not be completed, and lists would lack groups."""
 
     @simulated
     async def run() -> None:
@@ -264,7 +264,7 @@ async def test_a_topic_that_is_deleted_while_a_shard_is_loaded_leaves_no_offsets
 
 @simulated
 async def test_background_work_goes_on_after_a_shard_that_cannot_be_written() -> None:
-    """Of a topic that is deleted, all groups hear, whichever comes first."""
+    """All groups handle the deletion of a topic, in whichever order."""
     async with SimBroker(config={"offsets.topic.num.partitions": "5"}) as broker:
         client = await coordinated(broker)
         await create_topic(client, "a")

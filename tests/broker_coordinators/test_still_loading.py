@@ -1,4 +1,4 @@
-"""A coordinator that is still loading: every API says so in its way, and nothing has changed when it is through."""
+"""A coordinator that is still loading: every API returns that in its own way, and changes nothing."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ __all__ = ["serve"]  # a fixture
 
 
 def responses(address: tuple[str, int]) -> bool:
-    """Whether a broker there answers ApiVersions without an error."""
+    """Whether a broker at this address responds to ApiVersions without an error."""
     with Connection(f"{address[0]}:{address[1]}") as connection:
         return bool(connection.call("ApiVersions", 0)["error_code"] == 0)
 

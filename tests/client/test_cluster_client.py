@@ -1,4 +1,4 @@
-"""A client of a cluster: which broker a request goes to, and what happens when it was the wrong one, or is gone."""
+"""`ClusterClient`: the broker of each route, and what happens if it was the wrong one or does not respond."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""One connection of the client, against a broker's end that the test plays."""
+"""`ClientConnection`, with a scripted broker at the other end."""
 
 from collections.abc import Callable
 

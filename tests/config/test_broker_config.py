@@ -1,4 +1,4 @@
-"""The broker's configuration from texts: what is refused, what has no effect, what suits what."""
+"""`BrokerConfig`: errors, keys without effect, contradictions."""
 
 import pytest
 

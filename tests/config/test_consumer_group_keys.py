@@ -1,4 +1,4 @@
-"""The broker's keys for groups must suit each other, in the words of Kafka's ``GroupCoordinatorConfig``."""
+"""The broker's keys for groups must not contradict each other. Messages are those of ``GroupCoordinatorConfig``."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How a key's text becomes a value and back. The expectations were taken from Kafka 4.3.1's ``ConfigDef``."""
+"""Parsing and writing of values. The expected results are those of ``ConfigDef`` of Kafka 4.3.1."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""docs/differences.md and docs/limits.md say what the code says."""
+"""The tables of docs/differences.md and docs/limits.md agree with the code."""
 
 import importlib
 import pathlib

@@ -1,4 +1,4 @@
-"""What the environment sets, and what in it is left alone; as the users of container images write it."""
+"""Settings from environment variables, in the forms of Kafka's container images, and variables that are ignored."""
 
 import pytest
 

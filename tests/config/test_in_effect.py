@@ -1,4 +1,4 @@
-"""Keys that are declared to have an effect are read somewhere, and those that are not are not."""
+"""The product reads all keys that are declared to have an effect, and no others."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Where to listen, and what clients are told."""
+"""Listeners and advertised listeners."""
 
 import pytest
 

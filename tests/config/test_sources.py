@@ -1,4 +1,4 @@
-"""Files, options and the environment. What a .properties file means was taken from ``java.util.Properties``."""
+"""Settings of files and options. The expected entries of .properties files are those of ``java.util.Properties``."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What holds for a topic. What is refused, and how, was taken from Kafka 4.3.1's ``LogConfig.validate``."""
+"""`TopicConfig`. The expected errors are those of ``LogConfig.validate`` of Kafka 4.3.1."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: partitions that a cluster left on several nodes, or moving, are not moved."""
+"""AlterPartitionReassignments: no partition moves, even one that a former cluster left on other nodes or moving."""
 
 from __future__ import annotations
 

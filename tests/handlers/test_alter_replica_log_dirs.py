@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: a replica stays in the one directory; what a cluster left on other nodes is not here to move."""
+"""AlterReplicaLogDirs: a replica stays in the one directory; replicas on nodes of a former cluster cannot move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of many rows: the response in chunks is that in one go, and others are served meanwhile."""
+"""Requests with many rows: the chunked response equals the response at once, and other clients are served meanwhile."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def check(
     monkeypatch: pytest.MonkeyPatch,
     flush: str = "1000",
 ) -> Any:
-    """The answer, which is that to the whole at once; another connection had its turn before it came."""
+    """Return the response. It equals the one that is made at once, and another connection had its turn before it."""
     monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
     found = []
 
@@ -240,7 +240,7 @@ def test_descriptions_of_configurations_in_chunks(monkeypatch: pytest.MonkeyPatc
 
 
 def test_list_offsets_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is asked for twice is refused, wherever it stands in the request."""
+    """A partition that is requested twice is refused at both places in the request."""
     rows = [ListOffsetsPartition(number % ROWS, -1, LATEST) for number in range(ROWS + 2)]
     request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("here", rows), ListOffsetsTopic("here", rows[2:3])])
     response = check(request, ListOffsetsResponse, 6, monkeypatch)
@@ -272,7 +272,7 @@ def test_several_transactions_take_turns(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_configurations_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a resource is refused for, it is whichever others stand beside it, before or behind it."""
+    """The error of a resource does not depend on the resources before it or after it."""
     good, bad = [AlterableConfig("retention.ms", 0, "5")], [AlterableConfig("retention.ms", 0, "never")]
     rows = [AlterConfigsResource(TOPIC_RESOURCE, f"none-{number}", good) for number in range(ROWS)]
     rows += [AlterConfigsResource(GROUP_RESOURCE, f"g-{number}") for number in range(ROWS)]
@@ -318,7 +318,7 @@ def test_offsets_of_a_transaction_in_chunks(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("before", [None, 2, 10])
 def test_committed_offsets_in_chunks(before: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All in one batch in the end; a topic that goes while they are sorted out leaves none."""
+    """All offsets are one batch. A topic that is deleted between the chunks leaves none."""
     monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
     rows = [OffsetCommitRequestPartition(number, 5 + number) for number in range(3)]
     topics = [OffsetCommitRequestTopic(f"none-{number}", partitions=rows) for number in range(ROWS - 2)]
@@ -357,7 +357,7 @@ def test_committed_offsets_in_chunks(before: int | None, monkeypatch: pytest.Mon
 
 
 def gone_while(node: StandInNode, steps: Iterator[None], before: int) -> bool:
-    """Take the steps, with topic "a" deleted after so many of them; whether it still was there."""
+    """Take the steps, and delete topic "a" after so many of them. Returns whether it still existed."""
     for _ in zip(range(before), steps, strict=False):
         pass
     gone = node.ask(DeleteTopicsRequest([DeleteTopicState("a")], [], 1000), 6)
@@ -374,7 +374,7 @@ def node_with_topics() -> StandInNode:
 
 @pytest.mark.parametrize("before", range(12))
 def test_a_topic_deleted_while_configurations_are_altered_leaves_none(before: int) -> None:
-    """They would be those of the next topic of its name."""
+    """The configurations would become those of the next topic with the name."""
     node = node_with_topics()
     changes = [ConfigChange("retention.ms", SET, "5")]
     resources = [Resource(TOPIC_RESOURCE, name, changes) for name in ("none", "a", "b")]

@@ -1,4 +1,4 @@
-"""CreateTopics: what a real 4.3.1 answered to the same requests, row by row."""
+"""CreateTopics: the expected rows are those of a real Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def create(
 
 
 def refusal(topic: CreatableTopic, **keys: str) -> tuple[int, str | None]:
-    """Why a topic is refused; and that nothing was written."""
+    """Return the error of a refused topic, and check that nothing was written."""
     node = StandInNode({name.replace("_", "."): text for name, text in keys.items()})
     create(node, wanted("taken.name"))
     node.records.clear()

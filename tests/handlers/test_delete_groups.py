@@ -1,4 +1,4 @@
-"""DeleteGroups: empty groups go with their offsets; each is answered once, in the order of the request."""
+"""DeleteGroups: deletes empty groups with their offsets. Each group has one result, in the order of the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords: the log start offset, durable when it is answered."""
+"""DeleteRecords: the log start offset is durable when the response is sent."""
 
 from __future__ import annotations
 

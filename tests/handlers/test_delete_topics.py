@@ -1,4 +1,4 @@
-"""DeleteTopics: what a real 4.3.1 answered to the same requests."""
+"""DeleteTopics: the expected responses are those of a real Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: there is no authorizer, which each row says; what is unknown is no request."""
+"""DescribeAcls, CreateAcls, DeleteAcls: all rows say that there is no authorizer; unknown types end the connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and DescribeUserScramCredentials: nobody has any; requests are checked all the same."""
+"""DescribeClientQuotas and DescribeUserScramCredentials: the results are empty, but requests are checked."""
 
 from __future__ import annotations
 

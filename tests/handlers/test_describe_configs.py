@@ -1,4 +1,4 @@
-"""DescribeConfigs: values, sources and synonyms as a real 4.3.1 answered them."""
+"""DescribeConfigs: the expected values, sources and synonyms are those of a real Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_brokers_keys(node: StandInNode) -> None:
 
 
 def test_keys_without_effect_and_names_that_are_no_keys() -> None:
-    """As Kafka shows them, but that they are read-only."""
+    """They are as in Kafka, except that they are read-only."""
     given = {
         "num.io.threads": " 4 ",
         "ssl.keystore.password": "hunter2",

@@ -1,4 +1,4 @@
-"""DescribeGroups: groups of several shards in one answer, in the order in which they were asked for."""
+"""DescribeGroups: groups of several shards in one response, in the order of the request."""
 
 from __future__ import annotations
 

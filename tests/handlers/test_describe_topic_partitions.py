@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: pages, limits and cursors, as a real 4.3.1 answered."""
+"""DescribeTopicPartitions: pages, limits and cursors, as in a real Kafka 4.3.1."""
 
 from __future__ import annotations
 

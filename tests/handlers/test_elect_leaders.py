@@ -1,4 +1,4 @@
-"""ElectLeaders: what leads is what should; what a cluster left behind is not led by anybody else."""
+"""ElectLeaders: no election is needed, and partitions of a former cluster have no other candidate."""
 
 from __future__ import annotations
 

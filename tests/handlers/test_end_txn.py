@@ -1,4 +1,4 @@
-"""EndTxn: what is answered when, and what readers see then."""
+"""EndTxn: when the response is sent, and what readers see then."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def begun(broker: SimBroker, versions: Versions = V2, partitions: int = 2)
 @pytest.mark.parametrize("versions", [CLASSIC, V2])
 @pytest.mark.parametrize("flushed", [False, True])
 def test_a_commit_is_visible_when_its_response_is_sent(versions: Versions, flushed: bool) -> None:
-    """Kafka answers before its markers are written; here they are there, also where each waits for the disk."""
+    """Kafka responds before it writes the markers. Here the markers come first, even if each waits for the disk."""
 
     @simulated
     async def run() -> None:
@@ -89,7 +89,7 @@ def test_older_clients_know_no_producer_fenced(version: int, code: ErrorCode) ->
 
 @simulated
 async def test_a_partition_that_cannot_be_written_holds_the_next_transaction_back() -> None:
-    """The decision stands and is answered; the id's next transaction waits for the marker."""
+    """The decision is final and gets its response. The id's next transaction waits for the marker."""
     async with SimBroker() as broker:
         producer = await begun(broker)
         client = broker.connect()
@@ -140,7 +140,7 @@ async def test_a_topic_that_is_deleted_takes_its_part_of_the_transaction_with_it
 
 @simulated
 async def test_a_replaced_coordinator_stops_writing_markers() -> None:
-    """Somebody with a higher coordinator epoch has ended the transaction in a partition: nothing is tried for ever."""
+    """A coordinator with a higher epoch has ended the transaction in a partition. The old one gives up."""
     async with SimBroker() as broker:
         producer = await begun(broker, CLASSIC)
         client = broker.connect()
@@ -186,7 +186,7 @@ async def test_an_end_transaction_whose_response_is_lost_in_a_crash() -> None:
 
 @simulated
 async def test_a_decision_made_while_the_broker_stops_is_carried_out_by_the_next_start() -> None:
-    """Its request comes behind one that waits for a thread, which nobody can cancel: all else has ended meanwhile."""
+    """Its request follows one that waits for a thread and cannot be cancelled. Everything else has ended meanwhile."""
     async with SimBroker() as broker:
         producer = await begun(broker)
         await producer.send("t", 0, [b"v"], broker.clock.now_ms())

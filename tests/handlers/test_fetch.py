@@ -1,4 +1,4 @@
-"""Fetch: limits, long polls, sessions. Compared with Kafka's answers in compat_tests/test_diff_fetch.py."""
+"""Fetch: limits, delayed fetches, sessions. compat_tests/test_diff_fetch.py compares responses with Kafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FindCoordinator: the node, the topic that it needs, and honest about what is not there."""
+"""FindCoordinator: the coordinator's node, the topic that is created for it, and errors."""
 
 from __future__ import annotations
 

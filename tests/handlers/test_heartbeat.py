@@ -1,4 +1,4 @@
-"""Heartbeat: sessions in virtual time; what is said while a group is being loaded."""
+"""Heartbeat: sessions in virtual time; responses while the group is loading."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_session_lasts_while_heartbeats_arrive() -> None:
 
 @simulated
 async def test_a_restarted_broker_gives_members_a_whole_session() -> None:
-    """Also where nobody asks for the group: it is loaded after the start."""
+    """The group is loaded after the start, even without a request for it."""
     async with SimBroker() as broker:
         await coordinated(broker)
         member = SimMember(broker)

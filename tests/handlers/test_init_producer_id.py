@@ -1,4 +1,4 @@
-"""InitProducerId: never the same id twice; with a transactional id, one owner at a time."""
+"""InitProducerId: producer ids are unique; a transactional id has one owner at a time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_requests_with_other_options(
 @pytest.mark.parametrize("versions", [CLASSIC, V2])
 @pytest.mark.parametrize("crash", [False, True])
 def test_when_a_producer_ids_epochs_are_used_up(versions: Versions, crash: bool) -> None:
-    """The id's owner goes on with a new one, over markers, restarts and readers."""
+    """The owner of the transactional id gets a new producer id, and markers, restarts and readers handle that."""
 
     @simulated
     async def run() -> None:
@@ -101,7 +101,7 @@ async def test_initialising_the_id_ends_the_open_transaction_of_the_producer_bef
         await old.init()
         await old.send("t", 0, [b"old"], broker.clock.now_ms())
         new = TransactionalProducer(Link(broker.connect()), "id")
-        # At once: Kafka answers CONCURRENT_TRANSACTIONS first.
+        # The first attempt succeeds; in Kafka it gets CONCURRENT_TRANSACTIONS.
         response = await broker.connect().ask(InitProducerIdRequest("id", 1000), 4, InitProducerIdResponse)
         assert (response.error_code, response.producer_epoch) == (0, 2)
         for commit in (True, False):

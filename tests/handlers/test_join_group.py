@@ -1,4 +1,4 @@
-"""JoinGroup: answers that wait for others, in virtual time; before there is a coordinator, and after a restart."""
+"""JoinGroup: responses that wait for other members, in virtual time; before a coordinator exists; after a restart."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_waiting_member_does_not_delay_other_groups() -> None:
 
 @simulated
 async def test_the_session_of_a_client_that_disconnects_while_it_waits_ends() -> None:
-    """Its answer goes nowhere, and its session ends once the generation has begun."""
+    """Its response is dropped, and its session times out after the generation has begun."""
     async with SimBroker() as broker:
         client = await coordinated(broker)
         first, second = SimMember(broker), SimMember(broker)

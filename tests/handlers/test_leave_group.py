@@ -13,7 +13,7 @@ from tests.harness.simulation import simulated
 
 @pytest.mark.parametrize("version", range(LEAVE + 1))
 def test_leaving_in_every_version(version: int) -> None:
-    """Before version 3 the code is the answer's, then the member's."""
+    """Before version 3 the error code is the response's, from then on the member's."""
 
     def code(response: LeaveGroupResponse) -> int:
         assert version < 3 or response.error_code == ErrorCode.NONE

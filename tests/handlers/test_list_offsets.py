@@ -1,4 +1,4 @@
-"""ListOffsets: places and times."""
+"""ListOffsets: special timestamps and times."""
 
 from __future__ import annotations
 

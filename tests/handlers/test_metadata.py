@@ -1,4 +1,4 @@
-"""Metadata: which topics, by which name, and when one is made on the way."""
+"""Metadata: topics by name and by id, and topics that the request creates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: what is stored, and what is refused, of a group that nobody joined."""
+"""OffsetCommit: stored and refused offsets of a group without members."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_topics_by_id() -> None:
 
 @pytest.mark.parametrize("unchecked_max", [2, 1_000])
 def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer is the same whether that is seen before the records are made or when they are appended."""
+    """The response is the same whether the check before encoding or the append refuses them."""
     monkeypatch.setattr(stored_offsets, "SIZE_CHECK_MIN", unchecked_max)
     appended: list[int] = []
     append = CoordinatorLog.append

@@ -1,4 +1,4 @@
-"""OffsetDelete: offsets are forgotten, for good."""
+"""OffsetDelete: offsets are deleted, also after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetFetch: every version's way of asking and of saying no. Commits: test_offset_commit.py."""
+"""OffsetFetch: requests and errors in every version. Commits: test_offset_commit.py."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ async def test_a_failed_fsync_is_an_error_and_takes_the_log_offline() -> None:
 
 @pytest.mark.parametrize("flush", ["1", "1000"])
 def test_partitions_that_take_long_together(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others have their turn between two partitions; the answer is the same, and that of the next request follows."""
+    """Other connections have their turn between partitions. The responses and their order are the same."""
     monkeypatch.setattr("oncelog.broker.handlers.produce.TURN_S", -1)
 
     @simulated

@@ -1,4 +1,4 @@
-"""SyncGroup: assignments that wait for the leader, and last."""
+"""SyncGroup: followers wait for the leader's assignments, and the assignments are durable."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_assignment_outlives_the_process(crash: Literal["process", "power"]) 
 
 @simulated
 async def test_an_assignment_that_cannot_be_written() -> None:
-    """The disk is full: the members are told, and join again."""
+    """The disk is full: the members get an error and join again."""
     async with SimBroker() as broker:
         await coordinated(broker)
         member = SimMember(broker)

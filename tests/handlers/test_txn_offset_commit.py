@@ -1,4 +1,4 @@
-"""TxnOffsetCommit and AddOffsetsToTxn: offsets that count once their transaction has committed."""
+"""TxnOffsetCommit and AddOffsetsToTxn: offsets are valid after their transaction has committed."""
 
 from __future__ import annotations
 

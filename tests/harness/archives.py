@@ -1,4 +1,4 @@
-"""Building what a user installs, and installing it."""
+"""Builds the sdist and the wheel, and installs the wheel as a user does."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ UV = pathlib.Path(sys.executable).with_name("uv")
 
 
 def run(*command: str | pathlib.Path, cwd: pathlib.Path = ROOT) -> str:
-    """The output of a command that must not fail; it sees nothing of the venv that runs the tests."""
+    """Run a command without the environment of the tests' venv. Returns its output; the command must not fail."""
     ours = {name: text for name, text in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
     done = subprocess.run(
         command, cwd=cwd, env=ours, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S

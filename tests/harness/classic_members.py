@@ -25,7 +25,7 @@ JOIN, SYNC, HEARTBEAT, LEAVE, DESCRIBE = 9, 5, 4, 5, 6
 
 
 async def coordinated(broker: SimBroker) -> SimClient:
-    """A client of a broker that has made its offsets topic."""
+    """Return a client of a broker that has created its offsets topic."""
     client = broker.connect()
     await find(client)
     return client
@@ -77,7 +77,7 @@ class SimMember:
         return await self.joined(version)
 
     async def enter(self) -> JoinGroupResponse:
-        """Come as a new member does."""
+        """Join as a new member does."""
         response = await self.join()
         return await self.join() if response.error_code == ErrorCode.MEMBER_ID_REQUIRED else response
 
@@ -98,7 +98,7 @@ class SimMember:
         return await self.synced()
 
     async def found(self) -> None:
-        """Be a settled group alone."""
+        """Join and sync as the only member of the group."""
         await self.enter()
         await self.sync({self.member_id: b"all"})
 

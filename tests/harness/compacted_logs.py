@@ -1,4 +1,4 @@
-"""Logs to be compacted, cleaned when a test says so, and read by kafka-python."""
+"""Compacted logs that tests clean explicitly, and that kafka-python reads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def batches_in(log: PartitionLog) -> Iterator[object]:
 
 
 def read_all(log: PartitionLog) -> list[Read]:
-    """The data records of a log, by kafka-python; control records left out."""
+    """Return the records of a log as kafka-python reads them, without control records."""
     return [
         Read(record.offset, record.key, record.value, record.timestamp, tuple(record.headers))
         for found in batches_in(log)
@@ -60,12 +60,12 @@ def keyed(
 
 
 def without_cleaner(seed: int = 0, keys: dict[str, str] | None = None) -> LogManagerHarness:
-    """Without the cleaner in the background: tests say when it runs."""
+    """Return a log manager without a cleaner in the background. Tests call `clean`."""
     return LogManagerHarness(seed, keys={"log.cleaner.enable": "false", **(keys or {})})
 
 
 async def clean(manager: LogManager) -> bool:
-    """What the background does when its time has come."""
+    """Run the cleaner once, as its background task does."""
     return await Cleaner(manager).clean_filthiest()
 
 

@@ -1,4 +1,4 @@
-"""Kafka's own code as the judge: a Java program beside a test, compiled and run on Kafka's class path."""
+"""Runs Kafka's own code as an oracle: a Java program beside a test, on Kafka's class path."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ask_oracle(source: pathlib.Path, *arguments: str, given: bytes = b"", timeou
 
 
 def _compile(source: pathlib.Path) -> pathlib.Path:
-    """Once per process: the compiler takes longer than most programs do."""
+    """Compile once per process: the compiler takes longer than most programs."""
     compiler = pathlib.Path(java()).resolve().with_name("javac")
     if not compiler.exists():
         raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")

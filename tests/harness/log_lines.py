@@ -1,4 +1,4 @@
-"""What is logged, for tests to read."""
+"""The broker's log lines, for tests to read."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ NOW_MS = 1_700_000_000_123
 
 
 class Lines:
-    """A sink that remembers."""
+    """A sink that keeps the lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

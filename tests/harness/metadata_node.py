@@ -61,7 +61,7 @@ class StandInNode:
             self.config.change(dynamic_broker_texts(self.metadata.image, self.config.static.node_id))
 
     def ask(self, request: Message, version: int) -> Any:
-        """What the API's handler answers, both ways through the wire format of that version."""
+        """Return the response of the API's handler. Request and response are encoded and decoded in the version."""
         messages = type(request).__module__
         handler = import_module(messages.replace("oncelog.wire.messages", "oncelog.broker.handlers"))
         connection = SimpleNamespace(listener_name=LISTENER)

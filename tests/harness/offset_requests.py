@@ -50,7 +50,7 @@ def _pair(asked: int | tuple[int, str | None]) -> tuple[int, str | None]:
 async def commit(
     client: SimClient, group: str, offsets: dict[str, dict[int, Any]], version: int = 9, **fields: Any
 ) -> Rows:
-    """Commit; the error code per topic and partition."""
+    """Commit. Returns the error code per topic and partition."""
     response = await client.ask(commit_request(group, offsets, **fields), version, OffsetCommitResponse)
     return {
         (topic.name, row.partition_index): row.error_code
@@ -67,8 +67,8 @@ async def fetch_offsets(
     require_stable: bool = False,
     version: int = 9,
 ) -> Rows | int:
-    """What the group has committed: offset, or (offset, metadata) where there is any, or the row's error as
-    ``"error n"``; the code where all is refused."""
+    """Return the group's committed offsets: offset, or (offset, metadata) if there is metadata, or ``"error n"``; or
+    the error code of the whole response."""
     if version >= 8:
         rows = (
             None
@@ -105,7 +105,7 @@ def _seen(row: Any) -> Any:
 
 
 async def delete_offsets(client: SimClient, group: str, topics: dict[str, list[int]]) -> Rows | int:
-    """Forget offsets; the error code per topic and partition, or that of the whole answer."""
+    """Delete offsets. Returns the error code per topic and partition, or that of the whole response."""
     rows = [
         OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(partition) for partition in partitions])
         for name, partitions in topics.items()

@@ -1,4 +1,4 @@
-"""Shards of a simulated broker: filled from inside, since a million commits over the wire take their time."""
+"""Fills shards of a simulated broker from inside, because a million commits over the wire take too long."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BATCH = 1_000
 
 
 async def find(client: SimClient, group: str = "g") -> None:
-    """Have the offsets topic made."""
+    """Let the broker create the offsets topic."""
     response = await client.ask(FindCoordinatorRequest(group, 0), 1, FindCoordinatorResponse)
     assert response.error_code == 0, response
 
 
 def fill(broker: SimBroker, group: str, count: int, topic: str = "a") -> None:
-    """So many commits, one for each of as many partitions: the offset is the partition's number."""
+    """Commit an offset for each of so many partitions. The offset is the partition's number."""
     shard = broker.node.groups.shard(group)
     for first in range(0, count, BATCH):
         records = [

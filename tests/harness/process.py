@@ -1,4 +1,4 @@
-"""An ``oncelog`` that is a process of its own, as a user has it."""
+"""``oncelog`` as a process of its own."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 DEADLINE_S = 30
-"""After so many seconds a process that should have answered or ended is called stuck."""
+"""Seconds after which a process that has not responded or ended is considered stuck."""
 
 Serve = Callable[..., "Process"]
 

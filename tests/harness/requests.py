@@ -1,4 +1,4 @@
-"""What most broker tests ask: make a topic, append a batch, read it back. Batches are made by hand (compat_tests)."""
+"""Requests that most tests send: create a topic, append a batch, read it. `compat_tests` builds the batches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LATEST, EARLIEST = -1, -2
 async def create_topic(
     client: SimClient, name: str, partitions: int = 1, configs: dict[str, str] | None = None
 ) -> bytes:
-    """Make a topic; its id."""
+    """Create a topic. Returns its id."""
     rows = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
     request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, [], rows)], 1000)
     response = await client.ask(request, 7, CreateTopicsResponse)
@@ -57,7 +57,7 @@ def produce_request(topic: str, records: bytes, partition: int = 0, acks: int = 
 async def produce(
     client: SimClient, topic: str, records: bytes | None = None, partition: int = 0, *, acks: int = 1
 ) -> PartitionProduceResponse:
-    """Append one batch (default: one plain record); the answer's row."""
+    """Append one batch (by default, of one plain record). Returns the response's row."""
     request = produce_request(topic, batch() if records is None else records, partition, acks)
     response = await client.ask(request, PRODUCE_VERSION, ProduceResponse)
     row: PartitionProduceResponse = response.responses[0].partition_responses[0]
@@ -87,7 +87,7 @@ def fetch_request(
 async def fetch(
     client: SimClient, topic: str, offset: int = 0, partition: int = 0, **limits: Any
 ) -> PartitionData:
-    """Read from ``offset``; the answer's row."""
+    """Read from ``offset`` on. Returns the response's row."""
     response = await client.ask(
         fetch_request(topic, offset, partition, **limits), FETCH_VERSION, FetchResponse
     )
@@ -115,7 +115,7 @@ async def read_all(client: SimClient, topic: str, partition: int = 0, offset: in
 
 
 async def list_offset(client: SimClient, topic: str, timestamp: int, partition: int = 0) -> Any:
-    """ListOffsets for one partition; the answer's row."""
+    """Send ListOffsets for one partition. Returns the response's row."""
     request = ListOffsetsRequest(
         -1, 0, [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, -1, timestamp)])]
     )

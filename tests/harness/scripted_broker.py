@@ -104,7 +104,7 @@ class ScriptedBroker:
         self._responses[kind] = respond
 
     async def serve(self) -> None:
-        """Answer every connection until cancelled."""
+        """Respond to requests of every connection, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 transport = self.listener.accept()

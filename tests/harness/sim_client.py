@@ -1,4 +1,4 @@
-"""A client of one connection, for tests that drive a broker without a socket: one request, one answer."""
+"""A client with one connection, for tests of a broker without a socket: one request, one response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ConnectionEndedError(Exception):
 
 
 class SimClient:
-    """Requests leave in order and answers come in order; several may be under way (`send`, then `receive`)."""
+    """Requests and responses keep their order. Several requests may be in flight: `send`, then `receive`."""
 
     def __init__(self, transport: MemoryTransport) -> None:
         self.transport = transport
@@ -65,5 +65,5 @@ class SimClient:
         return payload
 
     def unread(self) -> int:
-        """Bytes of answers that have come and were not read."""
+        """Return the bytes of responses that have arrived and were not read."""
         return len(self._frames) + self.transport.pending()

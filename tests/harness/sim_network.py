@@ -85,7 +85,7 @@ class MemoryTransport:
         return len(self._incoming.data)
 
     def end_sending(self) -> None:
-        """Half-close: the other side reads to the end and may still answer."""
+        """Half-close: the other side reads to the end and may still send."""
         self._outgoing.ended = True
         self._outgoing.change()
 

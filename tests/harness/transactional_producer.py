@@ -51,7 +51,7 @@ BACKOFF_S = 0.02
 
 
 class TransactionEndedError(Exception):
-    """The producer cannot go on with its transaction."""
+    """The producer cannot continue its transaction."""
 
     def __init__(self, code: int) -> None:
         super().__init__(ErrorCode(code).name)
@@ -59,7 +59,7 @@ class TransactionEndedError(Exception):
 
 
 class Versions(NamedTuple):
-    """What a client speaks."""
+    """The versions of requests that a client sends."""
 
     add: int
     produce: int
@@ -103,7 +103,7 @@ class TransactionalProducer:
         self.added: set[tuple[str, int] | str] = set()
 
     async def _until_done(self, ask: Any) -> Any:
-        """Repeat ``ask``, which gives an answer and its error code, while the error may pass."""
+        """Repeat ``ask``, which returns a response and its error code, while the error is retriable."""
         for _ in range(TRIES_MAX):
             response, code = await ask()
             if code == 0:
@@ -257,7 +257,7 @@ class CommittedReader:
         self.high_watermark = 0
 
     async def poll(self, client: SimClient, max_bytes: int = 1 << 20) -> bool:
-        """Whether there was anything new."""
+        """Read once. Returns whether there was anything new."""
         asked = FetchPartition(self.partition, fetch_offset=self.position, partition_max_bytes=max_bytes)
         request = FetchRequest(
             max_wait_ms=0,

@@ -1,4 +1,4 @@
-"""Any crash at any step: what was acknowledged is there, what was not is there as a whole or not at all.
+"""A crash at any step: acknowledged batches survive, all others exist completely or not at all.
 
 A random life of a store (topics made and deleted, settings, producer ids, small snapshots) is broken off at one of its
 file operations. After the death of the process everything acknowledged is there; after a loss of power only where every

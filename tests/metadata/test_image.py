@@ -1,4 +1,4 @@
-"""The image: what records make of it, and the records that make it again."""
+"""`MetadataImage`: replaying records, and the records of a snapshot."""
 
 from __future__ import annotations
 

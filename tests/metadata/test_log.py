@@ -1,4 +1,4 @@
-"""The metadata log's files: what a start makes of what it finds."""
+"""`MetadataLog`: loading the files that a start finds, and repairing them."""
 
 from __future__ import annotations
 

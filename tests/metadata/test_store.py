@@ -1,4 +1,4 @@
-"""The store: what a start and a commit do, who is told, and what a failure leaves."""
+"""`MetadataStore`: start, commit, listeners and failures."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ SECTOR = 512
 
 
 def lose_power(inode: Inode, chance: random.Random) -> None:
-    """What was dirty is lost, kept, or a mixture."""
+    """Choose for dirty data whether it is lost, kept, or mixed."""
     luck = chance.random()
     if inode.is_dirty and luck < 0.75:
         inode.restore(inode.durable if luck < 0.25 else _torn(inode, chance))

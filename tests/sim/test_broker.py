@@ -36,7 +36,7 @@ Kind = Literal["process", "power"]
 
 
 class Producer:
-    """One idempotent producer of one partition: it repeats a batch until that is answered, as clients do."""
+    """One idempotent producer of one partition. It repeats a batch until it gets the response, as clients do."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
@@ -44,7 +44,7 @@ class Producer:
         self.sequence = 0
         self.count = 0
         self.waiting: bytes | None = None
-        """The batch that was sent and not answered."""
+        """The batch that was sent and has no response yet."""
 
     def next_batch(self, rng: random.Random, now_ms: int) -> bytes:
         if self.waiting is None:
@@ -58,7 +58,7 @@ class Producer:
 
 
 class Model:
-    """What was answered, and what a reader has seen: what every later life of the broker must agree with."""
+    """The acknowledged records, and those that a reader has seen. The broker must have them after every restart."""
 
     def __init__(self) -> None:
         self.acknowledged = [0] * PARTITIONS
@@ -72,7 +72,7 @@ class Model:
 
 
 class Life:
-    """One life of the broker under load, until it dies."""
+    """Run one process of the broker under load, until it dies."""
 
     def __init__(
         self, broker: SimBroker, model: Model, producers: list[Producer], rng: random.Random

@@ -163,7 +163,7 @@ class Consumer:
             world.acknowledged[partition] = max(world.acknowledged[partition], positions[partition])
 
     def check(self, member: SimMember, code: int) -> None:
-        """Raises RejoinError where the answer was that the member is not part of the generation."""
+        """Raises RejoinError if the response says that the member is not part of the generation."""
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             member.member_id = ""
         elif code:

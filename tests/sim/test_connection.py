@@ -211,7 +211,7 @@ async def test_an_unsupported_api_versions_request_gets_a_response_in_version_0(
 
 @pytest.mark.parametrize("count", [100, 2000])
 def test_a_producer_that_never_reads_is_closed_when_idle(count: int) -> None:
-    """Its answers wait for the disk and then for it; there are more of them than may wait, or not."""
+    """Its responses wait for the disk and then for the peer; more of them than may wait, or fewer."""
 
     @simulated
     async def run() -> None:
@@ -231,7 +231,7 @@ def test_a_producer_that_never_reads_is_closed_when_idle(count: int) -> None:
 
 @pytest.mark.parametrize("ends", ["lost", "closed"])
 def test_records_of_a_lost_producer_are_flushed_and_visible_to_others(ends: str) -> None:
-    """It goes while its answers wait for the disk, and nothing of it is cut off in the middle."""
+    """It disconnects while its responses wait for the disk. None of its batches is cut off."""
 
     @simulated
     async def run() -> None:

@@ -46,7 +46,7 @@ def test_offsets_by_time(timestamp: int, restart: bool) -> None:
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_fetch(restart: bool) -> None:
-    """Found out before the answer is begun, or while it is sent: then that connection ends, and nobody else's."""
+    """If the error comes while the response is sent, only that connection is closed."""
 
     @simulated
     async def run() -> None:

@@ -125,7 +125,7 @@ def test_no_room_to_roll(operation: Operation, suffix: str) -> None:
 
 @simulated
 async def test_admin_requests_and_other_topics_on_a_full_disk() -> None:
-    """What cannot be written is refused; what needs no room goes on."""
+    """Writes are refused; requests that need no space are served."""
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "t")
@@ -148,7 +148,7 @@ async def test_admin_requests_and_other_topics_on_a_full_disk() -> None:
 
 @simulated
 async def test_a_full_disk_for_hours_and_then_a_clean_stop() -> None:
-    """Checkpoints, snapshots and flushes fail meanwhile; none of it ends the broker or costs a record."""
+    """Checkpoints, snapshots and flushes fail meanwhile. The broker continues and loses no record."""
     async with SimBroker(config={"log.retention.check.interval.ms": "1000"}) as broker:
         client = broker.connect()
         await create_topic(client, "t", configs={"flush.ms": "1000"})
@@ -197,7 +197,7 @@ def test_the_log_says_so_once_for_each_partition_and_minute(lines: list[str], er
 
 @simulated
 async def test_ten_minutes_of_refused_requests_are_some_lines_a_minute(lines: list[str]) -> None:
-    """Of all kinds that write: metadata, a group's coordinator, records; and of what the broker does by itself."""
+    """Requests of all kinds that write: metadata, group coordinator, records; and background work."""
     async with SimBroker(config={"log.retention.check.interval.ms": "1000"}) as broker:
         client = broker.connect()
         await create_topic(client, "t", configs={"flush.ms": "1000"})

@@ -1,4 +1,4 @@
-"""A broker that is stopped, or whose peers are all lost, while every kind of answer is owed: nothing is left behind.
+"""A broker that stops, or that loses all peers, while responses of every kind are pending: nothing is left behind.
 
 No file stays held, no coroutine unawaited (that would be a warning, which is an error), and what is ours is no bug.
 """
@@ -26,7 +26,7 @@ ENDED = (ConnectionEndedError, OSError, trio.ClosedResourceError)
 
 
 async def owe_everything(broker: SimBroker, producer: TransactionalProducer) -> list[SimClient]:
-    """Connections to which the broker owes an answer each, or several."""
+    """Return connections with one or several pending responses each."""
     clients = [broker.connect() for _ in range(6)]
     flushed, blocked, delayed, transactional, ending, silent = clients
     for _ in range(3):

@@ -58,11 +58,11 @@ Fate = Literal["open", "committing", "committed", "aborted"]
 
 
 class DiedError(Exception):
-    """The transformer's process is gone; another takes over."""
+    """The transformer's process died. Another one takes over."""
 
 
 class LossyLink(Link):
-    """Loses requests and answers, asks again on a new connection, and knows when its owner dies."""
+    """Loses requests and responses, sends them again on a new connection, and knows when its owner dies."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -82,7 +82,7 @@ class LossyLink(Link):
                 if chance < 0.08:
                     if world.rng.random() < 0.5:
                         await trio.sleep(world.rng.random() * 0.01)
-                    raise ConnectionEndedError  # the answer is lost
+                    raise ConnectionEndedError  # the response is lost
                 with trio.fail_after(60):
                     return await client.receive(response, version)
             except LOST:
@@ -95,7 +95,7 @@ class LossyLink(Link):
 
 
 class Attempt:
-    """One transaction that a transformer began, and what became of it as far as anybody was told."""
+    """One transaction of a transformer, and its outcome as far as a response has reported it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -104,7 +104,7 @@ class Attempt:
 
 
 class World:
-    """The broker, what was tried on it, and what must be true of it."""
+    """The broker, the transactions that ran on it, and the invariants."""
 
     def __init__(self, broker: SimBroker, rng: random.Random) -> None:
         self.broker = broker
@@ -212,7 +212,7 @@ async def full_disks(world: World) -> None:
 
 
 async def read_committed(world: World, client: SimClient) -> list[CommittedReader]:
-    """What is committed now, by partition of ``out``, compared with what anybody saw before."""
+    """Return the committed records by partition of ``out``, after a comparison with all earlier reads."""
     readers = [CommittedReader("out", partition) for partition in range(OUTPUTS)]
     for reader in readers:
         while await reader.poll(client, world.rng.choice((100, 1000, 1 << 20))):
@@ -305,7 +305,7 @@ async def one_life(world: World, transformers: list[Transformer], kind: Kind) ->
 
 
 async def finish(world: World) -> None:
-    """All is done: every effect is there once, and nothing hangs."""
+    """Check at the end that every effect exists once and that no transaction hangs."""
     client = world.broker.connect()
     while True:
         await trio.sleep(TIMEOUT_MS / 1000)

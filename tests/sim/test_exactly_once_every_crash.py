@@ -43,14 +43,14 @@ STATE_AT = 2 + 8 + 2 + 4
 
 
 class PatientLink(Link):
-    """Repeats what was not answered, as it was, over the death of the broker."""
+    """Repeats a request without a response, unchanged, even after the broker has died."""
 
     def __init__(self, broker: SimBroker) -> None:
         self.broker = broker
         self.connected: SimClient | None = None
         self.up_again = trio.Event()
         self.loses: type[Message] | None = None
-        """The answer to such a request gets lost, once."""
+        """The response to a request of this type gets lost, once."""
         self.lost = trio.Event()
 
     async def ask(self, request: Message, version: int, response: type[Message]) -> Any:
@@ -71,7 +71,7 @@ class PatientLink(Link):
 
 
 class Run:
-    """One crash, at the change of that number from the transaction's first on, or none where there are fewer."""
+    """Crash at the change with that number, counted from the transaction's first; no crash if there are fewer."""
 
     def __init__(self, broker: SimBroker, versions: Versions, *, commit: bool, survives: bool) -> None:
         self.broker = broker
@@ -198,7 +198,7 @@ def test_every_crash(kind: Kind, versions: Versions, commit: bool) -> None:
         at = 0
         while await one(at, None):
             at += 1
-        # All is written and told, and the answer does not arrive.
+        # Everything is written and the response is sent, but it does not arrive.
         for more in range(2):
             assert await one(at + more, EndTxnRequest)
 

@@ -56,7 +56,7 @@ class Written(NamedTuple):
 
 
 class History:
-    """What was written where, and what became of it."""
+    """The batches that were written, with partition and outcome."""
 
     def __init__(self, broker: SimBroker, rng: random.Random) -> None:
         self.broker = broker

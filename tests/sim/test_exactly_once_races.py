@@ -147,7 +147,7 @@ TIMEOUT_MS = 2_000
 @pytest.mark.parametrize("flushed", [False, True])
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_commit_and_the_time_out_race(versions: Versions, flushed: bool, level: int) -> None:
-    """A commit arrives around the look that finds the transaction too old: whoever is first decides, and says so."""
+    """A commit arrives around the time-out of the transaction. The first of them decides, and the response shows it."""
     outcomes: set[ErrorCode] = set()
 
     async def one(offset_ms: int) -> None:

@@ -50,7 +50,7 @@ POOLS: dict[str, tuple[Any, ...]] = {
 
 
 class Fuzz:
-    """``seen``: what answers have told, by the name of the field, so that later requests come further."""
+    """``seen`` has values of earlier responses by the name of the field, so that later requests get further."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -150,7 +150,7 @@ async def walk(seed: int) -> None:
 
 
 async def _ask(fuzz: Fuzz, client: SimClient, clients: list[SimClient]) -> bool:
-    """Whether it was answered; a connection whose answer is still owed may be left as it is."""
+    """Return whether a response came. A connection whose response is still pending may be left as it is."""
     request, response, version = fuzz.request()
     try:
         with trio.move_on_after(PATIENCE_S * fuzz.rng.choice((1, 1, 1, 20))):

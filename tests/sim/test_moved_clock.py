@@ -26,7 +26,7 @@ DAY_S = 24 * 3600
 
 
 async def settle(broker: SimBroker, seconds: float) -> None:
-    """Move broker time, and let those work whose time has come."""
+    """Move broker time, and let tasks run whose deadline has passed."""
     broker.clock.advance(seconds)
     await trio.testing.wait_all_tasks_blocked()
 
