@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 NOT_ASKED = -(2**31)
-"""What the field holds where the client did not ask."""
+"""The value of that field if the client did not ask for it."""
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12

@@ -30,12 +30,12 @@ class NodeAddress(NamedTuple):
 class LeaderPartition:
     """A partition that this node leads: its log, and the leader epoch."""
 
-    __slots__ = ("holds", "leader_epoch", "log")
+    __slots__ = ("is_current", "leader_epoch", "log")
 
     def __init__(self, log: PartitionLog, leader_epoch: int) -> None:
         self.log = log
         self.leader_epoch = leader_epoch
-        self.holds = True
+        self.is_current = True
         """False after the partition was changed or deleted: call `Cluster.leader_partition` again then."""
 
     def log_at(self, leader_epoch: int) -> PartitionLog:
@@ -115,7 +115,7 @@ class Cluster:
         """The partition was changed: look it up again."""
         known = self._leader_partitions.pop((topic, partition), None)
         if known is not None:
-            known.holds = False
+            known.is_current = False
 
     def forget(self, topic: str) -> None:
         """The topic was deleted."""

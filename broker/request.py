@@ -32,7 +32,7 @@ class RequestContext:
         self.client_id = client_id
         self.connection = connection
         self.request = request
-        """The body; None for an ApiVersions of a version that is not served, which is answered in version 0."""
+        """The body; None for an ApiVersions of a version that is not served, whose response has version 0."""
 
     @property
     def principal(self) -> str:
@@ -46,10 +46,10 @@ R = TypeVar("R")
 class Pending(Generic[R]):
     """A response that is not there yet. Either `wait` or `close` is called, once.
 
-    ``response`` is awaited for the response, or for None where none is to be sent. It may raise KafkaError (the
-    response says only that, then) and CloseConnection. The connection reads no further request until the response has
-    left, as in Kafka, unless it ``reads_on``: then it goes on with Produce requests, whose responses leave in the
-    order of the requests.
+    Awaiting ``response`` gives the response, or None if none is to be sent. It may raise CloseConnection, and
+    KafkaError for a response with nothing but that error. The connection reads no further request until the response
+    has left, as in Kafka. With ``reads_on`` it goes on with Produce requests; their responses leave in the order of the
+    requests.
     """
 
     __slots__ = ("_response", "context", "reads_on")
@@ -61,24 +61,27 @@ class Pending(Generic[R]):
         """The request; the dispatcher sets it."""
 
     async def wait(self) -> R:
-        """The response, or None where none is to be sent. Raises KafkaError, CloseConnection."""
+        """Return the response, or None if none is to be sent. Raises KafkaError, CloseConnection."""
         return await self._response
 
     def close(self) -> None:
         """Nobody will wait for the response."""
         self._response.close()
 
-    def on_turn(self) -> None:
-        """The connection owes nothing before this response and has sent what was ready: it waits for this one now."""
+    def on_next(self) -> None:
+        """Take note that this response is the connection's next one: those before it were sent."""
 
 
 async def finished(response: R | Pending[R]) -> R:
-    """What a handler returned, waited for where it is pending. Raises as `Pending.wait`."""
+    """Return a handler's response, after waiting for a pending one. Raises as `Pending.wait`."""
     return await response.wait() if isinstance(response, Pending) else response
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error
-    """The peer broke the protocol, or asked for no response and must learn of an error: close, and log why."""
+    """The connection must be closed, for the reason given.
+
+    The peer broke the protocol, or asked for no response and has to learn of an error.
+    """
 
 
 class ConnectionLost(Exception):  # noqa: N818 - not an error of ours

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message
 
 RESPONSE_BYTES_MAX = 1024 * 1024 * 1024
-"""Bytes of a response that is encoded in steps. The protocol allows twice as many; a short request that names a large
-group again and again asks for any number."""
+"""Bytes of the largest response that is encoded in steps. The protocol allows twice as many; a short request that names
+one large group many times may ask for more."""
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")
@@ -109,8 +109,8 @@ class Api:
     async def encode_in_steps(
         self, version: int, correlation_id: int, response: Message, out: bytearray
     ) -> None:
-        """As `encode_response`, for a long response without ranges of files: others have their turn meanwhile, but
-        append nothing to ``out``. Raises CloseConnection where it is longer than `RESPONSE_BYTES_MAX`.
+        """As `encode_response`, for a long response without ranges of files. Other tasks run meanwhile; they must not
+        append to ``out``. Raises CloseConnection if it is longer than `RESPONSE_BYTES_MAX`.
         """
         start = len(out)
         out += self.response_head[version](0, correlation_id)
@@ -127,7 +127,7 @@ class Api:
         _SIZE.pack_into(out, start, len(out) - start - _SIZE.size)
 
     def refuse(self, version: int, error: KafkaError) -> Message:
-        """The response that says only ``error``. Raises CloseConnection where the API has no field for it."""
+        """Return a response with nothing but ``error``. Raises CloseConnection if the API has no field for it."""
         response: Any = self.response()
         fields = {
             field.name for field in self.response.FIELDS if field.versions[0] <= version <= field.versions[1]

@@ -1,9 +1,9 @@
-"""The way of every request: decode, interceptors, authorization, handler, quota, encode.
+"""The path of every request: decode, interceptors, authorization, handler, quota, encode.
 
-`Dispatcher._dispatch` is that way. While nothing is installed, `dispatch` is `_dispatch_fast`, which tries the fast
-path of Produce first (`oncelog.broker.dispatch.fast_produce`), and the connection whose Produce satisfies a waiting
-Fetch sends its response (`oncelog.broker.fetch.delayed`). Whatever is installed puts the plain way in their place and
-empties what they remember, so nothing passes it by.
+`Dispatcher._dispatch` is that path. While no interceptor and no quota is installed, there are two fast paths:
+`dispatch` is `_dispatch_fast`, which first tries `oncelog.broker.dispatch.fast_produce`, and the connection whose
+Produce satisfies a delayed fetch sends its response (`oncelog.broker.fetch.delayed`). Installing one switches both off
+and empties what they remember, so that it sees every request and every response.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.authorization import CLUSTER, CLUSTER_OPERATION
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.fetch.fetch import file_ranges
 from oncelog.broker.handlers.table import API_VERSIONS, HANDLERS
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import CloseConnection, ConnectionLost, Pending, RequestContext, finished
@@ -27,12 +26,16 @@ if TYPE_CHECKING:
     from oncelog.broker.authorization import Authorizer
     from oncelog.broker.dispatch.fast_produce import FastProduce
     from oncelog.broker.dispatch.policies import Interceptor, Quotas
+    from oncelog.broker.log.results import FileRange
     from oncelog.broker.net.connection import Connection
     from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
 
 PRODUCE = 0
-"""The API key that has a fast path, and whose requests may overtake a pending response."""
+"""The API key that has a fast path, and whose requests are handled while earlier responses are pending."""
+
+FETCH = 1
+"""The API key whose responses hold ranges of files."""
 
 SASL = (17, 36)
 """The API keys of SaslHandshake and SaslAuthenticate, which are not served yet."""
@@ -43,7 +46,7 @@ log = get_logger(__name__)
 
 
 class Dispatcher:
-    """How the requests of one node go. What stands in their way is installed here."""
+    """Takes the requests of one node from bytes to bytes. Interceptors, an authorizer and quotas are installed here."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -52,17 +55,21 @@ class Dispatcher:
         self._interceptors: tuple[Interceptor, ...] = ()
         self._authorizer: Authorizer | None = None
         self._quotas: Quotas | None = None
+        self._is_watched = False
+        """Whether interceptors or quotas are installed: every request and response passes them."""
         self._uses_fast_paths = True
         self._fast_produce: FastProduce | None = None
         """Made with the first Produce."""
         self.satisfied_fetches = services.delayed_fetches.satisfied
-        """Delayed fetches that an append has just satisfied. Who finds some calls `complete_satisfied_fetches`."""
+        """Delayed fetches that an append has just satisfied. A connection that finds some calls
+        `complete_satisfied_fetches`.
+        """
         self.dispatch: Callable[[Connection, memoryview], Pending[Any] | None]
-        """Handle one request, a frame without its size. Its response is behind the others in the connection's writer,
-        or given back where it must be waited for. Raises CloseConnection, DecodeError.
+        """Handle one request, a frame without its size. Append the response to the connection's writer and return None,
+        or return a `Pending` one. Raises CloseConnection, DecodeError.
         """
         self.complete_satisfied_fetches: Callable[[], None]
-        self._choose_way()
+        self._choose_path()
 
     # -- what is installed
 
@@ -71,7 +78,7 @@ class Dispatcher:
         before them; also the response to a Fetch that waits already.
         """
         self._interceptors += (interceptor,)
-        self._choose_way()
+        self._choose_path()
 
     def remove(self, interceptor: Interceptor) -> None:
         """``interceptor`` sees nothing from now on, not even the response to a request that it has seen.
@@ -81,22 +88,22 @@ class Dispatcher:
         if interceptor not in self._interceptors:
             raise ValueError("the interceptor is not installed")
         self._interceptors = tuple(one for one in self._interceptors if one is not interceptor)
-        self._choose_way()
+        self._choose_path()
 
     def authorize_with(self, authorizer: Authorizer | None) -> None:
         """Ask ``authorizer`` from now on; None: everybody may do everything."""
         self._authorizer = authorizer
-        self._choose_way()
+        self._choose_path()
 
     def throttle_with(self, quotas: Quotas | None) -> None:
         """Ask ``quotas`` from now on; None: nobody is throttled."""
         self._quotas = quotas
-        self._choose_way()
+        self._choose_path()
 
     def use_fast_paths(self, wanted: bool) -> None:
-        """Whether the fast paths may be taken where nothing is installed: a test compares both ways."""
+        """Allow the fast paths while nothing is installed, or forbid them: a test compares both."""
         self._uses_fast_paths = wanted
-        self._choose_way()
+        self._choose_path()
 
     def forget(self) -> None:
         """Empty what the fast paths remember: what somebody may do has changed."""
@@ -104,7 +111,7 @@ class Dispatcher:
             self._fast_produce.forget()
         self._services.delayed_fetches.forget()
 
-    def _choose_way(self) -> None:
+    def _choose_path(self) -> None:
         self.forget()
         self._is_watched = bool(self._interceptors) or self._quotas is not None
         fetches = self._services.delayed_fetches
@@ -136,10 +143,10 @@ class Dispatcher:
             frame = memoryview(bytearray(frame))
         context = self._decode(connection, frame)
         if connection.pending and context.api.handler.api_key != PRODUCE:
-            # Only Produce may overtake a response that is owed; anything else waits, as all do in Kafka.
-            return self._owe(context, Pending(self._handle_after_pending(context)))
+            # While responses are pending, only a Produce is handled at once. In Kafka every request waits.
+            return self._as_pending(context, Pending(self._handle_after_pending(context)))
         if self._is_watched:
-            return self._owe(context, Pending(self._handle_watched(context)))
+            return self._as_pending(context, Pending(self._handle_watched(context)))
         response = self._handle(context)
         if (
             context.api.handler.api_key == PRODUCE
@@ -153,7 +160,7 @@ class Dispatcher:
                 context.api_version, context.correlation_id, response, writer.out, writer.ranges
             )
             return None
-        return None if response is None else self._owe(context, response)
+        return None if response is None else self._as_pending(context, response)
 
     async def complete(self, pending: Pending[Any]) -> None:
         """Wait for a response, show it to the interceptors, throttle, and put it behind the others in the writer."""
@@ -162,7 +169,7 @@ class Dispatcher:
         if response is None:
             return
         api, writer = context.api, context.connection.writer
-        files = file_ranges(response) if self._is_watched else ()
+        files = self._file_ranges(api, response) if self._is_watched else ()
         try:
             for interceptor in reversed(self._interceptors):
                 if interceptor in self._interceptors:  # not removed meanwhile
@@ -185,7 +192,7 @@ class Dispatcher:
     # -- its steps
 
     def _decode(self, connection: Connection, frame: memoryview) -> RequestContext:
-        """Bytes become a request. Raises DecodeError, and CloseConnection where it is not served."""
+        """Make a request of bytes. Raises DecodeError, and CloseConnection if the API or version is not served."""
         api_key, version, correlation_id = _prefix_at(frame, 0)
         api = self._apis.get(api_key) or self._load(api_key)
         if not api.min_version <= version <= api.max_version:
@@ -228,7 +235,9 @@ class Dispatcher:
             return self._own_bug(context, error)
 
     async def _or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
-        """Await ``response``; an error makes a response, too. Raises CloseConnection, ConnectionLost."""
+        """Return the awaited response, or for an error the response that says it. Raises CloseConnection,
+        ConnectionLost.
+        """
         try:
             return await response
         except KafkaError as error:
@@ -250,18 +259,30 @@ class Dispatcher:
 
     @staticmethod
     def _if_wanted(context: RequestContext, response: Any) -> Any:
-        """An interceptor's response; None for a Produce with acks=0. Raises CloseConnection for an error in that."""
+        """Return an interceptor's response, or None for a Produce with acks=0.
+
+        Raises CloseConnection for a Produce with acks=0 whose response has an error.
+        """
         if context.api.handler.api_key != PRODUCE:
             return response
-        from oncelog.broker.handlers.produce import finish
+        from oncelog.broker.handlers.produce import response_for_acks
 
-        return finish(response, context.request.acks)
+        return response_for_acks(response, context.request.acks)
 
     async def _handle_after_pending(self, context: RequestContext) -> Any:
         await context.connection.wait_drained()
         if self._is_watched:
             return await self._handle_watched(context)
         return await finished(self._handle(context))
+
+    @staticmethod
+    def _file_ranges(api: Api, response: Any) -> list[FileRange]:
+        """Return the ranges of files in a response."""
+        if api.handler.api_key != FETCH:
+            return []
+        from oncelog.broker.fetch.fetch import file_ranges
+
+        return file_ranges(response)
 
     @staticmethod
     def _authorize(authorizer: Authorizer, context: RequestContext) -> None:
@@ -281,13 +302,13 @@ class Dispatcher:
             until = real_time.monotonic() + throttle_ms / 1000
             connection.muted_until = max(connection.muted_until, until)
 
-    def _owe(self, context: RequestContext, response: Message | Pending[Any]) -> Pending[Any]:
-        """A response that the connection has to wait for; those before it leave first."""
+    def _as_pending(self, context: RequestContext, response: Message | Pending[Any]) -> Pending[Any]:
+        """Make a response `Pending` that cannot go to the writer now; those before it are sent first."""
         connection = context.connection
         if not isinstance(response, Pending):
-            pending = Pending(_given(response), reads_on=True)
+            pending = Pending(_ready(response), reads_on=True)
         elif connection.pending and not response.reads_on:
-            # A Produce that waits before it appends: the responses to those before it leave first.
+            # A Produce that waits before it appends, behind others that wait for the disk.
             pending = Pending(self._in_turn(connection, response))
         else:
             pending = response
@@ -301,11 +322,13 @@ class Dispatcher:
 
     @staticmethod
     async def _in_turn(connection: Connection, pending: Pending[Any]) -> Any:
+        """Wait for the response, then until those before it are sent."""
         response = await pending.wait()
         await connection.wait_drained()
         return response
 
     def _own_bug(self, context: RequestContext, error: Exception) -> Message:
+        """Log a defect of ours; return the response for it. Raises CloseConnection if the API has no field for it."""
         self._services.lines.write(
             log.exception,
             "a request failed by our own fault",
@@ -321,5 +344,5 @@ class Dispatcher:
         return context.api.refuse(context.api_version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
-async def _given(response: Message) -> Message:
+async def _ready(response: Message) -> Message:
     return response

@@ -1,10 +1,10 @@
-"""The fast path of Produce: requests that begin like one before are answered without being decoded.
+"""The fast path of Produce: a request that begins like an earlier one is handled without decoding it.
 
 A producer most often sends one batch to one partition at a time, and from one request to the next nothing changes but
 the correlation id and the batch: client id, acks, time-out, topic and partition stay, byte for byte. So does the
-response but for three offsets. The bytes before the records, the front of a request, are remembered for all
-connections of a principal together; the batch of a request with a known front goes to the log at once. Whatever is
-not plain (a partition that is not there or not yet part of the transaction, a response that waits for the disk) is
+response but for three offsets. The bytes before the records are called the front of a request. Fronts are remembered
+for all connections of a principal together; the batch of a request with a known front goes to the log at once. Special
+cases (a partition that does not exist or is not yet part of the transaction, a response that waits for the disk) are
 left to ``oncelog.broker.handlers.produce``.
 """
 
@@ -21,8 +21,8 @@ from oncelog.broker.handlers.produce import (
     PRODUCER_AT,
     TRANSACTIONAL,
     error_row,
-    finish,
     producer_of,
+    response_for_acks,
     support_of,
 )
 from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.produce import ProduceRequest
 
 KNOWN_MAX = 16 * 1024
-"""Fronts that are remembered, at some 600 bytes each; one more, and all are forgotten."""
+"""How many fronts are remembered, at some 600 bytes each. One more, and all are forgotten."""
 
 LENGTHS_MAX = 4
-"""Different lengths of fronts by which a connection's requests are looked up."""
+"""How many different lengths of fronts a connection's requests are looked up by."""
 
 FRONT_BYTES_MAX = 512
-"""Bytes of a front that is remembered; most have about 60."""
+"""Bytes of the longest front that is remembered; most have about 60."""
 
 TAGS_BYTES = 3
 """Bytes after the records of the only partition: no tagged fields of the partition, the topic and the request."""
@@ -60,7 +60,7 @@ FLUSH_NEVER = (1 << 63) - 1
 """``flush.messages`` where no response waits for the disk."""
 
 _MARKS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
-"""Stand in a response for base offset, log append time and log start offset, to see where they are."""
+"""Placeholders for base offset, log append time and log start offset, to find the fields in an encoded response."""
 
 _NO_TAGS = bytes(TAGS_BYTES)
 _correlation_id_at = 4
@@ -69,8 +69,8 @@ _pack_correlation_id = Struct(">i").pack_into
 _pack_offsets = _offsets.pack_into
 
 
-class _Known:
-    """The requests of one partition: what is the same in all of them."""
+class _KnownFront:
+    """What all requests with one front have in common."""
 
     __slots__ = (
         "acks",
@@ -102,8 +102,10 @@ class _Known:
         self.offsets_at = self.response.find(_offsets.pack(*_MARKS))
 
     def encode(self, api: Api, correlation_id: int, row: PartitionProduceResponse) -> bytes:
-        """The whole response with that row; empty for acks=0 (which raises CloseConnection for an error)."""
-        response = finish(ProduceResponse([TopicProduceResponse(self.name, self.topic_id, [row])]), self.acks)
+        """Return the encoded response with that row. For acks=0 it is empty, and an error raises CloseConnection."""
+        response = response_for_acks(
+            ProduceResponse([TopicProduceResponse(self.name, self.topic_id, [row])]), self.acks
+        )
         if response is None:
             return b""
         out = bytearray()
@@ -117,7 +119,7 @@ class ProduceFronts:
     __slots__ = ("known", "lengths")
 
     def __init__(self) -> None:
-        self.known: dict[bytes, _Known] = {}
+        self.known: dict[bytes, _KnownFront] = {}
         """The principal's as of the last request that was remembered; `FastProduce.forget` empties it."""
         self.lengths: list[int] = []
         """Where the size of the records stood in the connection's requests so far."""
@@ -132,7 +134,7 @@ class FastProduce:
         self._services = services
         self._cluster = services.cluster
         self._api = api
-        self._known: dict[str, dict[bytes, _Known]] = {}
+        self._known: dict[str, dict[bytes, _KnownFront]] = {}
         """By principal, and by the bytes between a request's correlation id and the size of its records."""
         self._count = 0
 
@@ -146,8 +148,8 @@ class FastProduce:
     def handle(
         self, frame: memoryview, fronts: ProduceFronts, version: int, correlation_id: int, out: bytearray
     ) -> bool:
-        """Append the records of ``frame`` to their log, and the response to ``out``; return whether that was done: not
-        where the front is not known, or something is not plain. Raises CloseConnection, and any bug of ours.
+        """Append the records of ``frame`` to their log, and the response to ``out``. Returns False if the front is not
+        known or the case is special: then neither was done. Raises CloseConnection, and any bug of ours.
         """
         known = None
         fronts_known = fronts.known
@@ -161,11 +163,11 @@ class FastProduce:
         if records is None:
             return False
         leader = known.leader
-        if leader is None or not leader.holds:
+        if leader is None or not leader.is_current:
             leader = self._find_leader(known)
             if leader is None:
                 return False
-        if records[ATTRIBUTES_AT] & TRANSACTIONAL and not self._is_enrolled(known, records):
+        if records[ATTRIBUTES_AT] & TRANSACTIONAL and not self._verify_or_add(known, records):
             return False
         log = leader.log
         config = log.config
@@ -176,7 +178,9 @@ class FastProduce:
         except KafkaError as error:
             out += known.encode(self._api, correlation_id, error_row(known.index, error, log))
             return True
-        if result.must_flush:  # the repeat of a batch that is not on the disk yet: it is found once more
+        if (
+            result.must_flush
+        ):  # a duplicate of a batch that is not on the disk yet: the handler waits for that
             return False
         if known.acks:
             start = len(out)
@@ -191,8 +195,8 @@ class FastProduce:
             )
         return True
 
-    def _find_leader(self, known: _Known) -> LeaderPartition | None:
-        """Ask for the partition; None where it cannot be had, about which the handler of Produce knows more."""
+    def _find_leader(self, known: _KnownFront) -> LeaderPartition | None:
+        """Return the partition; None if that fails, and the handler of Produce responds with the error."""
         try:
             if (
                 known.version >= PRODUCE_TOPIC_ID_VERSION
@@ -204,8 +208,10 @@ class FastProduce:
             return None
         return known.leader
 
-    def _is_enrolled(self, known: _Known, records: memoryview) -> bool:
-        """Whether the partition is part of the transaction of this batch, or is made so here and now."""
+    def _verify_or_add(self, known: _KnownFront, records: memoryview) -> bool:
+        """Verify that the partition is part of the batch's transaction, or add it. Returns False if that must wait or
+        fails.
+        """
         if known.transactional_id is None or records[MAGIC_AT] != MAGIC:
             return False
         producer_id, epoch, sequence = producer_of(records, PRODUCER_AT)
@@ -257,7 +263,7 @@ class FastProduce:
             if known is None:
                 self._count += 1
             self._known[connection.principal] = fronts.known
-            fronts.known[front] = _Known(self._api, version, request, name)
+            fronts.known[front] = _KnownFront(self._api, version, request, name)
 
 
 def _records_at(frame: memoryview, position: int) -> memoryview | None:

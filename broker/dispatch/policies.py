@@ -1,7 +1,6 @@
-"""What may stand between a request and its handler, and between a response and its client.
+"""What may be installed in the `Dispatcher`, between a request and its handler, and a response and its client.
 
-Nothing stands there unless somebody installs it in the `Dispatcher`. Quotas are not kept yet: this is the place where
-they will be asked for. Rights are `oncelog.broker.authorization`'s.
+There are no quotas yet; this is their interface. That of an authorizer is in `oncelog.broker.authorization`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Interceptor:
         """Return None to go on, or a response in place of the handler's.
 
         A Produce with acks=0 gets no response; an error in it closes the connection. Raises KafkaError for a response
-        that says only that, CloseConnection to close without one.
+        with nothing but that error, CloseConnection to close without a response.
         """
         return None
 

@@ -2,16 +2,18 @@
 
 How an append completes one:
 
-1. `PartitionLog` tells its waiters, of which the delayed fetch is one, that it grew (`DelayedFetch.notify`). Where
-   that satisfies the fetch, its task is woken, and it joins `DelayedFetches.satisfied`.
-2. The connection whose Produce did the append looks there when it has handled what it read, and calls
-   `DelayedFetches.complete_satisfied`. That completes a few right away, as Kafka's appending thread does: it reads
+1. `PartitionLog` tells its waiters that it grew, among them the delayed fetch (`DelayedFetch.notify`). If that
+   satisfies the fetch, it sets the event that the fetch's task waits for, and joins `DelayedFetches.satisfied`.
+2. When the connection whose Produce did the append has handled what it read, it calls
+   `DelayedFetches.complete_satisfied`. That completes a few fetches at once, as Kafka's appending thread does: it reads
    their records, encodes the responses into their own connections' writers and sends them, which saves a turn of the
-   event loop and a task switch. This is a fast path: one small batch that answers the only partition is not even read
-   back from the file, and the response is made from a template.
-3. The woken task completes its fetch itself where 2 did not: there were too many, the wait has ended otherwise (time,
-   error, deletion, a moved last stable offset), the response holds ranges of files, or something is installed in the
-   dispatcher. An error that 2 met is raised here, in the connection that it concerns.
+   event loop and a task switch. For a fetch of one partition that one small batch satisfies, it does not read the file,
+   and makes the response from a template. This is a fast path.
+3. The fetch's own task completes it if step 2 did not: too many were satisfied, the wait ended otherwise (time, error,
+   deletion, a moved last stable offset), or something is installed in the dispatcher. It also sends responses that
+   hold ranges of files, and raises errors of step 2, which concern its connection.
+
+A fetch is completed once: `DelayedFetch._may_complete` says whether step 2 still may do so.
 """
 
 from __future__ import annotations
@@ -38,19 +40,19 @@ if TYPE_CHECKING:
 class DelayedFetch(Pending["FetchResponse | None"]):
     """Watches the logs of ``fetch``, which has just been read and was not ready, for up to ``max_wait_ms``.
 
-    That time is the client's own: real time, not broker time.
+    That time is the client's, so it is real time, not broker time.
     """
 
     __slots__ = (
         "_appended",
+        "_bytes_missing",
         "_error",
         "_event",
         "_fetch",
         "_fetches",
         "_is_sent",
-        "_is_turn",
-        "_missing",
-        "_seen",
+        "_log_sizes",
+        "_may_complete",
         "_template",
     )
 
@@ -58,37 +60,38 @@ class DelayedFetch(Pending["FetchResponse | None"]):
         super().__init__(self._wait(max_wait_ms))
         self._fetch = fetch
         self._fetches = fetches
-        self._is_turn = False
-        """Whether the response may be sent as soon as it is there."""
+        self._may_complete = False
+        """Whether the appending connection may complete it: its response is the next one of its connection."""
         self._is_sent = False
         self._error: Exception | None = None
         self._template: ResponseTemplate | None = None
         self._appended: tuple[PartitionLog, int, int, bytes] | None
-        """The batch that satisfied the fetch of one partition, if it is one small batch: its log, the log's end offset
-        then, its base offset, and its bytes."""
+        """The small batch that alone satisfied a fetch of one partition: its log, the log's end offset after it, its
+        base offset, and its bytes.
+        """
         self._watch()
 
     def _watch(self) -> None:
-        """Let `notify` be told of changes from now on."""
+        """Have the logs call `notify` from now on."""
         fetch = self._fetch
         self._appended = None
         self._event = trio.Event()
-        self._missing = fetch.min_bytes - fetch.size
-        self._seen = {log: log.size for log in fetch.logs()}
-        for log in self._seen:
+        self._bytes_missing = fetch.min_bytes - fetch.size
+        self._log_sizes = {log: log.size for log in fetch.logs()}
+        for log in self._log_sizes:
             log.waiters.add(self)
 
     def _unwatch(self) -> None:
-        for log in self._seen:
+        for log in self._log_sizes:
             log.waiters.discard(self)
 
     def notify(self, log: PartitionLog) -> None:
-        """`log`, one of those that are watched, grew or changed otherwise."""
+        """A watched log grew or changed otherwise."""
         size = log.size
-        grown = size - self._seen[log]
-        self._seen[log] = size
-        self._missing -= grown
-        if (self._missing <= 0 or grown <= 0) and not self._event.is_set():
+        grown = size - self._log_sizes[log]
+        self._log_sizes[log] = size
+        self._bytes_missing -= grown
+        if (self._bytes_missing <= 0 or grown <= 0) and not self._event.is_set():
             self._event.set()
             self._fetches.satisfied.append(self)
             appended = log.appended
@@ -97,12 +100,12 @@ class DelayedFetch(Pending["FetchResponse | None"]):
 
     # -- completed by the appending connection
 
-    def on_turn(self) -> None:
-        self._is_turn = True
+    def on_next(self) -> None:
+        self._may_complete = True
         self._template = self._find_template(self.context.api)
 
     def _find_template(self, api: Api) -> ResponseTemplate | None:
-        """For the records of the only partition; None where each response is another."""
+        """Return the template of the response; None unless it is about one partition, in a version that has one."""
         fetch = self._fetch
         context = fetch.context
         if not api.flexible[fetch.version] or len(fetch.rows) != 1 or context.may_create:
@@ -122,16 +125,16 @@ class DelayedFetch(Pending["FetchResponse | None"]):
         return self._fetches.templates().get(api, shape)
 
     def try_complete(self) -> None:
-        """Send the response if that is possible now. Raises nothing: an error is left to the task of `wait`."""
-        # It may be among the satisfied for a wait that is over, and twice: the end of the next wait adds it again.
-        if not self._is_turn or not self._event.is_set():
+        """Send the response if that is possible now. Raises nothing: the fetch's own task raises an error."""
+        # It may have gone on waiting since it was satisfied, and it may have been satisfied twice.
+        if not self._may_complete or not self._event.is_set():
             return
         fetch, context = self._fetch, self.context
         writer = context.connection.writer
         try:
             if not (self._take_appended() if self._appended is not None else fetch.read()):
                 return
-            row = None if self._template is None else fetch.respond_in_row()
+            row = None if self._template is None else fetch.row_for_template()
             if self._template is not None and row is not None:
                 self._template.put(context.correlation_id, row, writer.out)
             else:
@@ -139,16 +142,16 @@ class DelayedFetch(Pending["FetchResponse | None"]):
                     context.api_version, context.correlation_id, fetch.respond(), writer.out, writer.ranges
                 )
             self._is_sent = True
-            self._is_turn = False
+            self._may_complete = False
         except Exception as error:
             self._error = error
-            self._is_turn = False
-            writer.discard()  # nothing else was in it: this response is the next one
+            self._may_complete = False
+            writer.discard()  # it holds nothing but this response
             return
         writer.send_now()
 
     def _take_appended(self) -> bool:
-        """Take the batch as it was appended, without reading it from the file; whether the response may go out now."""
+        """Respond with the appended batch, without reading it from the file; return whether the response is ready."""
         assert self._appended is not None
         (log, end_offset, base_offset, records), self._appended = self._appended, None
         if log.log_end_offset != end_offset or log.offline or log.deleted:
@@ -177,7 +180,7 @@ class DelayedFetch(Pending["FetchResponse | None"]):
                 raise self._error
             if self._is_sent:
                 return None
-            if not fetch.ready:  # its time is over: whatever is there now
+            if not fetch.ready:  # the time is over: respond with whatever is there now
                 fetch.read()
             return fetch.respond()
         except BaseException:
@@ -185,5 +188,5 @@ class DelayedFetch(Pending["FetchResponse | None"]):
                 fetch.release()
             raise
         finally:
-            self._is_turn = False
+            self._may_complete = False
             self._unwatch()

@@ -40,5 +40,5 @@ class DelayedFetches:
         self.satisfied.clear()
 
     def leave_to_their_tasks(self) -> None:
-        """Complete none: the plain way."""
+        """Complete none: their own tasks do."""
         self.satisfied.clear()

@@ -1,6 +1,6 @@
-"""`Fetch`: one Fetch request being answered, tried once or again and again until its response may go out.
+"""`Fetch`: one Fetch request. It reads its partitions, once or several times, until the response is ready.
 
-Records stay on disk: a row names a range of a log file, which the connection sends from the page cache.
+Many records stay on disk: a row holds a range of a log file, which the connection sends from the page cache.
 (Kafka: ``ReplicaManager.readFromLog``, ``Partition.readRecords``.)
 """
 
@@ -42,7 +42,7 @@ Row = tuple[FetchKey, FetchItem, PartitionData]
 
 
 class Fetch:
-    """One request being answered: its limits, its partitions, and the rows of the last try."""
+    """One request: its limits, its partitions, and the rows of the last read."""
 
     __slots__ = (
         "_cluster",
@@ -86,14 +86,14 @@ class Fetch:
         self._missing_before = len(context.items)
 
     def read(self) -> bool:
-        """Read every partition anew; whether the response may go out now."""
+        """Read every partition anew; return whether the response is ready."""
         self.release()
         limit = self.max_bytes
         self.size, self.ready = 0, False
         unknown_ids: list[Row] = []
         unknown: list[Row] = []
         for key, item in self.context.items.items():
-            code = self._missing(item)
+            code = self._error_if_missing(item)
             if code is not ErrorCode.NONE:
                 rows = unknown_ids if code is ErrorCode.UNKNOWN_TOPIC_ID else unknown
                 rows.append((key, item, self._error_row(item, code, aborted=[])))
@@ -105,7 +105,8 @@ class Fetch:
             if row.error_code or row.diverging_epoch is not None:
                 self.ready = True
             self.rows.append((key, item, row))
-        # What does not exist ends no wait for the others, and is told after them (Kafka: ``handleFetchRequest``).
+        # Partitions that do not exist do not end the wait for the others, and follow them (Kafka:
+        # ``handleFetchRequest``).
         missing = len(unknown_ids) + len(unknown)
         self.ready = (
             self.ready or self.size >= self.min_bytes or not self.rows or missing > self._missing_before
@@ -116,7 +117,7 @@ class Fetch:
         return self.ready
 
     def take(self, log: PartitionLog, base_offset: int, records: bytes) -> bool:
-        """As `read`, where the wait for the only partition has ended with an append: ``records`` are the log's last."""
+        """As `read`, without the file: ``records``, the last in ``log``, ended the wait for the only partition."""
         [(_, item, row)] = self.rows
         asked = item.partition
         size = len(records)
@@ -136,8 +137,8 @@ class Fetch:
         self.size, self.ready = size, True
         return True
 
-    def _missing(self, item: FetchItem) -> ErrorCode:
-        """The error for a partition that is not there; finds a topic's name by its id."""
+    def _error_if_missing(self, item: FetchItem) -> ErrorCode:
+        """Return the error for a partition that does not exist, or NONE; sets the item's topic name from its id."""
         topic_id = item.topic_id
         if topic_id != ZERO_UUID or self.version >= FETCH_TOPIC_ID_VERSION:
             by_id = self._cluster.topic_by_id(topic_id)
@@ -228,7 +229,7 @@ class Fetch:
         return row
 
     def logs(self) -> list[PartitionLog]:
-        """The logs that a wait has to watch: those that were just read."""
+        """Return the logs to watch: those that were just read."""
         return [
             self._cluster.leader_partition(item.topic, item.partition.partition).log
             for _, item, row in self.rows
@@ -236,16 +237,16 @@ class Fetch:
         ]
 
     def release(self) -> None:
-        """Let go of the files of rows that will not be sent."""
+        """Drop the rows, which will not be sent, and release their files."""
         for _, _, row in self.rows:
             release = getattr(row.records, "release", None)
             if release is not None:
                 release()
         self.rows = []
 
-    def respond_in_row(self) -> PartitionData | None:
-        """The only row, where it says nothing but offsets and records; None where `respond` must say more. The session,
-        if there is one, knows then that the row is sent.
+    def row_for_template(self) -> PartitionData | None:
+        """Return the only row, having noted in the session that it is sent. Returns None if a template is not enough:
+        there are several rows, or it says more than offsets and records.
         """
         if len(self.rows) != 1:
             return None
@@ -260,28 +261,29 @@ class Fetch:
             return None
         if self.context.session is not None:
             try:
-                if not self._sessions.close_response(self.context, self.rows)[1]:
+                if not self._sessions.update_session(self.context, self.rows)[1]:
                     return None
-            except KafkaError:  # `respond` says which
+            except KafkaError:  # `respond` meets it again
                 return None
         return row
 
     def respond(self) -> FetchResponse:
+        """Return the response, with the files of its rows."""
         try:
-            session_id, told = self._sessions.close_response(self.context, self.rows)
+            session_id, rows = self._sessions.update_session(self.context, self.rows)
         except KafkaError as error:
             self.release()
             session = self.context.session
             return FetchResponse(0, error.code, session.session_id if session is not None else 0)
-        if self.context.session is None and len(told) == 1:
-            _, item, row = told[0]
+        if self.context.session is None and len(rows) == 1:
+            _, item, row = rows[0]
             return FetchResponse(0, 0, session_id, [FetchableTopicResponse(item.topic, item.topic_id, [row])])
-        return FetchResponse(0, 0, session_id, _by_topic(told))
+        return FetchResponse(0, 0, session_id, _by_topic(rows))
 
 
 def file_ranges(response: object) -> list[FileRange]:
-    """Return the ranges of files in a response, which somebody has to release; only a Fetch's has any."""
-    if not isinstance(response, FetchResponse):
+    """Return the ranges of files in a response to a Fetch, each of which has to be released."""
+    if not isinstance(response, FetchResponse):  # an interceptor may give anything
         return []
     rows = [row for topic in response.responses for row in topic.partitions]
     return [row.records for row in rows if isinstance(row.records, FileRange)]
@@ -295,7 +297,7 @@ def _aborted(log: PartitionLog, start: int, end: int) -> list[AbortedTransaction
 
 
 def _in_memory_if_small(records: FileRange | bytes) -> FileRange | bytes:
-    """A few records are cheaper to copy into the answer than to send from the file: one system call, not three."""
+    """A few records are cheaper to copy into the response than to send from the file: one system call, not three."""
     if isinstance(records, bytes) or records.size > INLINE_BYTES_MAX:
         return records
     try:

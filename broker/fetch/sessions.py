@@ -24,7 +24,9 @@ FINAL_EPOCH = -1
 NO_SESSION = 0
 MAX_EPOCH = 2**31 - 1
 MIN_EVICTION_MS = 120_000
-"""How long no larger session evicts a session, in milliseconds (``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``)."""
+"""For how long larger sessions do not evict a new one, in milliseconds
+(``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``).
+"""
 SESSION_PARTITIONS_MAX = 250_000
 """How many partitions all sessions together may have, at about 350 bytes each. Beyond that no session begins."""
 
@@ -161,10 +163,11 @@ class FetchSessions:
         for key in forgotten:
             session.items.pop(key, None)
 
-    def close_response(
+    def update_session(
         self, context: FetchContext, rows: list[tuple[FetchKey, FetchItem, PartitionData]]
     ) -> tuple[int, list[tuple[FetchKey, FetchItem, PartitionData]]]:
-        """Return the response's session id, and those of ``rows`` that it holds.
+        """Note in the session what the response says. Returns the response's session id, and those of ``rows`` that it
+        holds.
 
         Raises KafkaError (INVALID_FETCH_SESSION_EPOCH) if the session had another request while this one waited.
         """

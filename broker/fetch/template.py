@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from oncelog.broker.dispatch.api import Api
 
 KEPT_MAX = 16 * 1024
-"""Templates that are kept, at some 300 bytes each; one more, and all are forgotten."""
+"""How many templates are kept, at some 300 bytes each. One more, and all are forgotten."""
 
 _OFFSETS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
-"""Stand for high watermark, last stable offset and log start offset, to see where they are."""
+"""Placeholders for high watermark, last stable offset and log start offset, to find the fields in the response."""
 _RECORDS = bytes(range(0xF0, 0x100))
-"""Stand for the records; their length takes one byte."""
+"""A placeholder for the records; its length takes one byte."""
 _SIZE_BYTES = 4
 
 _offsets = Struct(">qqq")
@@ -36,7 +36,7 @@ _pack_size_and_correlation_id = Struct(">ii").pack_into
 
 
 class Shape(NamedTuple):
-    """All that the responses to one waiting Fetch after the other have in common."""
+    """What the responses to consecutive Fetches of a waiting consumer have in common."""
 
     version: int
     """A flexible one: the records' length is a varint."""
@@ -45,11 +45,11 @@ class Shape(NamedTuple):
     topic_id: bytes
     partition: int
     committed: bool
-    """For a reader of committed records, who is told of aborted transactions (of none, here)."""
+    """Whether the consumer reads committed records only: its responses list aborted transactions, here none."""
 
 
 class ResponseTemplate:
-    """A response with the records of one partition, but for the fields that are only known with them."""
+    """An encoded response with the records of one partition, without the fields that are known only with them."""
 
     __slots__ = ("_head", "_offsets_at", "_tail")
 

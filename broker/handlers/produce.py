@@ -163,7 +163,7 @@ def _respond(
         ]
     )
     if not unflushed:
-        return finish(response, request.acks)
+        return response_for_acks(response, request.acks)
     # With acks=0 no response is sent, but the flush still moves the high watermark.
     return Pending(_wait_flushed(unflushed, response, request.acks), reads_on=True)
 
@@ -328,7 +328,7 @@ def _refuse_all(
 ) -> ProduceResponse | None:
     """Return the response with the same error for every partition."""
     error = KafkaError(code, message)
-    return finish(
+    return response_for_acks(
         ProduceResponse(
             [
                 TopicProduceResponse(
@@ -353,10 +353,10 @@ async def _wait_flushed(
             row.error_code = error.code
             row.error_message = error.message
             row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
-    return finish(response, acks)
+    return response_for_acks(response, acks)
 
 
-def finish(response: ProduceResponse, acks: int) -> ProduceResponse | None:
+def response_for_acks(response: ProduceResponse, acks: int) -> ProduceResponse | None:
     """Return the response, or None for acks=0.
 
     Raises CloseConnection for an error with acks=0: the producer can notice it in no other way."""

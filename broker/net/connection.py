@@ -1,4 +1,4 @@
-"""One connection: bytes in, frames to the dispatcher, responses out in order. It knows nothing of APIs and handlers.
+"""One connection: bytes in, frames to the dispatcher, responses out in order. It knows nothing of handlers.
 
 Bytes are read into one buffer that all connections of a node share, every complete request in it is dispatched at
 once, and the responses leave in one send. Nothing here awaits unless it must: a task switch costs more than a small
@@ -8,7 +8,7 @@ Produce. Three rules keep that right:
 * A connection owns memory only for a frame that is not complete yet; it is reserved in the server's budget.
 * After `FAIR_BYTES` or `FAIR_REQUESTS` without a wait the task yields, so that a busy peer starves nobody.
 
-Everything here is measured in real time: it is about the peer.
+All times here are real time, since they are about the peer.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 SHARED_BUFFER_BYTES = 256 * 1024
 """Size of the receive buffer that all connections share."""
 BEGINNING_BYTES = 4 * 1024
-"""Bytes that are read first after a large frame: most likely another one begins, and what is read of it is copied."""
+"""Bytes of the first read after a large frame. Another large one probably follows, and its beginning is copied."""
 FAIR_BYTES = 1024 * 1024
 FAIR_REQUESTS = 256
 """How much a connection may do before it yields to the others."""
 OTHER_FRAME_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of a request that is no Produce: record bytes are not copied, other fields become many times their size."""
+"""Bytes of the largest request but for Produce. Decoded fields take many times their size; records take none."""
 PENDING_RESPONSES_MAX = 1024
 """Produce responses that may wait for an fsync on one connection before its reading stops."""
 ANONYMOUS = "User:ANONYMOUS"
@@ -87,8 +87,8 @@ class Connection:
         self._principal = ANONYMOUS
         self.writer = ResponseWriter(transport, server.files)
         self.pending: deque[Pending[Any]] = deque()
-        """Produce responses that wait for the disk while reading goes on. While there are any, the task of
-        `_respond_in_order` alone writes.
+        """Produce responses that wait for the disk while reading goes on. While there are any, only the task of
+        `_respond_in_order` writes.
         """
         self.produce_fronts: ProduceFronts | None = None
         """What the fast path of Produce knows of this connection."""
@@ -100,6 +100,7 @@ class Connection:
         self._server = server
         self._dispatcher = server.dispatcher
         self._drained: trio.Event | None = None
+        """Set when nothing is `pending` any more; None while nothing is."""
         self._lost = False
         """Whether a response from `pending` could not be sent."""
         self._requests = 0
@@ -108,7 +109,7 @@ class Connection:
         """Whether a response is being waited for."""
 
     async def serve(self) -> None:
-        """Answer requests until the peer closes, breaks the protocol, or the server closes the connection."""
+        """Respond to requests until the peer closes or breaks the protocol, or the server closes the connection."""
         try:
             try:
                 await self._serve()
@@ -170,7 +171,7 @@ class Connection:
         dispatcher = self._dispatcher
         satisfied = dispatcher.satisfied_fetches
         since_yield = 0
-        alone = False  # whether one small request was all that was read: then no other follows most often
+        alone = False  # whether the last read gave one small request: usually nothing more has come then
         while True:
             count = WOULD_BLOCK if alone else receive_into(buffer)
             if count == WOULD_BLOCK:
@@ -213,7 +214,7 @@ class Connection:
             position = start + size
             self._requests += 1
             pending = dispatcher.dispatch(self, view[start:position])
-            if pending is not None and self._reads_on(pending):
+            if pending is not None and self._enqueue(pending):
                 pending = None
             send_now = len(writer.out) >= SEND_SOON_BYTES and not self.pending
             if pending is None and not send_now and self._requests < FAIR_REQUESTS:
@@ -237,7 +238,7 @@ class Connection:
         await trio.lowlevel.checkpoint()
 
     def _frame_size(self, view: memoryview, position: int) -> int:
-        """The size before a frame, in bytes. Raises CloseConnection where it is out of bounds."""
+        """Return the size of the frame at ``position``, in bytes. Raises CloseConnection if it is out of bounds."""
         size: int = _size_at(view, position)[0]
         if not REQUEST_PREFIX_SIZE <= size <= self._server.max_frame_bytes:
             raise CloseConnection(
@@ -278,10 +279,10 @@ class Connection:
             with memoryview(buffer) as whole:
                 self._requests += 1
                 pending = self._dispatcher.dispatch(self, whole[4:size])
-            if pending is not None and not self._reads_on(pending):
+            if pending is not None and not self._enqueue(pending):
                 await self._respond(pending)
         finally:
-            self._server.give_buffer(buffer)
+            self._server.return_buffer(buffer)
             budget.release(size)
         return size
 
@@ -297,17 +298,17 @@ class Connection:
                 self.heard_at = real_time.monotonic()
                 await self.transport.wait_readable()
 
-    # -- responses that are not there yet
+    # -- pending responses
 
     async def _respond(self, pending: Pending[Any]) -> None:
-        """Wait for a response and put it behind the others; no request is read meanwhile."""
+        """Wait for a response, which goes behind the others; no request is read meanwhile."""
         if pending.reads_on:  # it is queued, and the queue is full
             await self.wait_drained()
             return
         try:
             if self.writer.out and not self.pending:
                 await self.writer.flush()
-            pending.on_turn()
+            pending.on_next()
         except BaseException:
             pending.close()
             raise
@@ -327,8 +328,8 @@ class Connection:
         until, self.muted_until = self.muted_until, 0.0
         await real_time.sleep_until(until)
 
-    def _reads_on(self, pending: Pending[Any]) -> bool:
-        """Whether requests may be read while this response is waited for; then it is queued."""
+    def _enqueue(self, pending: Pending[Any]) -> bool:
+        """Queue a response that lets the connection read on. Returns whether requests may be read now."""
         if not pending.reads_on:
             return False
         self.pending.append(pending)
@@ -338,8 +339,8 @@ class Connection:
         return len(self.pending) < PENDING_RESPONSES_MAX
 
     async def _respond_in_order(self, drained: trio.Event) -> None:
-        """The task that owns `pending`. It goes on when the peer is lost: others, too, wait for the same flush to see
-        the records.
+        """Complete what is `pending`, in order, in a task of its own. If the peer is lost, it goes on without sending:
+        consumers see the records after the same flushes.
         """
         pending = self.pending
         try:
@@ -363,6 +364,7 @@ class Connection:
             drained.set()
 
     async def _unless_lost(self, step: Coroutine[None, None, None]) -> None:
+        """Await ``step``; if that loses the peer, close the connection instead of raising."""
         try:
             await step
         except CloseConnection as why:
@@ -374,7 +376,7 @@ class Connection:
             self.transport.close()
 
     async def wait_drained(self) -> None:
-        """Wait until nothing is `pending`. Raises ConnectionLost where the peer was lost before that."""
+        """Wait until nothing is `pending`. Raises ConnectionLost if the peer was lost before that."""
         while self._drained is not None:
             await self._drained.wait()
         if self._lost:

@@ -52,7 +52,7 @@ class BoundListener(NamedTuple):
 class ByteBudget:
     """Bytes that unfinished frames may take (``queued.max.request.bytes``); -1: no limit.
 
-    As Kafka's SimpleMemoryPool: a frame is let in while anything is free, so the sum may pass the limit by one frame.
+    As in Kafka's SimpleMemoryPool, a frame is admitted while any byte is free, so one frame may exceed the limit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -110,7 +110,7 @@ class Server:
         listener = bound.listener
         while True:
             while len(self.connections) >= self._config.current.max_connections:
-                # Kafka's acceptor waits too; who comes meanwhile waits in the listen queue.
+                # As Kafka's acceptor does; new connections stay in the listen queue.
                 await self._room.wait()
             try:
                 transport = listener.accept()
@@ -124,7 +124,7 @@ class Server:
             self._admit(transport, bound.name)
 
     def reconsider_limits(self) -> None:
-        """The configuration has changed: there may be room for connections that wait."""
+        """Look again whether there is room for a connection: one has been closed, or the configuration changed."""
         self._room.set()
         self._room = trio.Event()
 
@@ -149,7 +149,7 @@ class Server:
         self.nursery.start_soon(connection.serve)
 
     def forget(self, connection: Connection) -> None:
-        """It has been closed: there is room for another one."""
+        """Take note that ``connection`` was closed: there is room for another one."""
         address = _address_of(connection.transport)
         self.connections.discard(connection)
         self._per_address[address] -= 1
@@ -186,7 +186,7 @@ class Server:
         have = len(buffer)
         buffer.extend(bytes(max(POOLED_BUFFER_BYTES, min(size, 4 * have)) - have))
 
-    def give_buffer(self, buffer: bytearray) -> None:
+    def return_buffer(self, buffer: bytearray) -> None:
         if len(buffer) == POOLED_BUFFER_BYTES and len(self._spare) < POOLED_BUFFERS_MAX:
             self._spare.append(buffer)
 

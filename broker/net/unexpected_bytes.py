@@ -1,4 +1,4 @@
-"""What the first bytes of a connection look like where they are no Kafka request, for the log."""
+"""Recognises other protocols than Kafka's by the first bytes of a connection, for the log."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _TLS_MINOR_VERSION_MAX = 4
 
 
 def unexpected_bytes(first: bytes | bytearray | memoryview) -> str | None:
-    """A sentence about bytes of another protocol than Kafka's; None where they are of none that is known.
+    """Return a sentence about the protocol of these bytes; None if it is not one of those known here.
 
-    ``first``: at least the four bytes that stand where a frame's size should be. What is recognised would be a frame of
-    more than 200 MB, so no client that speaks Kafka's protocol is taken for another.
+    ``first`` has at least the four bytes in the place of a frame's size. As a size they would be more than 200 MB, so
+    no Kafka client is mistaken for another.
 
     Sources: RFC 8446 section 5.1 (TLSPlaintext), RFC 9110 section 9 and RFC 9113 section 3.4 (HTTP), HAProxy's
     proxy-protocol.txt section 2.

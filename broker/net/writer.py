@@ -35,21 +35,21 @@ class ResponseWriter:
         self._transport = transport
         self._files = files
         self.out = bytearray()
-        """Encoded responses that are not sent yet. `flush` may put a new one in its place."""
+        """Encoded responses that are not sent yet. `flush` may replace the buffer."""
         self.ranges: list[tuple[int, FileRange]] = []
         """Where in `out` which range of a file goes."""
         self.blocked_since: float | None = None
         """Since when the peer has read nothing while responses wait for it (real time, seconds)."""
 
     def discard(self) -> None:
-        """Forget what is not sent, and let go of its files."""
+        """Drop what is not sent, and release its files."""
         self.out.clear()
         for _, file_range in self.ranges:
             file_range.release()
         self.ranges.clear()
 
     def send_now(self) -> None:
-        """Send what can be sent without waiting and without a file; `flush` sends the rest and meets any error."""
+        """Send what needs no waiting and no file; `flush` sends the rest and raises any error."""
         if self.ranges:
             return
         try:
@@ -74,6 +74,7 @@ class ResponseWriter:
         await self._flush_slowly()
 
     async def _flush_slowly(self) -> None:
+        """As `flush`, and wait for the peer and for files."""
         out, self.out = self.out, bytearray()
         ranges, self.ranges = self.ranges, []
         position = 0
@@ -102,9 +103,9 @@ class ResponseWriter:
         self.blocked_since = None
 
     async def _send_range(self, file_range: FileRange) -> None:
-        """Send a range of a file, from the page cache where it is there, else a thread reads it into the cache first.
+        """Send a range of a file from the page cache; a thread first reads what is not there into it.
 
-        Where file or transport cannot sendfile (in simulation, under TLS), it passes through a bounded buffer.
+        If file or transport cannot sendfile (in simulation, under TLS), the bytes pass through a bounded buffer.
         """
         file = file_range.file
         position, end = file_range.position, file_range.position + file_range.size
