@@ -79,7 +79,7 @@ def log(text: str) -> None:
 
 
 def stop_warm_servers(harness: Harness) -> None:
-    """Stop them; one that does not stop is only logged, because the results must not be lost."""
+    """Stop the warm servers. A failure is only logged, because the results must not be lost."""
     try:
         harness.stop_warm_servers()
     except (OSError, subprocess.SubprocessError) as error:

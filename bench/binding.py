@@ -26,7 +26,7 @@ def produce(bootstrap: str, topic: str, value: bytes, count: int, conf: Mapping[
     while left:
         with contextlib.suppress(BufferError):  # the queue is full
             left -= producer.produce_batch(topic, batch[:left], partition=0)
-        producer.poll(0)  # removes delivery reports from the queue, whose size they count for
+        producer.poll(0)  # delivery reports fill the queue until they are polled
     if producer.flush(FLUSH_TIMEOUT_S):
         raise RuntimeError(f"not all of {count} messages were acknowledged in {FLUSH_TIMEOUT_S} s")
     return time.perf_counter() - start

@@ -85,10 +85,10 @@ class Partition:
         if (offset, count) not in self._runs:
             if len(self._runs) * len(self.batch) * count > RUNS_BYTES_MAX:
                 self._runs.clear()
-            self._runs[offset, count] = self._run(offset, count)
+            self._runs[offset, count] = self._encode_run(offset, count)
         return [self._runs[offset, count]]
 
-    def _run(self, offset: int, count: int) -> bytes:
+    def _encode_run(self, offset: int, count: int) -> bytes:
         """`count` batches with consecutive base offsets from `offset` on."""
         size, run = len(self.batch), bytearray(self.batch * count)
         offsets = range(offset, offset + count * self.batch_records, self.batch_records)

@@ -30,7 +30,7 @@ COLD = Row("produce p99 while a cold topic is read", "ms")
 COLD_RATE = Row("consume 1 kB, cold, beside a paced producer", "records/s")
 
 
-def _probe(server: Server, topic: str) -> bytes:
+def _probe_frame(server: Server, topic: str) -> bytes:
     """The frame of the paced Produce."""
     return request_frame("Produce", PRODUCE_VERSION, produce_fields(topic, 0, batch(b"p" * 100)))
 
@@ -96,8 +96,8 @@ def _run(harness: Harness, kind: Kind) -> None:
     with harness.fresh_server(kind, PROPERTIES) as fresh:
         server = fresh.server.start()
         topics.create(server, "probed")
-        frame = _probe(server, "probed")
-        paced_latencies(server.bootstrap, frame, 0, CallLimit(harness.count(5_000)))  # the JVM compiles
+        frame = _probe_frame(server, "probed")
+        paced_latencies(server.bootstrap, frame, 0, CallLimit(harness.count(5_000)))  # warms up the JVM
         _alone(harness, kind, server, frame)
         _compacting(harness, kind, server, frame)
         _cold(harness, kind, server, frame)

@@ -101,7 +101,7 @@ def _run(harness: Harness, kind: Kind) -> None:
         with harness.fresh_server(kind) as fresh:
             server = fresh.server.start()
             with harness.unrecorded():
-                _measure(harness, kind, server, FEW)  # the JVM compiles
+                _measure(harness, kind, server, FEW)  # warms up the JVM
             cost = _measure(harness, kind, server, load)
         few = few or cost
         for api in APIS if load != FEW else ():

@@ -51,12 +51,12 @@ class Connection:
         self._left = 0  # bytes of a Produce request's records that are still to be discarded
         self._pending_response = b""  # which is sent after that
 
-    def readable(self) -> bool:
+    def on_readable(self) -> bool:
         """Handle received bytes; False if the client has closed the connection."""
         if not self._left:
             size = self.socket.recv_into(scratch, READ_BYTES, socket.MSG_DONTWAIT)
             if size:
-                self._requests(size)
+                self._handle_requests(size)
             return size > 0
         flags = socket.MSG_DONTWAIT | socket.MSG_TRUNC
         size = self.socket.recv_into(scratch, min(self._left, SCRATCH_BYTES), flags)
@@ -80,7 +80,7 @@ class Connection:
         if sent < whole:
             self.socket.sendall(b"".join(parts)[sent:])
 
-    def _requests(self, end: int) -> None:
+    def _handle_requests(self, end: int) -> None:
         """Handle all requests in the first `end` bytes of the scratch buffer; receive the rest of the last one."""
         at, responses = 0, list[Buffer]()
         while at < end:
@@ -168,7 +168,7 @@ class Stub:
 
     def _serve(self, connection: Connection) -> None:
         try:
-            if connection.readable():
+            if connection.on_readable():
                 return
         except BlockingIOError:
             return

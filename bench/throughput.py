@@ -48,7 +48,7 @@ def _check_end(server: Server, topic: str, expected: int) -> None:
 def _stream(
     label: str, size: int, full_count: int, produce_ratio: float, conf: Mapping[str, str]
 ) -> Experiment:
-    """Produce with acks=1 and acks=all to topics of their own, and consume the first."""
+    """Produce with acks=1 and acks=all to separate topics, and consume the first."""
     produced = {acks: f"produce {label}, acks={acks}" for acks in ("1", "all")}
     consumed = f"consume {label}"
     value = (TEXT * (size // len(TEXT) + 1))[:size]

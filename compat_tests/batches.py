@@ -25,7 +25,7 @@ def now_ms() -> int:
 
 
 def varint(value: int) -> bytes:
-    """A zig-zag varint, as records use."""
+    """A zig-zag varint, as in records."""
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value & ~0x7F:
@@ -77,7 +77,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: bytes) -> bytes:
-    """`data` decompressed; of Snappy both framings."""
+    """`data` decompressed; Snappy may have either framing."""
     if codec == GZIP:
         return gzip.decompress(data)
     if codec == SNAPPY:

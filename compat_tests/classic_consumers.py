@@ -107,7 +107,7 @@ class ClassicConsumer:
         )
 
     def follow(self, note: str) -> None:
-        """Join again and sync as long as heartbeats are told of a rebalance."""
+        """Join again and sync as long as heartbeats return REBALANCE_IN_PROGRESS."""
         for turn in range(5):
             if self.heartbeat(f"{note} {turn}")["error_code"] != 27:
                 return

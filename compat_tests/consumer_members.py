@@ -150,13 +150,13 @@ class Member:
     def leave(self, note: str = "leaves", epoch: int = -1, **changes: Any) -> Any:
         return self.heartbeat(note, member_epoch=epoch, **changes)
 
-    def until(self, wanted: Callable[[Any], bool], note: str, **changes: Any) -> Any:
-        """Heartbeat until `wanted` is true of the response, and observe only that: it depends on other events."""
+    def heartbeat_until(self, is_expected: Callable[[Any], bool], note: str, **changes: Any) -> Any:
+        """Heartbeat until `is_expected` is true of the response, and observe only that: it depends on other events."""
         deadline = now_ms() + DEADLINE_MS
         while True:
             epoch = self.epoch
             response = self.heartbeat_unobserved(**changes)
-            if wanted(response):
+            if is_expected(response):
                 response.pop("error_message")
                 self.session.observe(f"{self.group} {note}", response)
                 self.take_assignment(response)

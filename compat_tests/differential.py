@@ -38,6 +38,7 @@ class Session:
         return self._connection
 
     def close(self) -> None:
+        """Close the connection of `call`, which opens another when needed."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -48,6 +49,7 @@ class Session:
         return self._others[-1]
 
     def end(self) -> None:
+        """Close all connections."""
         for one in self._others:
             one.close()
         self.close()
@@ -67,7 +69,7 @@ class Session:
 
     def observe(self, label: str, value: Any) -> None:
         """Keep a value, to be compared with the other target's value of the same label."""
-        self.observations.append((label, self._same("", value)))
+        self.observations.append((label, self._normalize("", value)))
 
     def topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> bytes:
         """Create a topic, wait for its leaders, and return its id. Nothing is observed."""
@@ -124,12 +126,12 @@ class Session:
             "responses"
         ][0]["partition_responses"][0]
 
-    def _same(self, field: str, value: Any) -> Any:
+    def _normalize(self, field: str, value: Any) -> Any:
         """`value` with everything that must differ replaced."""
         if isinstance(value, dict):
-            return {key: self._same(key, one) for key, one in value.items()}
+            return {key: self._normalize(key, one) for key, one in value.items()}
         if isinstance(value, list):
-            return [self._same(field, one) for one in value]
+            return [self._normalize(field, one) for one in value]
         if isinstance(value, bytes):
             return self._bytes(field, value)
         if isinstance(value, str) and field == "cluster_id":
@@ -156,7 +158,7 @@ class Session:
 
     def _bytes(self, field: str, value: bytes) -> Any:
         if field == "records":
-            return [self._same("", one._asdict()) for one in self._batches(value)]
+            return [self._normalize("", one._asdict()) for one in self._batches(value)]
         if len(value) == 16 and value != ZERO_UUID:
             return self._seen.setdefault(("uuid", value), f"uuid#{self._count('uuid')}")
         return value

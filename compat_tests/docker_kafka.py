@@ -93,7 +93,7 @@ class DockerKafka:
         self.start()
 
     def output(self) -> str:
-        """What the broker logged."""
+        """The container's standard output and standard error."""
         if self._container is None:
             return ""
         out, err = self._container.get_logs()

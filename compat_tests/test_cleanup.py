@@ -38,7 +38,7 @@ def wait_until(check: Callable[[], bool]) -> None:
         assert now_ms() < deadline
 
 
-def stored(session: Session, name: str) -> list[tuple[int, int]]:
+def stored_batches(session: Session, name: str) -> list[tuple[int, int]]:
     """The base offset and record count of every batch."""
     found: list[tuple[int, int]] = []
     offset = first_offset(session, name)
@@ -60,7 +60,7 @@ def test_retention_by_time(session: Session, name: str) -> None:
         assert session.produce(name, batch(2, base_timestamp=now_ms() - 2 * HOUR_MS))["error_code"] == 0
     wait_until(lambda: first_offset(session, name) == 6)
     assert session.produce(name, batch(1))["base_offset"] == 6
-    assert stored(session, name) == [(6, 1)]
+    assert stored_batches(session, name) == [(6, 1)]
 
 
 def test_retention_by_size(session: Session, name: str) -> None:
@@ -70,7 +70,7 @@ def test_retention_by_size(session: Session, name: str) -> None:
     # Ten batches fill a segment. Of the four, those are deleted whose removal leaves at least retention.bytes.
     wait_until(lambda: first_offset(session, name) == 20)
     assert first_offset(session, name) == 20
-    assert stored(session, name)[0] == (20, 1)
+    assert stored_batches(session, name)[0] == (20, 1)
 
 
 def test_compaction(session: Session, name: str) -> None:
@@ -86,7 +86,7 @@ def test_compaction(session: Session, name: str) -> None:
     def compacted() -> bool:
         # The active segment is never cleaned: a record with another key rolls it when it is old enough.
         session.produce(name, batch([record(b"other", b"x")]))
-        batches = stored(session, name)
+        batches = stored_batches(session, name)
         return sum(count for base, count in batches if base <= 15) == len(expected)
 
     wait_until(compacted)

@@ -19,7 +19,7 @@ from compat_tests.differential import Pair, Session
 pytestmark = pytest.mark.slow
 
 
-def test_up_and_down_again(pair: Pair, name: str) -> None:
+def test_upgrade_and_downgrade(pair: Pair, name: str) -> None:
     def scenario(session: Session, topics: Topics) -> None:
         topics.make(name, 4)
         old = found_group(topics, name, 4)

@@ -40,7 +40,7 @@ def test_stored_records(pair: Pair, name: str) -> None:
         old.leave("for good")
         regex = Member(topics, name, "regex", regex=f"{name}|nothing")
         regex.join("by expression")
-        regex.until(lambda response: bool(response["assignment"]), "resolved")
+        regex.heartbeat_until(lambda response: bool(response["assignment"]), "resolved")
         regex.heartbeat("no expression", subscribed_topic_regex="", subscribed_topic_names=[name])
         regex.leave("the last")
         session.call_unobserved("DeleteGroups", 2, {"groups_names": [name]})

@@ -187,17 +187,17 @@ def test_topics_change(pair: Pair, name: str) -> None:
         one = Member(topics, name, "one", [name, later])
         one.join()
         topics.make(later, 1)
-        one.until(lambda response: response["assignment"] is not None, "a topic was made")
+        one.heartbeat_until(lambda response: response["assignment"] is not None, "a topic was made")
         grown = {"name": name, "count": 3, "assignments": None}
         session.call_unobserved(
             "CreatePartitions", 3, {"topics": [grown], "timeout_ms": 15_000, "validate_only": False}
         )
-        one.until(lambda response: response["assignment"] is not None, "a topic has grown")
+        one.heartbeat_until(lambda response: response["assignment"] is not None, "a topic has grown")
         observe_consumer_group(topics, name, "three and one")
         session.call_unobserved(
             "DeleteTopics", 6, {"topics": [{"name": later, "topic_id": bytes(16)}], "timeout_ms": 15_000}
         )
-        one.until(lambda response: response["assignment"] is not None, "a topic was deleted")
+        one.heartbeat_until(lambda response: response["assignment"] is not None, "a topic was deleted")
         one.acknowledge()
         observe_consumer_group(topics, name, "three")
 
@@ -237,7 +237,7 @@ def test_regular_expressions(pair: Pair, name: str) -> None:
         # The uniform assignor would choose between the topics by the hashes of their ids.
         one = Member(topics, name, "one", regex=f"{name}-[a-z]", assignor="range")
         one.join("by expression")
-        one.until(lambda response: bool(response["assignment"]), "resolved")
+        one.heartbeat_until(lambda response: bool(response["assignment"]), "resolved")
         one.acknowledge("has it")
         observe_consumer_group(topics, name, "by expression")
         two = Member(topics, name, "two", regex=f"{name}-[a-z]", assignor="range")

@@ -88,7 +88,7 @@ class Load:
         self._thread.join()
 
 
-def numbers(bootstrap: str, topic: str, partition: int) -> list[int]:
+def read_numbers(bootstrap: str, topic: str, partition: int) -> list[int]:
     """All values in the partition, in order of their offsets; asserts that offsets have no gap."""
     session = Session(bootstrap)
     session.wait_for_leaders(topic, PARTITIONS)
@@ -156,7 +156,7 @@ def test_nothing_acknowledged_is_lost_to_a_kill(name: str, acks: int, idempotent
         assert broker.tracebacks == 0, broker.output()
         assert load.failed == 0
         for partition in range(PARTITIONS):
-            stored = numbers(broker.bootstrap, name, partition)
+            stored = read_numbers(broker.bootstrap, name, partition)
             acknowledged = load.acknowledged[partition]
             assert set(acknowledged) <= set(stored), "an acknowledged record is lost"
             if idempotent:
@@ -179,7 +179,7 @@ def test_a_clean_stop_keeps_everything(name: str) -> None:
         finally:
             load.stop()
         for partition in range(PARTITIONS):
-            assert numbers(broker.bootstrap, name, partition) == load.acknowledged[partition]
+            assert read_numbers(broker.bootstrap, name, partition) == load.acknowledged[partition]
         assert_dump_log_is_clean(broker, producers=True)
 
 

@@ -38,7 +38,7 @@ def fetch(
     return session.call("Fetch", version, values, note)
 
 
-def only(response: Any) -> Any:
+def first_row(response: Any) -> Any:
     """The response's row of its first partition."""
     return response["responses"][0]["partitions"][0]
 
@@ -63,7 +63,7 @@ def test_all_versions(pair: Pair, name: str, version: int) -> None:
                 response = fetch(
                     session, version, [(key, rows)], f"at {offset}", isolation_level=isolation_level
                 )
-                assert only(response)["high_watermark"] == 6
+                assert first_row(response)["high_watermark"] == 6
         fetch(session, version, [])
 
     pair.compare(scenario)
@@ -86,10 +86,12 @@ def test_errors(pair: Pair, name: str, version: int) -> None:
         fetch(session, version, [(key, [])], "no partition")
         for offset in (0, 1, 7, -1, -2, 1 << 60):
             assert (
-                only(fetch(session, version, [(key, [fetch_row(0, offset)])], f"at {offset}"))["error_code"]
+                first_row(fetch(session, version, [(key, [fetch_row(0, offset)])], f"at {offset}"))[
+                    "error_code"
+                ]
                 == 1
             )
-        assert only(fetch(session, version, [(key, [fetch_row(0, 6)])], "at the end"))["error_code"] == 0
+        assert first_row(fetch(session, version, [(key, [fetch_row(0, 6)])], "at the end"))["error_code"] == 0
         fetch(session, version, [(key, [fetch_row(0, 2)])], "at the start")
 
     pair.compare(scenario)
@@ -104,7 +106,7 @@ def test_leader_epochs(pair: Pair, name: str, version: int) -> None:
             response = fetch(
                 session, version, [(key, [fetch_row(current_leader_epoch=epoch)])], f"epoch {epoch}"
             )
-            assert only(response)["error_code"] == error
+            assert first_row(response)["error_code"] == error
         if version >= 12:
             for fetched in (-1, 0, 1, 5):
                 for offset in (0, 3, 6, 9):

@@ -33,7 +33,7 @@ def list_offsets(
     return response
 
 
-def only(response: Any) -> Any:
+def first_row(response: Any) -> Any:
     """The response's row of its first partition."""
     return response["topics"][0]["partitions"][0]
 
@@ -47,7 +47,7 @@ def produce_with_timestamps(session: Session, name: str, codec: int = 0) -> None
 
 
 @pytest.mark.parametrize("version", versions_of("ListOffsets"))
-def test_specials(pair: Pair, name: str, version: int) -> None:
+def test_special_timestamps(pair: Pair, name: str, version: int) -> None:
     def scenario(session: Session) -> None:
         for case in ("empty", "filled"):
             topic = f"{name}-{case}"
@@ -110,7 +110,7 @@ def test_errors(pair: Pair, name: str, version: int) -> None:
                 row = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
                 values = {"topics": [{"name": name, "partitions": [row]}]}
                 response = session.call("ListOffsets", version, values, f"epoch {epoch}")
-                assert only(response)["error_code"] == error
+                assert first_row(response)["error_code"] == error
 
     pair.compare(scenario)
 
@@ -193,5 +193,5 @@ def test_by_time_after_a_segments_latest_record_was_deleted(bootstrap: str, targ
         assert session.produce(name, made)["error_code"] == 0
     session.delete_records(name, 1)
     response = list_offsets(session, 7, name, [BASE_MS + 500])
-    assert only(response)["offset"] == (-1 if target == "kafka" else 3)
+    assert first_row(response)["offset"] == (-1 if target == "kafka" else 3)
     session.close()

@@ -91,7 +91,7 @@ class Group:
         assert error in member.error, self.event_log()
 
     def owners(self) -> dict[int, list[str]]:
-        """The names of the members that have each partition of the topic in their assignment."""
+        """By partition of the topic: the names of the members that have it in their assignment."""
         found: dict[int, list[str]] = {partition: [] for partition in range(len(self.ends))}
         for member in self.members:
             for topic, partition in member.assignment:

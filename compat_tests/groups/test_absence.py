@@ -42,7 +42,7 @@ def test_a_member_that_does_not_poll(group: Group, kind: str, protocol: str) -> 
 
 @pytest.fixture
 def patient_group(group: Group) -> Group:
-    """A group of the consumer protocol whose members' sessions do not expire in a test."""
+    """A group of either protocol whose members' sessions do not expire in a test."""
     config = {"name": "consumer.session.timeout.ms", "value": str(NEVER_MS), "config_operation": SET}
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": group.group_id, "configs": [config]}
     with contextlib.closing(Session(group.bootstrap)) as session:

@@ -37,7 +37,7 @@ def group_broker(small_groups: SharedBrokers, target: str) -> Iterator[Broker]:
 
 @pytest.mark.parametrize(("kind", "protocol", "error"), REFUSED)
 def test_one_too_many(group: Group, kind: str, protocol: str, error: str) -> None:
-    """A new member is accepted after another has left."""
+    """The group refuses a member too many, and accepts one after another has left."""
     settings = Settings(protocol)
     members = [group.join(kind, settings) for _ in range(SIZE)]
     group.wait_until_shared()

@@ -17,7 +17,7 @@ TIMEOUT_MS = 900_000
 
 
 def begin(session: Session, transactional_id: str) -> Producer:
-    """Three transactions: one committed, one aborted and one that stays open."""
+    """Run three transactions: commit one, abort one, and leave one open."""
     producer = Producer(session, transactional_id, timeout_ms=TIMEOUT_MS)
     producer.init()
     find_coordinator(session, "group", GROUP)

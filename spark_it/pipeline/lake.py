@@ -75,9 +75,9 @@ class Lake:
 
     def state(self) -> State:
         """The state of this pipeline's last commit; commits of others, such as OPTIMIZE, are ignored."""
-        return self._last()[0]
+        return self._last_commit()[0]
 
-    def _last(self) -> tuple[State, str]:
+    def _last_commit(self) -> tuple[State, str]:
         for found in self._commits():
             return found
         if self._table.toDF().limit(1).count():

@@ -31,7 +31,7 @@ class Loaded(NamedTuple):
 
     offsets: int
     commits: int
-    lost: int  # commits that another loader forestalled
+    lost: int  # commits that failed because another loader's came first
 
 
 class Loader:

@@ -85,7 +85,7 @@ def write_once(
         driver=driver_name(),
         transaction_timeout_ms=transaction_timeout_ms,
     )
-    reach(settings, topic, create_partitions)
+    prepare_sink(settings, topic, create_partitions)
     return _writer(frame, settings, topic, order, data_source)
 
 
@@ -103,7 +103,7 @@ def successor(sink_id: str, kafka: Mapping[str, str], control: str = CONTROL_TOP
     return f"{claim.driver} (query {claim.query})" if claim and claim.driver != driver_name() else None
 
 
-def reach(settings: Settings, topic: str | None, create_partitions: int | None = None) -> None:
+def prepare_sink(settings: Settings, topic: str | None, create_partitions: int | None = None) -> None:
     """Check or create the topic and the sink's claim, before the first batch. Raises SinkError."""
     try:
         check_topic(settings, topic, create_partitions)

@@ -97,7 +97,7 @@ class TaskWrite:
         yield "initialised"
         consumer = self._consumer(transactional_id)
         try:
-            last = self._last(consumer)
+            last = self._last_batch(consumer)
             yield "checked"
             if last is not None and last.batch == batch.batch:
                 self._compare(rows, last)
@@ -142,7 +142,7 @@ class TaskWrite:
         )
         return Consumer(configuration)
 
-    def _last(self, consumer: Consumer) -> Record | None:
+    def _last_batch(self, consumer: Consumer) -> Record | None:
         """This query's last batch, if any. Claims the sink if necessary; raises SinkError if another driver has it."""
         settings, batch = self._settings, self._batch
         (found,) = retry(settings, consumer.committed, [TopicPartition(settings.control, 0)])

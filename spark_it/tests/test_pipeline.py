@@ -11,7 +11,7 @@ import pytest
 
 from oncelog.spark import SinkError, control
 from oncelog.spark.control import Settings
-from oncelog.spark.once import reach
+from oncelog.spark.once import prepare_sink
 from spark_it.__main__ import main
 from spark_it.demo import CONFIG, TIMEOUT_S
 from spark_it.pipeline import kafka
@@ -145,7 +145,7 @@ def test_an_unreachable_broker(
 def test_a_sink_and_an_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "CONNECT_S", 1.0)
     with pytest.raises(SinkError, match=r"^sink s: \S.*$"):
-        reach(Settings("s", 1, (), {"bootstrap.servers": "127.0.0.1:1"}), "results")
+        prepare_sink(Settings("s", 1, (), {"bootstrap.servers": "127.0.0.1:1"}), "results")
 
 
 def test_configuration(tmp_path: pathlib.Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.spark import SinkError, write_once
 from oncelog.spark.control import Settings
-from oncelog.spark.once import reach
+from oncelog.spark.once import prepare_sink
 from oncelog.spark.source import RowWriter
 from spark_it.tests.dying import DyingSource, plan_deaths
 from spark_it.tests.queries import kafka_stream
@@ -184,12 +184,12 @@ def test_create_partitions(topics: Topics, name: str) -> None:
     settings = Settings(
         f"{name}sink", 1, ("key",), {"bootstrap.servers": topics.bootstrap}, control=f"{name}control"
     )
-    reach(settings, f"{name}out", 3)
-    reach(settings, f"{name}out", 5)  # the topic exists and is not changed
+    prepare_sink(settings, f"{name}out", 3)
+    prepare_sink(settings, f"{name}out", 5)  # the topic exists and is not changed
     found = topics.admin.list_topics(timeout=60).topics
     assert (len(found[f"{name}out"].partitions), len(found[f"{name}control"].partitions)) == (3, 1)
     with pytest.raises(SinkError, match=rf"^sink {name}sink: {name}\+: .*[Ii]nvalid"):
-        reach(settings, f"{name}+", 1)
+        prepare_sink(settings, f"{name}+", 1)
 
 
 def test_no_batch_id() -> None:
