@@ -31,9 +31,9 @@ def batches_of(session: Session, group: str) -> Iterator[tuple[Batch, list[Recor
 
 
 def fetch_records(session: Session, partition: int, offset: int) -> bytes:
-    wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    row = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     body: Fields = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 24}
-    body["topics"] = [{"topic": OFFSETS_TOPIC, "partitions": [wanted]}]
+    body["topics"] = [{"topic": OFFSETS_TOPIC, "partitions": [row]}]
     response = session.call_unobserved("Fetch", 12, body)
     return bytes(response["responses"][0]["partitions"][0]["records"] or b"")
 

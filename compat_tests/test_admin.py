@@ -179,10 +179,10 @@ class TestAiokafka:
             admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
             await admin.start()
             try:
-                made = await admin.create_topics(
+                created = await admin.create_topics(
                     [NewTopic(name, 2, 1, topic_configs={"retention.ms": "60000"})]
                 )
-                assert [row[:2] for row in made.topic_errors] == [(name, 0)]
+                assert [row[:2] for row in created.topic_errors] == [(name, 0)]
                 again = await admin.create_topics([NewTopic(name, 2, 1)])
                 assert [row[:2] for row in again.topic_errors] == [(name, 36)]
                 await admin.create_partitions({name: NewPartitions(3)})

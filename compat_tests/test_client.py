@@ -65,8 +65,8 @@ def produce_request(name: str, topic_id: bytes, *values: bytes, acks: int = -1) 
 
 
 def fetch_request(name: str, topic_id: bytes, offset: int) -> FetchRequest:
-    asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    topics = [FetchTopic(name, topic_id, [asked])]
+    row = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(name, topic_id, [row])]
     return FetchRequest(max_wait_ms=10_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=topics)
 
 
@@ -164,11 +164,11 @@ def test_a_group_of_one(bootstrap: str, name: str) -> None:
         rows = [OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 17)])]
         commit = OffsetCommitRequest(name, joined.generation_id, joined.member_id, None, topics=rows)
         assert error_codes(await client.call(commit, group, version=NAMED_BY_TOPIC_ID_FROM - 1)) == ()
-        asked = [
+        groups = [
             OffsetFetchRequestGroup(name, topics=[OffsetFetchRequestTopics(name, partition_indexes=[0])])
         ]
         fetched = await client.call(
-            OffsetFetchRequest(groups=asked), group, version=NAMED_BY_TOPIC_ID_FROM - 1
+            OffsetFetchRequest(groups=groups), group, version=NAMED_BY_TOPIC_ID_FROM - 1
         )
         assert fetched.groups[0].topics[0].partitions[0].committed_offset == 17
 

@@ -23,8 +23,8 @@ def test_offsets_of_members(pair: Pair, name: str) -> None:
             session.call("OffsetCommit", version, body, note)
 
         def fetch(note: str, member: str | None, epoch: int) -> None:
-            wanted = [{"name": name, "partition_indexes": [0]}]
-            group = {"group_id": name, "member_id": member, "member_epoch": epoch, "topics": wanted}
+            rows = [{"name": name, "partition_indexes": [0]}]
+            group = {"group_id": name, "member_id": member, "member_epoch": epoch, "topics": rows}
             session.call("OffsetFetch", 9, {"groups": [group]}, note)
 
         one.join()
@@ -202,15 +202,15 @@ def test_group_configs(pair: Pair, name: str) -> None:
             session.observe(note, result)
             return result["configs"]
 
-        wanted: dict[str, str] = {}
+        accepted: dict[str, str] = {}
         for key, value in GROUP_KEYS:
             if alter(f"{key}={value}", key, value) == 0:
-                wanted[key] = value
+                accepted[key] = value
         alter("append", "consumer.session.timeout.ms", "1", operation=2)
         alter("no group", "consumer.session.timeout.ms", "50000", group="")
         while True:
             rows = described_configs("described", name, include_synonyms=True)
-            if all(rows[key]["value"] == value for key, value in wanted.items()):
+            if all(rows[key]["value"] == value for key, value in accepted.items()):
                 break
             session.observations.pop()
         described_configs("a group that is not there", f"{name}-other", include_synonyms=True)

@@ -37,7 +37,7 @@ class Walk:
         self.members = [self._member(f"m{at}", INSTANCE if at == 2 else None) for at in range(3)]
         other = INSTANCE if self.rng.random() < 0.5 else "i2"
         self.classic = ClassicConsumer(topics, group, "classic", [self.names[0]], other)
-        self.made = 3
+        self.members_created = 3
         self.at = 0
 
     def _member(self, member_id: str, instance: str | None) -> Member:
@@ -72,8 +72,8 @@ class Walk:
     def return_as_another(self) -> None:
         """The static member joins with another member id, perhaps while its instance id is in use."""
         member = self.members[2]
-        self.made += 1
-        member.member_id = f"m{self.made}"
+        self.members_created += 1
+        member.member_id = f"m{self.members_created}"
         member.join(self._note(member, "returns"))
 
     def leave(self) -> None:

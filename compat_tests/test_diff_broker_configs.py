@@ -140,9 +140,9 @@ def own_pair() -> Iterator[Pair]:
 
 def describe(session: Session, kind: int, name: str) -> dict[str, Fields]:
     """All rows of DescribeConfigs by key, with True or False for their documentation."""
-    wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
     fields = {"include_synonyms": True, "include_documentation": True}
-    (result,) = session.call_unobserved("DescribeConfigs", 4, {"resources": [wanted], **fields})["results"]
+    (result,) = session.call_unobserved("DescribeConfigs", 4, {"resources": [resource], **fields})["results"]
     assert result["error_code"] == 0
     for row in result["configs"]:
         row["documentation"] = bool(row["documentation"])

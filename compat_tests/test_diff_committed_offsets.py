@@ -88,23 +88,23 @@ def test_fetch(pair: Pair, name: str, version: int) -> None:
         missing: str | bytes = OTHER_UUID if by_id else "no-such-topic"
         offsets: dict[str | bytes, Partitions] = {topic_id: {0: (5, 2, "note"), 2: (7, -1, "")}}
         session.call_unobserved("OffsetCommit", 10, commit_body(10, group, offsets))
-        asked: dict[str | bytes, list[int]] = {missing: [0, 1], first: [2, 0, 1, 7, -1, 0]}
+        topics: dict[str | bytes, list[int]] = {missing: [0, 1], first: [2, 0, 1, 7, -1, 0]}
         for stable in (False, True) if version >= 7 else (False,):
             fields: Fields = {"require_stable": stable} if version >= 7 else {}
-            fetch(session, version, (group, asked), note="some", **fields)
+            fetch(session, version, (group, topics), note="some", **fields)
             fetch(session, version, (group, {}), note="none", **fields)
             fetch(session, version, (group, {first: []}), note="no partitions", **fields)
-            fetch(session, version, ("no-such-group", asked), note="no group", **fields)
-            fetch(session, version, ("", asked), note="empty group", **fields)
+            fetch(session, version, ("no-such-group", topics), note="no group", **fields)
+            fetch(session, version, ("", topics), note="empty group", **fields)
             if version >= 2:
                 fetch(session, version, (group, None), note="all", **fields)
                 fetch(session, version, ("no-such-group", None), note="all of no group", **fields)
             if version >= 8:
-                several = [(group, asked), ("no-such-group", None), (group, None), (group, {first: [0]})]
+                several = [(group, topics), ("no-such-group", None), (group, None), (group, {first: [0]})]
                 fetch(session, version, *several, note="several", **fields)
                 fetch(session, version, note="no groups", **fields)
         if version >= 9:
-            body = fetch_body(version, (group, asked))
+            body = fetch_body(version, (group, topics))
             body["groups"][0] |= {"member_id": "m", "member_epoch": 3}
             session.call("OffsetFetch", version, body, "of a member")
         if by_id:
@@ -121,11 +121,11 @@ def test_delete(pair: Pair, name: str) -> None:
             session.topic(f"{name}-{topic}", 3)
 
         def delete(group: str, rows: dict[str, list[int]], note: str) -> None:
-            asked = [
+            topic_rows = [
                 {"name": topic, "partitions": [{"partition_index": one} for one in partitions]}
                 for topic, partitions in rows.items()
             ]
-            session.call("OffsetDelete", 0, {"group_id": group, "topics": asked}, note)
+            session.call("OffsetDelete", 0, {"group_id": group, "topics": topic_rows}, note)
 
         delete(name, {f"{name}-a": [0]}, "no group")
         delete("", {f"{name}-a": [0]}, "empty group")
@@ -151,8 +151,8 @@ def test_a_recreated_topic_has_no_offsets(pair: Pair, name: str) -> None:
         body = {"topics": [{"name": name, "topic_id": ZERO_UUID}], "timeout_ms": 15000}
         session.call_unobserved("DeleteTopics", 6, body)
         deadline = now_ms() + 20_000
-        asked = fetch_body(9, (name, None))
-        while session.call_unobserved("OffsetFetch", 9, asked)["groups"][0]["topics"]:
+        body = fetch_body(9, (name, None))
+        while session.call_unobserved("OffsetFetch", 9, body)["groups"][0]["topics"]:
             assert now_ms() < deadline, "the offset outlives its topic"
         fetch(session, 9, (name, {name: [0]}))
         session.topic(name)

@@ -287,10 +287,12 @@ def test_acls_without_an_authorizer(pair: Pair, name: str, version: int) -> None
     def scenario(session: Session) -> None:
         for resource, pattern in ((2, 3), (2, 4), (4, 3), (1, 1)):
             shared = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
-            wanted: Fields = {"resource_type_filter": resource, "resource_name_filter": None, **shared}
-            wanted["pattern_type_filter"] = pattern
-            session.call("DescribeAcls", version, wanted, f"describe {resource}, {pattern}")
-            session.call("DeleteAcls", version, {"filters": [wanted] * 2}, f"delete {resource}, {pattern}")
+            acl_filter: Fields = {"resource_type_filter": resource, "resource_name_filter": None, **shared}
+            acl_filter["pattern_type_filter"] = pattern
+            session.call("DescribeAcls", version, acl_filter, f"describe {resource}, {pattern}")
+            session.call(
+                "DeleteAcls", version, {"filters": [acl_filter] * 2}, f"delete {resource}, {pattern}"
+            )
         session.call("DeleteAcls", version, {"filters": []}, "delete nothing")
         for resource, text in ((2, name), (2, ""), (4, "other")):
             row = {"resource_type": resource, "resource_name": text, "resource_pattern_type": 3, **ACL}
@@ -301,15 +303,15 @@ def test_acls_without_an_authorizer(pair: Pair, name: str, version: int) -> None
             row = {"resource_type": 2, "resource_name": name, "resource_pattern_type": 3, **ACL, field: 0}
             session.call("CreateAcls", version, {"creations": [row]}, f"create, unknown {field}")
         for field in ("resource_type_filter", "pattern_type_filter", "operation", "permission_type"):
-            wanted = {
+            acl_filter = {
                 "resource_type_filter": 2,
                 "pattern_type_filter": 3,
                 "operation": 3,
                 "permission_type": 3,
             }
-            wanted |= {"resource_name_filter": "a", "principal_filter": "b", "host_filter": "c", field: 0}
-            session.call("DescribeAcls", version, wanted, f"describe, unknown {field}")
-            session.call("DeleteAcls", version, {"filters": [wanted]}, f"delete, unknown {field}")
+            acl_filter |= {"resource_name_filter": "a", "principal_filter": "b", "host_filter": "c", field: 0}
+            session.call("DescribeAcls", version, acl_filter, f"describe, unknown {field}")
+            session.call("DeleteAcls", version, {"filters": [acl_filter]}, f"delete, unknown {field}")
 
     pair.compare(scenario)
 
@@ -321,12 +323,12 @@ def test_client_quotas_without_any(pair: Pair, version: int) -> None:
 
     def scenario(session: Session) -> None:
         kinds = [component(kind, 1, None) for kind in ("user", "client-id", "ip", "group", "")]
-        wanted: list[list[Fields]] = [[], *([kind] for kind in kinds), kinds[:2], kinds[:3], kinds[1:3]]
-        wanted += [[kinds[0]] * 2, [kinds[3], kinds[4]], [kinds[4], kinds[3]]]
-        wanted += [
+        filters: list[list[Fields]] = [[], *([kind] for kind in kinds), kinds[:2], kinds[:3], kinds[1:3]]
+        filters += [[kinds[0]] * 2, [kinds[3], kinds[4]], [kinds[4], kinds[3]]]
+        filters += [
             [component("user", match_type, match)] for match_type in (0, 2, 3, -1) for match in ("a", None)
         ]
-        for components in wanted:
+        for components in filters:
             for strict in (False, True):
                 session.call(
                     "DescribeClientQuotas",
@@ -358,7 +360,7 @@ def test_describe_quorum(pair: Pair, name: str, version: int) -> None:
 
     def scenario(session: Session) -> None:
         metadata = "__cluster_metadata"
-        for wanted in (
+        for values in (
             request(),
             request((name, [0])),
             request((metadata, [])),
@@ -366,7 +368,7 @@ def test_describe_quorum(pair: Pair, name: str, version: int) -> None:
             request((metadata, [0, 1])),
             request((metadata, [0]), (name, [0])),
         ):
-            session.call("DescribeQuorum", version, wanted, str(wanted))
+            session.call("DescribeQuorum", version, values, str(values))
         response = session.call_unobserved("DescribeQuorum", version, request((metadata, [0])))
         [partition] = response["topics"][0]["partitions"]
         [voter] = partition["current_voters"]

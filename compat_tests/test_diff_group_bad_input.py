@@ -97,8 +97,8 @@ def test_repeated_rows(pair: Pair, name: str) -> None:
         session.call("OffsetCommit", 9, body)
         fetch(session, 9, (name, None), note="the last one counts")
         for version in (7, 8, 9):
-            asked: tuple[str, dict[str | bytes, list[int]] | None] = (name, {name: [0, 0, -1, 7, 1]})
-            fetch(session, version, *([asked] if version < 8 else [asked, asked, (name, {})]))
+            partitions: tuple[str, dict[str | bytes, list[int]] | None] = (name, {name: [0, 0, -1, 7, 1]})
+            fetch(session, version, *([partitions] if version < 8 else [partitions, partitions, (name, {})]))
         rows = [{"partition_index": index} for index in (1, 1, -1, 8)]
         topics = [{"name": name, "partitions": rows}] * 2
         session.call("OffsetDelete", 0, {"group_id": name, "topics": topics})

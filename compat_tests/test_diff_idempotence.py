@@ -69,8 +69,8 @@ def test_sequences(pair: Pair, name: str, chain: str, version: int) -> None:
         for epoch, sequence, count, error in CHAINS[chain]:
             row = send(session, name, (4000, epoch, sequence), count, version)
             assert row["error_code"] == error, (epoch, sequence, count, row)
-        wanted = [{"topic_id": topic_id, "partitions": [{"partition": 0, "partition_max_bytes": 1 << 20}]}]
-        session.call("Fetch", 16, {"max_wait_ms": 0, "topics": wanted})
+        rows = [{"topic_id": topic_id, "partitions": [{"partition": 0, "partition_max_bytes": 1 << 20}]}]
+        session.call("Fetch", 16, {"max_wait_ms": 0, "topics": rows})
 
     pair.compare(scenario)
 

@@ -17,8 +17,8 @@ def test_the_records_of_commits(pair: Pair, name: str) -> None:
         session.call_unobserved("OffsetCommit", 10, commit_body(10, name, {topic_id: {2: 7}}))
         kept = commit_body(3, name, {name: {0: 8}}) | {"retention_time_ms": 1_000_000}
         session.call_unobserved("OffsetCommit", 3, kept)
-        asked = [{"name": name, "partitions": [{"partition_index": 0}, {"partition_index": 2}]}]
-        session.call_unobserved("OffsetDelete", 0, {"group_id": name, "topics": asked})
+        deleted = [{"name": name, "partitions": [{"partition_index": 0}, {"partition_index": 2}]}]
+        session.call_unobserved("OffsetDelete", 0, {"group_id": name, "topics": deleted})
         left = list(batches_of(session, name))
         assert len(left) == 6
         for batch, found in left:

@@ -42,8 +42,8 @@ def produce_with_timestamps(session: Session, name: str, codec: int = 0) -> None
     """Three batches of two records, with timestamps 0, 10; 5, 40; and 20, 30 ms after BASE_MS."""
     for first, second in ((0, 10), (5, 40), (20, 30)):
         rows = [record(b"a"), record(b"b", offset_delta=1, timestamp_delta=second - first)]
-        made = batch(rows, codec=codec, base_timestamp=BASE_MS + first, max_timestamp=BASE_MS + second)
-        assert session.produce(name, made)["error_code"] == 0
+        records = batch(rows, codec=codec, base_timestamp=BASE_MS + first, max_timestamp=BASE_MS + second)
+        assert session.produce(name, records)["error_code"] == 0
 
 
 @pytest.mark.parametrize("version", versions_of("ListOffsets"))
@@ -189,8 +189,8 @@ def test_by_time_after_a_segments_latest_record_was_deleted(bootstrap: str, targ
     session = Session(bootstrap)
     session.topic(name, configs={"segment.bytes": "1048576"})
     for after, size in ((1000, 10), (10, 10), (20, 800_000), (1000, 500_000)):
-        made = batch([record(b"k", b"x" * size)], base_timestamp=BASE_MS + after)
-        assert session.produce(name, made)["error_code"] == 0
+        records = batch([record(b"k", b"x" * size)], base_timestamp=BASE_MS + after)
+        assert session.produce(name, records)["error_code"] == 0
     session.delete_records(name, 1)
     response = list_offsets(session, 7, name, [BASE_MS + 500])
     assert first_row(response)["offset"] == (-1 if target == "kafka" else 3)

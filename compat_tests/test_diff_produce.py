@@ -30,11 +30,11 @@ DAY_MS = 86_400_000
 
 def read_back(session: Session, topic_id: bytes, partition: int = 0, start: int = 0) -> Any:
     """Fetch everything in the partition; the batches are compared."""
-    wanted = {"partition": partition, "fetch_offset": start, "partition_max_bytes": 1 << 24}
+    row = {"partition": partition, "fetch_offset": start, "partition_max_bytes": 1 << 24}
     values: Fields = {
         "max_wait_ms": 0,
         "max_bytes": 1 << 25,
-        "topics": [{"topic_id": topic_id, "partitions": [wanted]}],
+        "topics": [{"topic_id": topic_id, "partitions": [row]}],
     }
     return session.call("Fetch", 16, values, "read back")
 
@@ -217,7 +217,7 @@ TOPICS: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("config", TOPICS)
 def test_topic_configurations(pair: Pair, name: str, config: str) -> None:
-    made = {
+    batches = {
         "plain": batch(3),
         "timestamps": batch(
             [record(b"a"), record(b"b", offset_delta=1, timestamp_delta=7)], max_timestamp=now_ms() + 7
@@ -239,7 +239,7 @@ def test_topic_configurations(pair: Pair, name: str, config: str) -> None:
 
     def scenario(session: Session) -> None:
         topic_id = session.topic(name, configs=TOPICS[config])
-        for case, records in made.items():
+        for case, records in batches.items():
             session.call("Produce", 9, produce_request(name, records), case)
         read_back(session, topic_id)
 

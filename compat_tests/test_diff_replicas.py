@@ -30,8 +30,8 @@ def test_alter_partition_reassignments(pair: Pair, name: str, version: int) -> N
         session.exact_error_messages = True
         session.topic(name, 2)
         unknown = {"name": f"{name}-x", "partitions": [{"partition_index": 0, "replicas": [1]}]}
-        wanted = [[1], None, [], [2], [-1], [1, 1], [1, 2], [3, 1, 2], [2, 2], [1, 1, 2]]
-        rows = [{"partition_index": 0, "replicas": replicas} for replicas in wanted]
+        replica_lists = [[1], None, [], [2], [-1], [1, 1], [1, 2], [3, 1, 2], [2, 2], [1, 1, 2]]
+        rows = [{"partition_index": 0, "replicas": replicas} for replicas in replica_lists]
         rows += [{"partition_index": index, "replicas": [1]} for index in (2, -1)]
         for change in (True, False) if version else (True,):
             fields: Fields = {"allow_replication_factor_change": change} if version else {}

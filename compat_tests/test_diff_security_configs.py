@@ -44,9 +44,9 @@ VALUES = {
 
 
 def rows_of(session: Session, keys: list[str]) -> dict[str, Fields]:
-    wanted = {"resource_type": BROKER, "resource_name": NODE_ID, "configuration_keys": keys}
+    resource = {"resource_type": BROKER, "resource_name": NODE_ID, "configuration_keys": keys}
     response = session.call_unobserved(
-        "DescribeConfigs", 4, {"resources": [wanted], "include_synonyms": True}
+        "DescribeConfigs", 4, {"resources": [resource], "include_synonyms": True}
     )
     return {row["name"]: row for row in response["results"][0]["configs"]}
 

@@ -37,8 +37,8 @@ def create(session: Session, version: int, *topics: Fields, note: str = "", **fi
 
 def wait_until_gone(session: Session, name: str) -> None:
     deadline = now_ms() + 20_000
-    asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
-    while session.call_unobserved("Metadata", 12, asked)["topics"][0]["error_code"] != 3:
+    request = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+    while session.call_unobserved("Metadata", 12, request)["topics"][0]["error_code"] != 3:
         assert now_ms() < deadline
 
 

@@ -109,8 +109,8 @@ def contents(session: Session, name: str) -> Fields:
             ]
             found[f"end {partition} {isolation}"] = row["last_stable_offset"], row["high_watermark"]
             found[f"aborted {partition} {isolation}"] = row["aborted_transactions"]
-    asked = {"group_id": GROUP, "topics": [{"name": name, "partition_indexes": [0, 1]}]}
-    found["offsets"] = call_coordinator(session, "OffsetFetch", 8, {"groups": [asked]})["groups"]
+    group = {"group_id": GROUP, "topics": [{"name": name, "partition_indexes": [0, 1]}]}
+    found["offsets"] = call_coordinator(session, "OffsetFetch", 8, {"groups": [group]})["groups"]
     resource = {"resource_type": 2, "resource_name": name, "configuration_keys": ["retention.ms"]}
     (described,) = session.call_unobserved("DescribeConfigs", 4, {"resources": [resource]})["results"]
     found["config"] = described["configs"]

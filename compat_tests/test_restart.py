@@ -67,9 +67,9 @@ def test_topics_and_records_survive(own_broker: Callable[..., Broker], name: str
         assert new["leader_epoch"] >= old["leader_epoch"]  # clients ignore metadata whose epoch goes back
     ends = []
     for partition in range(3):
-        wanted = [{"partition": partition, "partition_max_bytes": 1 << 20}]
+        rows = [{"partition": partition, "partition_max_bytes": 1 << 20}]
         response = session.call_unobserved(
-            "Fetch", 13, {"topics": [{"topic_id": topic_id, "partitions": wanted}]}
+            "Fetch", 13, {"topics": [{"topic_id": topic_id, "partitions": rows}]}
         )
         row = response["responses"][0]["partitions"][0]
         found = list(read_batches(row["records"]))

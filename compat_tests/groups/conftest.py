@@ -86,17 +86,17 @@ def own_worker(spawn: Callable[[str], Worker]) -> Iterator[Callable[[str], Worke
 @pytest.fixture
 def make_group(name: str, workers: Mapping[str, Worker]) -> Iterator[Callable[..., Group]]:
     """`make_group(bootstrap, partitions)`: a group with its own topic, whose members are closed after the test."""
-    made: list[Group] = []
+    groups: list[Group] = []
 
     def make(bootstrap: str, partitions: int = 4) -> Group:
-        group = Group(bootstrap, f"{name}-{len(made)}", workers)
+        group = Group(bootstrap, f"{name}-{len(groups)}", workers)
         group.make_topic(partitions)
-        made.append(group)
+        groups.append(group)
         return group
 
     yield make
     with contextlib.ExitStack() as stack:
-        for group in made:
+        for group in groups:
             stack.callback(group.close)
 
 

@@ -17,9 +17,9 @@ PROTOCOLS = ["classic", "consumer"]
 @pytest.fixture
 def group(group_broker: Broker, make_group: Callable[..., Group], java_classes: object) -> Group:
     """A topic of two partitions with 20 records each."""
-    made = make_group(group_broker.bootstrap, 2)
-    made.fill(20)
-    return made
+    filled = make_group(group_broker.bootstrap, 2)
+    filled.fill(20)
+    return filled
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -18,9 +18,9 @@ confluent: Any = importlib.import_module("confluent_kafka.admin")  # partly type
 @pytest.fixture
 def group(group_broker: Broker, make_group: Callable[..., Group]) -> Group:
     """A topic of two partitions with 20 records each."""
-    made = make_group(group_broker.bootstrap, 2)
-    made.fill(20)
-    return made
+    filled = make_group(group_broker.bootstrap, 2)
+    filled.fill(20)
+    return filled
 
 
 def result(futures: Any) -> Any:
@@ -71,8 +71,8 @@ class TestConfluent:
         from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
         where = [TopicPartition(group.topic, 0, 7), TopicPartition(group.topic, 1, 9)]
-        asked = ConsumerGroupTopicPartitions(group.group_id, where)
-        result(admin.alter_consumer_group_offsets([asked]))
+        offsets = ConsumerGroupTopicPartitions(group.group_id, where)
+        result(admin.alter_consumer_group_offsets([offsets]))
         assert group.committed() == [7, 9]
         found = result(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group.group_id)]))
         assert sorted((one.partition, one.offset) for one in found.topic_partitions) == [(0, 7), (1, 9)]
@@ -82,7 +82,7 @@ class TestConfluent:
         with pytest.raises(KafkaException) as refused:
             result(admin.delete_consumer_groups([group.group_id]))
         assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
-        refusals = result(admin.alter_consumer_group_offsets([asked])).topic_partitions
+        refusals = result(admin.alter_consumer_group_offsets([offsets])).topic_partitions
         assert [one.error.code() for one in refusals] == [KafkaError.UNKNOWN_MEMBER_ID] * 2
         group.leave()
         result(admin.delete_consumer_groups([group.group_id]))
@@ -125,9 +125,9 @@ class TestKafkaPython:
         from kafka.errors import GroupSubscribedToTopicError  # type: ignore[import-untyped,unused-ignore]
 
         first, second = (TopicPartition(group.topic, partition) for partition in range(2))
-        wanted = {first: OffsetAndMetadata(5, "why", -1), second: OffsetAndMetadata(6, "", -1)}
-        admin.alter_group_offsets(group.group_id, wanted)
-        assert admin.list_group_offsets({group.group_id: None})[group.group_id] == wanted
+        expected = {first: OffsetAndMetadata(5, "why", -1), second: OffsetAndMetadata(6, "", -1)}
+        admin.alter_group_offsets(group.group_id, expected)
+        assert admin.list_group_offsets({group.group_id: None})[group.group_id] == expected
         admin.delete_group_offsets(group.group_id, [second])
         assert group.committed() == [5, 0]
         group.join("kafka-python")

@@ -52,9 +52,9 @@ def tool(workers: Mapping[str, Worker], group: Group) -> Tool:
 @pytest.fixture
 def group(group_broker: Broker, make_group: Callable[..., Group]) -> Group:
     """A topic of two partitions with 20 records each."""
-    made = make_group(group_broker.bootstrap, 2)
-    made.fill(20)
-    return made
+    filled = make_group(group_broker.bootstrap, 2)
+    filled.fill(20)
+    return filled
 
 
 def test_offsets_without_members(tool: Tool, group: Group) -> None:

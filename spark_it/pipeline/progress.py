@@ -67,8 +67,8 @@ def by_topic(source: dict[str, Any]) -> dict[str, tuple[int, int]]:
     }
 
 
-def _offsets(given: Any) -> dict[str, dict[str, int]]:
-    found = json.loads(given) if isinstance(given, str) else given
+def _offsets(value: Any) -> dict[str, dict[str, int]]:
+    found = json.loads(value) if isinstance(value, str) else value
     return found if isinstance(found, dict) else {}
 
 

@@ -24,11 +24,11 @@ def settings(topics: Topics, name: str) -> Settings:
     """A sink of two tasks whose topic is `name`."""
     topics.make(name)
     kafka = {"bootstrap.servers": topics.bootstrap}
-    made = Settings(
+    settings = Settings(
         f"{name}sink", 2, ("key",), kafka, control=f"{name}control", token="t1", driver="driver-1"
     )
-    make_control_topic(made)
-    return made
+    make_control_topic(settings)
+    return settings
 
 
 def rows(name: str, count: int, start: int = 0, task: int = 0) -> list[SinkRow]:
