@@ -65,7 +65,7 @@ class Pending(Generic[R]):
         return await self._response
 
     def close(self) -> None:
-        """Nobody will wait for the response."""
+        """Give the response up: nobody will wait for it."""
         self._response.close()
 
     def on_next(self) -> None:

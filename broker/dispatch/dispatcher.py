@@ -74,8 +74,8 @@ class Dispatcher:
     # -- what is installed
 
     def install(self, interceptor: Interceptor) -> None:
-        """From now on ``interceptor`` sees every request, behind those that were installed before, and every response,
-        before them; also the response to a Fetch that waits already.
+        """From now on ``interceptor`` sees every request after those that were installed earlier, and every response
+        before them. It also sees the responses to Fetches that wait already.
         """
         self._interceptors += (interceptor,)
         self._choose_path()
@@ -122,7 +122,7 @@ class Dispatcher:
             self.dispatch = self._dispatch
             self.complete_satisfied_fetches = fetches.leave_to_their_tasks
 
-    # -- a request's way
+    # -- the path
 
     def _dispatch_fast(self, connection: Connection, frame: memoryview) -> Pending[Any] | None:
         api_key, version, correlation_id = _prefix_at(frame, 0)
@@ -215,7 +215,7 @@ class Dispatcher:
         return api
 
     def _remember(self, context: RequestContext, frame: memoryview, response: Any) -> None:
-        """The fast path takes Produce requests with this one's front from now on, if the handler refused nothing."""
+        """Let the fast path take requests with the front of this Produce, unless the handler refused something."""
         if self._fast_produce is None:
             from oncelog.broker.dispatch.fast_produce import FastProduce
 
@@ -248,7 +248,7 @@ class Dispatcher:
             return self._own_bug(context, error)
 
     async def _handle_watched(self, context: RequestContext) -> Any:
-        if context.connection.muted_until:  # since a response that left while this request was read
+        if context.connection.muted_until:  # by a response that was sent since this request was read
             await context.connection.wait_unmuted()
         for interceptor in self._interceptors:
             if interceptor in self._interceptors:  # not removed meanwhile

@@ -48,7 +48,7 @@ KNOWN_MAX = 16 * 1024
 """How many fronts are remembered, at some 600 bytes each. One more, and all are forgotten."""
 
 LENGTHS_MAX = 4
-"""How many different lengths of fronts a connection's requests are looked up by."""
+"""How many lengths of fronts are tried for a request: the latest of its connection."""
 
 FRONT_BYTES_MAX = 512
 """Bytes of the longest front that is remembered; most have about 60."""
@@ -120,7 +120,7 @@ class ProduceFronts:
 
     def __init__(self) -> None:
         self.known: dict[bytes, _KnownFront] = {}
-        """The principal's as of the last request that was remembered; `FastProduce.forget` empties it."""
+        """Those of its principal: `FastProduce.remember` sets them, `FastProduce.forget` empties them."""
         self.lengths: list[int] = []
         """Where the size of the records stood in the connection's requests so far."""
 
@@ -178,9 +178,8 @@ class FastProduce:
         except KafkaError as error:
             out += known.encode(self._api, correlation_id, error_row(known.index, error, log))
             return True
-        if (
-            result.must_flush
-        ):  # a duplicate of a batch that is not on the disk yet: the handler waits for that
+        # A duplicate of a batch that is not on the disk yet: the handler waits for that.
+        if result.must_flush:
             return False
         if known.acks:
             start = len(out)

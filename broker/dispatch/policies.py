@@ -15,8 +15,8 @@ class Interceptor:
     """Sees every request before its handler and every response before its client, from its installation on.
 
     Both functions may wait; the connection reads no further request meanwhile. Both may change what they are given:
-    ``context.request`` is the request. Of a request that was handled before the installation, such as a Fetch that
-    waits, only the response is seen; a Produce has no records then. A Fetch response holds many records as a
+    ``context.request`` is the request. If a request was handled before the installation, such as a Fetch that waits,
+    only its response is seen; the records of such a Produce are None. A Fetch response holds many records as a
     `FileRange`.
     """
 

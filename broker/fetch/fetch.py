@@ -36,7 +36,7 @@ LEADER_HINT_VERSION = 16
 READ_COMMITTED = 1
 EMPTY = b""
 INLINE_BYTES_MAX = 16 * 1024
-"""Bytes of records up to which a response holds them itself."""
+"""Up to so many bytes of records are copied into the response."""
 
 Row = tuple[FetchKey, FetchItem, PartitionData]
 
@@ -117,7 +117,7 @@ class Fetch:
         return self.ready
 
     def take(self, log: PartitionLog, base_offset: int, records: bytes) -> bool:
-        """As `read`, without the file: ``records``, the last in ``log``, ended the wait for the only partition."""
+        """As `read`, but take ``records``, the last in ``log``, instead of reading the only partition from its file."""
         [(_, item, row)] = self.rows
         asked = item.partition
         size = len(records)
@@ -297,7 +297,7 @@ def _aborted(log: PartitionLog, start: int, end: int) -> list[AbortedTransaction
 
 
 def _in_memory_if_small(records: FileRange | bytes) -> FileRange | bytes:
-    """A few records are cheaper to copy into the response than to send from the file: one system call, not three."""
+    """Return a few records as bytes: to copy them takes one system call, to send them from the file takes three."""
     if isinstance(records, bytes) or records.size > INLINE_BYTES_MAX:
         return records
     try:

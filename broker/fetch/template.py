@@ -2,7 +2,7 @@
 
 All but five fields of such a response are known before the records are there: only the correlation id, three offsets
 and the records follow from the append that ends the wait, and a consumer's next Fetch most often waits for the same.
-The encoder of all other responses encodes the template once; the five fields are put in their places.
+The usual encoder makes the template, once; each response is a copy with the five fields filled in.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Connection:
         self._server = server
         self._dispatcher = server.dispatcher
         self._drained: trio.Event | None = None
-        """Set when nothing is `pending` any more; None while nothing is."""
+        """The event of `pending` becoming empty; None while it is empty."""
         self._lost = False
         """Whether a response from `pending` could not be sent."""
         self._requests = 0
@@ -150,7 +150,7 @@ class Connection:
         self.transport.close()
 
     def idle_since(self) -> float | None:
-        """Since when neither side has moved (real time, seconds); None while a response is being made."""
+        """Since when neither side has sent or read anything (real time, seconds); None while a response is awaited."""
         if self.writer.blocked_since is not None:
             return self.writer.blocked_since
         return None if self._is_waiting else self.heard_at
@@ -287,7 +287,7 @@ class Connection:
         return size
 
     async def _receive(self, view: memoryview) -> int:
-        """At least one byte into ``view``. Raises CloseConnection where the peer ends in the middle of a frame."""
+        """Read into ``view``; return how many bytes, at least one. Raises CloseConnection if the peer has closed."""
         with view:
             while True:
                 count = self.transport.receive_into(view)
@@ -301,7 +301,7 @@ class Connection:
     # -- pending responses
 
     async def _respond(self, pending: Pending[Any]) -> None:
-        """Wait for a response, which goes behind the others; no request is read meanwhile."""
+        """Wait for a response and write it behind the others; no request is read meanwhile."""
         if pending.reads_on:  # it is queued, and the queue is full
             await self.wait_drained()
             return
@@ -329,7 +329,7 @@ class Connection:
         await real_time.sleep_until(until)
 
     def _enqueue(self, pending: Pending[Any]) -> bool:
-        """Queue a response that lets the connection read on. Returns whether requests may be read now."""
+        """Queue a response if it lets the connection read on. Returns False if it does not, or the queue is full."""
         if not pending.reads_on:
             return False
         self.pending.append(pending)
@@ -339,8 +339,8 @@ class Connection:
         return len(self.pending) < PENDING_RESPONSES_MAX
 
     async def _respond_in_order(self, drained: trio.Event) -> None:
-        """Complete what is `pending`, in order, in a task of its own. If the peer is lost, it goes on without sending:
-        consumers see the records after the same flushes.
+        """Complete what is `pending`, in order; a task of its own. It goes on if the peer is lost: consumers see the
+        records only after the flushes that it waits for.
         """
         pending = self.pending
         try:

@@ -175,7 +175,7 @@ class Server:
             await real_time.sleep_until(oldest + idle_seconds)
 
     def take_buffer(self, size: int) -> bytearray:
-        """Memory for a frame of ``size`` bytes, or for its beginning: `grow` it as the bytes arrive."""
+        """Return memory for a frame of ``size`` bytes, or for its beginning: `grow` it as the bytes arrive."""
         if self._spare and size <= POOLED_BUFFER_BYTES:
             return self._spare.pop()
         return bytearray(FIRST_BUFFER_BYTES)
@@ -187,6 +187,7 @@ class Server:
         buffer.extend(bytes(max(POOLED_BUFFER_BYTES, min(size, 4 * have)) - have))
 
     def return_buffer(self, buffer: bytearray) -> None:
+        """Keep the memory of a frame for the next one, if it has the usual size."""
         if len(buffer) == POOLED_BUFFER_BYTES and len(self._spare) < POOLED_BUFFERS_MAX:
             self._spare.append(buffer)
 
