@@ -98,7 +98,7 @@ class Logger:
         self.name = name
 
     def debug(self, text: str, **fields: object) -> None:
-        """Log a detail for those who follow single requests."""
+        """Log a detail of a single request."""
         output = _current.get()
         if output is not None and output.level <= DEBUG:
             output.write(DEBUG, self.name, text, fields)

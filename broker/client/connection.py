@@ -23,7 +23,7 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 from oncelog.wire.schema import Message, Request, ResponseT_co
 
 SOFTWARE_NAME = "oncelog"
-"""The client's name in ApiVersions, where this package's version is beside it (KIP-511)."""
+"""The software name that ApiVersions sends, beside this package's version (KIP-511)."""
 CONNECT_TIMEOUT_S = 10.0
 """Kafka's ``socket.connection.setup.timeout.ms``. Here it limits connecting and the first ApiVersions together."""
 REQUEST_TIMEOUT_S = 30.0

@@ -55,25 +55,25 @@ class BrokerConfig(
         problems: list[str] | None = None,
     ) -> None:
         put = object.__setattr__
-        given, given_by = dict(texts or {}), dict(origins or {})
-        put(self, "texts", given)
-        put(self, "origins", given_by)
+        set_texts, set_origins = dict(texts or {}), dict(origins or {})
+        put(self, "texts", set_texts)
+        put(self, "origins", set_origins)
         put(self, "_topic_defaults", None)
-        for found in BrokerConfig.KEYS.values():
-            put(self, found.attribute, found.default)
-        refused: dict[str, str] = {}
-        for name, text in given.items():
+        for key in BrokerConfig.KEYS.values():
+            put(self, key.attribute, key.default)
+        invalid: dict[str, str] = {}
+        for name, text in set_texts.items():
             try:
                 self._set(name, text)
             except ConfigError as error:
-                refused[name] = str(error)
-        put(self, "without_effect", tuple(name for name in given if not _in_effect(name)))
-        self._align_node_ids(given, given_by)
+                invalid[name] = str(error)
+        put(self, "without_effect", tuple(name for name in set_texts if not _in_effect(name)))
+        self._align_node_ids(set_texts, set_origins)
         put(self, "connection_limits", connection_limits(self.max_connections_per_ip_overrides))
-        errors = [self._with_origin(name, why) for name, why in refused.items()]
-        for names, why in contradictions(self):
-            if refused.keys().isdisjoint(names):
-                errors.append(self._with_origin(names[0], why))
+        errors = [self._with_origin(name, message) for name, message in invalid.items()]
+        for names, message in contradictions(self):
+            if invalid.keys().isdisjoint(names):
+                errors.append(self._with_origin(names[0], message))
         if problems is not None:
             problems += errors
         elif errors:
@@ -91,20 +91,20 @@ class BrokerConfig(
 
     def value(self, name: str) -> Value:
         """Return the value of a key. Raises KeyError if neither Kafka nor oncelog has the key."""
-        known = BrokerConfig.KEYS.get(name)
-        if known is not None:
-            found: Value = getattr(self, known.attribute)
-            return found
-        other = key_of(name)
-        if other is None:
+        key = BrokerConfig.KEYS.get(name)
+        if key is not None:
+            value: Value = getattr(self, key.attribute)
+            return value
+        without_effect = key_of(name)
+        if without_effect is None:
             raise KeyError(name)
-        return other.parse(self.texts[name]) if name in self.texts else other.default
+        return without_effect.parse(self.texts[name]) if name in self.texts else without_effect.default
 
     def text(self, name: str) -> str | None:
         """Return the value of a key as Kafka writes it, None for a null. Raises KeyError as `value` does."""
-        value, known = self.value(name), key_of(name)
-        assert known is not None
-        return known.to_text(value)
+        value, key = self.value(name), key_of(name)
+        assert key is not None
+        return key.to_text(value)
 
     def with_changes(self, texts: Mapping[str, str], origin: str = "dynamic configuration") -> BrokerConfig:
         """Return a copy with other values for some keys, such as dynamic ones. Raises ConfigError."""
@@ -127,58 +127,58 @@ class BrokerConfig(
     def first_set(self, synonyms: tuple[tuple[str, int], ...]) -> Value:
         """Return the first value that is not null among several keys, multiplied by the key's factor."""
         for name, factor in synonyms:
-            found = self.value(name)
-            if found is not None:
-                return found if factor == 1 else found * factor
+            value = self.value(name)
+            if value is not None:
+                return value if factor == 1 else value * factor
         raise KeyError(synonyms)
 
     def _set(self, name: str, text: str) -> None:
         """Set one key. Raises ConfigError for an unknown key or an invalid value."""
-        known = BrokerConfig.KEYS.get(name)
-        if known is not None:
-            object.__setattr__(self, known.attribute, known.parse(text))
-        elif (other := key_of(name)) is not None:
-            other.parse(text)  # without effect, but Kafka does not start with an invalid value
+        key = BrokerConfig.KEYS.get(name)
+        if key is not None:
+            object.__setattr__(self, key.attribute, key.parse(text))
+        elif (without_effect := key_of(name)) is not None:
+            without_effect.parse(text)  # Kafka does not start with an invalid value
         elif not is_known(name):
             shown = "[hidden]" if is_secret(name) else text
             raise ConfigError(f"Unknown configuration {name} (value {shown})")
 
-    def _align_node_ids(self, given: dict[str, str], given_by: dict[str, str]) -> None:
+    def _align_node_ids(self, texts: dict[str, str], origins: dict[str, str]) -> None:
         """If only one of ``node.id`` and ``broker.id`` is set, give the other the same value.
 
         Source: ``AbstractKafkaConfig.populateSynonyms``."""
-        if "node.id" not in given and "broker.id" not in given:
+        if "node.id" not in texts and "broker.id" not in texts:
             object.__setattr__(self, "broker_id", self.node_id)
         for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
-            if other in given and name not in given:
+            if other in texts and name not in texts:
                 object.__setattr__(self, BrokerConfig.KEYS[name].attribute, self.value(other))
-                given[name] = given[other]
-                given_by[name] = given_by.get(other, "")
+                texts[name] = texts[other]
+                origins[name] = origins.get(other, "")
 
-    def _with_origin(self, name: str, why: str) -> str:
+    def _with_origin(self, name: str, message: str) -> str:
         origin = self.origins.get(name)
-        return f"{why} [from {origin}]" if origin else why
+        return f"{message} [from {origin}]" if origin else message
 
 
 def key_of(name: str) -> ConfigKey | None:
     """Return the key with this name: one of `BrokerConfig`, or one of Kafka's without effect here, or None."""
-    found = BrokerConfig.KEYS.get(name)
-    if found is None:
+    key = BrokerConfig.KEYS.get(name)
+    if key is None:
         from oncelog.broker.config.definitions_known import keys_without_effect
 
-        found = keys_without_effect().get(name)
-    return found
+        key = keys_without_effect().get(name)
+    return key
 
 
 def is_known(name: str) -> bool:
     """Whether Kafka or oncelog has a key with this name, with effect here or without."""
     if name in BrokerConfig.KEYS:
         return True
-    from oncelog.broker.config.definitions_known import is_known
+    from oncelog.broker.config.definitions_known import is_known_without_effect
 
-    return is_known(name)
+    return is_known_without_effect(name)
 
 
 def _in_effect(name: str) -> bool:
-    known = BrokerConfig.KEYS.get(name)
-    return known is not None and known.in_effect
+    key = BrokerConfig.KEYS.get(name)
+    return key is not None and key.in_effect

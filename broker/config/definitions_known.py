@@ -102,8 +102,8 @@ def listener_base(name: str) -> str | None:
     return next((key for key in MECHANISM_KEYS if base.endswith(key)), base)
 
 
-def is_known(name: str) -> bool:
-    """Whether ``name`` is a key of Kafka's without effect here."""
+def is_known_without_effect(name: str) -> bool:
+    """Whether ``name`` is a key without effect here: of Kafka's broker, its authorizer, older versions or plug-ins."""
     if name in AUTHORIZER_KEYS or name in REMOVED_KEYS or name.startswith(PREFIXES):
         return True
     return name in keys_without_effect()

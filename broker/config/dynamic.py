@@ -17,7 +17,7 @@ class DynamicBrokerConfig:
 
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
-        """The configuration given at the start."""
+        """The configuration at the start."""
         self.current = static
         """`static` with the dynamic changes."""
 

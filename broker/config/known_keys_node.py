@@ -6,7 +6,7 @@ sentences are ours."""
 TABLE = """\
 # Threads, queues and connections
 background.threads int 10 1.. cluster-wide
-    Threads for what no request waits for.
+    Threads for background work.
 num.io.threads int 8 1.. cluster-wide
     Threads that handle requests.
 num.network.threads int 3 1.. cluster-wide
@@ -20,7 +20,7 @@ request.timeout.ms int 30000
 server.max.startup.time.ms long 9223372036854775807 0.. internal
     Milliseconds that a start may take.
 connection.failed.authentication.delay.ms int 100 0..
-    Milliseconds by which closing a connection is delayed that could not authenticate.
+    Milliseconds by which the broker delays closing a connection after a failed authentication.
 connections.max.reauth.ms long 0
     Milliseconds after which a SASL client must authenticate again; 0 is never.
 early.start.listeners list null
@@ -28,29 +28,29 @@ early.start.listeners list null
 inter.broker.listener.name string null
     The listener that brokers connect to among themselves.
 security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
-    The security protocol among brokers, where inter.broker.listener.name is not set.
+    The security protocol among brokers if inter.broker.listener.name is not set.
 socket.connection.setup.timeout.ms long 10000
     Milliseconds that connecting to another node may take, at first.
 socket.connection.setup.timeout.max.ms long 30000
     Milliseconds that connecting to another node may take, after several failures.
 delete.records.purgatory.purge.interval.requests int 1
-    Requests after which finished ones are dropped from DeleteRecords' waiting room.
+    Requests after which finished ones are removed from the purgatory of DeleteRecords.
 fetch.purgatory.purge.interval.requests int 1000
-    Requests after which finished ones are dropped from Fetch's waiting room.
+    Requests after which finished ones are removed from the purgatory of Fetch.
 producer.purgatory.purge.interval.requests int 1000
-    Requests after which finished ones are dropped from Produce's waiting room.
+    Requests after which finished ones are removed from the purgatory of Produce.
 share.fetch.purgatory.purge.interval.requests int 1000
-    Requests after which finished ones are dropped from ShareFetch's waiting room.
+    Requests after which finished ones are removed from the purgatory of ShareFetch.
 unstable.api.versions.enable boolean false internal
-    Whether versions of APIs that are not released are served.
+    Whether the broker serves unreleased versions of APIs.
 unstable.feature.versions.enable boolean false internal
-    Whether levels of features that are not released are allowed.
+    Whether unreleased levels of features are allowed.
 
 # The cluster: controllers, registration, replication
 auto.leader.rebalance.enable boolean true
-    Whether preferred replicas become leaders again by themselves.
+    Whether the controller makes preferred replicas leaders again.
 leader.imbalance.check.interval.seconds long 300 1..
-    Seconds between two looks for partitions that others than their preferred replicas lead.
+    Seconds between two searches for partitions whose leader is not the preferred replica.
 broker.heartbeat.interval.ms int 2000
     Milliseconds between two heartbeats of a broker to the controller.
 broker.session.timeout.ms int 9000
@@ -58,7 +58,7 @@ broker.session.timeout.ms int 9000
 initial.broker.registration.timeout.ms int 60000
     Milliseconds that a broker's first registration may take.
 controlled.shutdown.enable boolean true
-    Whether a broker that stops gives its leaderships away first.
+    Whether a broker that stops hands over its leaderships first.
 controller.performance.always.log.threshold.ms long 2000 0.. internal
     Milliseconds beyond which an event of the controller is logged as slow.
 controller.performance.sample.period.ms long 60000 100.. internal
@@ -70,7 +70,7 @@ controller.quorum.auto.join.enable boolean false
 controller.quorum.bootstrap.servers list ""
     Addresses by which the quorum is found, as HOST:PORT.
 controller.quorum.election.backoff.max.ms int 1000 0..
-    Milliseconds until a new election after one that nobody won, at most.
+    The most milliseconds until a new election after one without a winner.
 controller.quorum.election.timeout.ms int 1000 0..
     Milliseconds that a candidate waits for votes.
 controller.quorum.fetch.max.bytes int 1048576 1..
@@ -94,11 +94,11 @@ internal.metadata.log.segment.bytes int null internal
 internal.metadata.max.batch.size.in.bytes int 8388608 internal
     Bytes of one batch of metadata records.
 metadata.log.dir string null
-    The directory of the metadata log, where it is not the first of log.dirs.
+    The directory of the metadata log; the first of log.dirs if not set.
 metadata.max.idle.interval.ms int 500 0..
-    Milliseconds after which an idle controller writes a record that says nothing.
+    Milliseconds after which an idle controller writes a record without content.
 num.replica.fetchers int 1 1.. cluster-wide
-    Threads that fetch from each other broker.
+    Threads for each other broker that fetch from it.
 replica.fetch.backoff.ms int 1000 0..
     Milliseconds that a follower waits after a fetch that failed.
 replica.fetch.max.bytes int 1048576 0..
@@ -108,7 +108,7 @@ replica.fetch.min.bytes int 1
 replica.fetch.response.max.bytes int 10485760 0..
     Bytes of all partitions that a follower fetches at once.
 replica.fetch.wait.max.ms int 500
-    Milliseconds that a follower's fetch waits at most.
+    The most milliseconds that a follower's fetch waits.
 replica.lag.time.max.ms long 30000
     Milliseconds after which a follower that has not caught up is no longer in sync.
 replica.selector.class string null
@@ -120,17 +120,17 @@ replica.socket.timeout.ms int 30000
 follower.fetch.last.tiered.offset.enable boolean false cluster-wide
     Whether an empty follower begins at the last offset in tiered storage.
 unclean.leader.election.interval.ms long 300000 1.. internal
-    Milliseconds between two looks for partitions that need an unclean leader.
+    Milliseconds between two searches for partitions that need an unclean leader.
 
 # Data directories
 cordoned.log.dirs list "" per-broker
     Directories that get no new partitions.
 log.dir.failure.timeout.ms long 30000 1..
-    Milliseconds after which a broker stops that cannot tell of a failed directory.
+    Milliseconds after which a broker stops if it cannot report a failed directory.
 num.replica.alter.log.dirs.threads int null
     Threads that move replicas from one directory to another.
 log.cleaner.io.buffer.load.factor double 0.9 cluster-wide
-    The part of the cleaner's table of keys that is filled before it begins.
+    The share of the cleaner's offset map that one cleaning fills.
 log.cleaner.io.buffer.size int 524288 0.. cluster-wide
     Bytes of all cleaners' buffers for reading and writing.
 log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 cluster-wide
@@ -138,9 +138,9 @@ log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 cluster-wide
 log.cleaner.threads int 1 0.. cluster-wide
     Threads that clean logs.
 offsets.load.buffer.size int 5242880 1..
-    Bytes that are read at once where offsets are loaded.
+    Bytes of one read when the broker loads offsets.
 transaction.state.log.load.buffer.size int 5242880 1..
-    Bytes that are read at once where transactions are loaded.
+    Bytes of one read when the broker loads transactions.
 
 # Quotas and metrics
 alter.log.dirs.replication.quota.window.num int 11 1..
@@ -148,7 +148,7 @@ alter.log.dirs.replication.quota.window.num int 11 1..
 alter.log.dirs.replication.quota.window.size.seconds int 1 1..
     Seconds of a sample of moves between directories.
 client.quota.callback.class class null
-    The class that says what each client's quota is.
+    The class that determines the quota of each client.
 controller.quota.window.num int 11 1..
     Samples that are kept of changes to cluster metadata.
 controller.quota.window.size.seconds int 1 1..
@@ -186,7 +186,7 @@ telemetry.max.bytes int 1048576 1..
 alter.config.policy.class.name class null
     The class that may refuse changes of configurations.
 authorizer.class.name string ""
-    The class that says who may do what; an error here, unless it is empty.
+    The class that authorizes requests; an error here unless it is empty.
 config.providers list "" cluster-wide
     Names of providers that put secrets into configurations.
 create.topic.policy.class.name class null
@@ -218,15 +218,15 @@ remote.log.manager.fetch.quota.window.num int 11 1..
 remote.log.manager.fetch.quota.window.size.seconds int 1 1..
     Seconds of a sample of reading from tiered storage.
 remote.log.manager.follower.thread.pool.size int 2 1.. cluster-wide
-    Threads that look after tiered segments on followers.
+    Threads that manage tiered segments on followers.
 remote.log.manager.task.interval.ms long 30000 1..
     Milliseconds between two runs of the tasks of tiered storage.
 remote.log.manager.task.retry.backoff.ms long 500 1.. internal
     Milliseconds until a failed task of tiered storage is tried again, at first.
 remote.log.manager.task.retry.backoff.max.ms long 30000 1.. internal
-    Milliseconds until a failed task of tiered storage is tried again, at most.
+    The most milliseconds until a failed task of tiered storage is tried again.
 remote.log.manager.task.retry.jitter double 0.2 0..0.5 internal
-    The part of that time which is left to chance.
+    The random share of that time.
 remote.log.manager.thread.pool.size int 2 1..
     Threads for tasks of tiered storage that have no threads of their own.
 remote.log.metadata.custom.metadata.max.bytes int 128 0..

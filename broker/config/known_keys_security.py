@@ -12,9 +12,9 @@ add.partitions.to.txn.retry.backoff.max.ms int 100 0..
 group.coordinator.append.linger.ms int -1 -1..
     Milliseconds that the coordinator gathers records before it writes them; -1 is by load.
 group.coordinator.background.threads int 2 1..
-    Threads for what the coordinator computes beside requests.
+    Threads for the coordinator's background work.
 group.coordinator.cached.buffer.max.bytes int 1048588 524288.. cluster-wide
-    Bytes of the largest buffer that the coordinator keeps to use it again.
+    Bytes of the largest buffer that the coordinator keeps for reuse.
 group.coordinator.threads int 4 1..
     Threads of the group coordinator.
 
@@ -26,17 +26,17 @@ group.share.initialize.retry.interval.ms int 30000 1.. internal
 group.share.max.share.sessions int 2000 1..
     Share sessions that are kept at once.
 group.share.max.size int 200 1..1000
-    Members of one share group at most.
+    The most members of a share group.
 group.share.persister.class.name string org.apache.kafka.server.share.persister.DefaultStatePersister internal
     The class that keeps the state of share partitions.
 share.coordinator.append.linger.ms int -1 -1..
     Milliseconds that the coordinator gathers records before it writes them; -1 is by load.
 share.coordinator.cached.buffer.max.bytes int 1048588 524288.. cluster-wide
-    Bytes of the largest buffer that the coordinator keeps to use it again.
+    Bytes of the largest buffer that the coordinator keeps for reuse.
 share.coordinator.cold.partition.snapshot.interval.ms int 300000 1.. internal
     Milliseconds after which an idle share partition gets a snapshot.
 share.coordinator.load.buffer.size int 5242880 1..
-    Bytes that are read at once where share partitions are loaded.
+    Bytes of one read when the broker loads share partitions.
 share.coordinator.snapshot.update.records.per.snapshot int 500 0..500
     Updates of a share partition between two of its snapshots.
 share.coordinator.state.topic.compression.codec int 0
@@ -46,7 +46,7 @@ share.coordinator.state.topic.min.isr short 2 1..
 share.coordinator.state.topic.num.partitions int 50 1..
     Partitions of __share_group_state.
 share.coordinator.state.topic.prune.interval.ms int 300000 1.. internal
-    Milliseconds between two deletions of what __share_group_state needs no more.
+    Milliseconds between two deletions of obsolete records of __share_group_state.
 share.coordinator.state.topic.replication.factor short 3 1..
     Replicas of __share_group_state.
 share.coordinator.state.topic.segment.bytes int 104857600 1..
@@ -58,43 +58,43 @@ share.coordinator.write.timeout.ms int 5000 1..
 
 # Streams groups
 group.streams.max.size int 2147483647 1..
-    Members of one streams group at most.
+    The most members of a streams group.
 
 # Delegation tokens
 delegation.token.expiry.check.interval.ms long 3600000 1..
-    Milliseconds between two looks for tokens that have expired.
+    Milliseconds between two searches for expired tokens.
 delegation.token.expiry.time.ms long 86400000 1..
     Milliseconds after which a token must be renewed.
 delegation.token.max.lifetime.ms long 604800000 1..
     Milliseconds for which a token can be renewed.
 delegation.token.secret.key password null
-    The secret that tokens are made and checked with.
+    The secret with which the broker signs and checks tokens.
 
 # Who clients are
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder per-broker
-    The class that makes a principal of a connection.
+    The class that determines the principal of a connection.
 security.providers string null
     Classes that make security providers.
 sasl.client.callback.handler.class class null
-    The class that answers for the broker where it is the client.
+    The class that handles the broker's callbacks when it is the client.
 sasl.login.callback.handler.class class null
-    The class that gets what a login needs.
+    The class that handles the callbacks of a login.
 sasl.login.class class null
     The class that logs in.
 sasl.login.connect.timeout.ms int null
     Milliseconds that connecting to the identity provider may take.
 sasl.login.read.timeout.ms int null
-    Milliseconds that the identity provider may take to answer.
+    Milliseconds that a response of the identity provider may take.
 sasl.login.retry.backoff.ms long 100
     Milliseconds until a login is tried again, at first.
 sasl.login.retry.backoff.max.ms long 10000
-    Milliseconds until a login is tried again, at most.
+    The most milliseconds until a login is tried again.
 sasl.mechanism.controller.protocol string GSSAPI
     The mechanism that brokers use with controllers.
 sasl.server.callback.handler.class class null
-    The class that checks what SASL clients say.
+    The class that handles the callbacks of SASL clients.
 sasl.server.max.receive.size int 524288
-    Bytes of a message by which a client authenticates.
+    The most bytes of a client's message during authentication.
 
 # OAuth
 sasl.oauthbearer.assertion.algorithm string RS256
@@ -108,7 +108,7 @@ sasl.oauthbearer.assertion.claim.iss string null
 sasl.oauthbearer.assertion.claim.jti.include boolean false
     Whether an assertion has an id of its own.
 sasl.oauthbearer.assertion.claim.nbf.seconds int 60 0..3600
-    Seconds before now from which an assertion holds.
+    Seconds before its creation from which on an assertion is valid.
 sasl.oauthbearer.assertion.claim.sub string null
     The subject that an assertion names.
 sasl.oauthbearer.assertion.file string null
@@ -120,23 +120,23 @@ sasl.oauthbearer.assertion.private.key.passphrase password null
 sasl.oauthbearer.assertion.template.file string null
     A file with more claims of assertions.
 sasl.oauthbearer.client.credentials.client.id string null
-    The client id that a token is asked for with.
+    The client id in the request for a token.
 sasl.oauthbearer.client.credentials.client.secret password null
-    The secret that a token is asked for with.
+    The client secret in the request for a token.
 sasl.oauthbearer.clock.skew.seconds int 30
-    Seconds by which clocks may differ where a token is checked.
+    Seconds by which clocks may differ when a token is checked.
 sasl.oauthbearer.expected.audience list ""
-    Audiences one of which a token must name.
+    The audiences of which a token must have at least one.
 sasl.oauthbearer.expected.issuer string null
     The issuer that a token must name.
 sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000
-    Milliseconds after which the keys that tokens are signed with are fetched anew.
+    Milliseconds after which the broker fetches the tokens' signing keys again.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100
     Milliseconds until fetching the keys is tried again, at first.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
-    Milliseconds until fetching the keys is tried again, at most.
+    The most milliseconds until fetching the keys is tried again.
 sasl.oauthbearer.jwks.endpoint.url string null
-    Where the keys that tokens are signed with are.
+    The URL of the tokens' signing keys.
 sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
     The class that gets a token.
 sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
@@ -148,13 +148,13 @@ sasl.oauthbearer.scope.claim.name string scope
 sasl.oauthbearer.sub.claim.name string sub
     The claim that holds a token's subject.
 sasl.oauthbearer.token.endpoint.url string null
-    Where tokens come from.
+    The URL of the token endpoint.
 
 # TLS
 ssl.allow.dn.changes boolean false
-    Whether a new certificate may name another subject.
+    Whether a new certificate may have another subject.
 ssl.allow.san.changes boolean false
-    Whether a new certificate may name other hosts.
+    Whether a new certificate may be for other hosts.
 ssl.engine.factory.class class null per-broker
     The class that makes TLS engines.
 ssl.key.password password null per-broker
@@ -170,11 +170,11 @@ ssl.keystore.password password null per-broker
 ssl.keystore.type string JKS per-broker
     The format of that file.
 ssl.principal.mapping.rules string DEFAULT
-    Rules that make a user's name of a certificate's subject.
+    Rules that map a certificate's subject to a user's name.
 ssl.truststore.certificates password null per-broker
-    The certificates that others' are checked against, as PEM.
+    The trusted certificates, as PEM.
 ssl.truststore.location string null per-broker
-    The file with the certificates that others' are checked against.
+    The file with the trusted certificates.
 ssl.truststore.password password null per-broker
     The password of that file.
 ssl.truststore.type string JKS per-broker

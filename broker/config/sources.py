@@ -123,20 +123,20 @@ def from_file(text: str, path: str, problems: list[str] | None = None) -> list[S
 
 
 def from_options(options: Iterable[str], problems: list[str] | None = None) -> list[Setting]:
-    """Return the settings of all ``-c key=value`` options.
+    """Return the settings of all ``-c key=value`` options, in their order.
 
     Raises ConfigError for options without ``=``; if ``problems`` is given, it adds the errors to that list instead."""
-    settings, wrong = [], []
+    settings, malformed = [], []
     for option in options:
         name, equals, text = option.partition("=")
         if equals and name.strip():
             settings.append(Setting(name.strip(), text, "-c"))
         else:
-            wrong.append(f"-c {option}: expected key=value")
+            malformed.append(f"-c {option}: expected key=value")
     if problems is not None:
-        problems += wrong
-    elif wrong:
-        raise ConfigError(*wrong)
+        problems += malformed
+    elif malformed:
+        raise ConfigError(*malformed)
     return settings
 
 
@@ -167,15 +167,15 @@ def from_environment(environment: Mapping[str, str]) -> EnvironmentSettings:
         else:
             settings.append(Setting(name, text, ENVIRONMENT_ORIGIN + variable))
     if not any(setting.name in (_ADVERTISED_HOST, _ADVERTISED_PORT) for setting in settings):
-        alone = [setting for setting in settings if setting.name in (_HOST, _PORT)]
-        without_key += [setting.origin.removeprefix(ENVIRONMENT_ORIGIN) for setting in alone]
-        settings = [setting for setting in settings if setting not in alone]
+        ambient = [setting for setting in settings if setting.name in (_HOST, _PORT)]
+        without_key += [setting.origin.removeprefix(ENVIRONMENT_ORIGIN) for setting in ambient]
+        settings = [setting for setting in settings if setting not in ambient]
     return EnvironmentSettings(settings, without_key)
 
 
 def _sets_key(name: str, text: str) -> bool:
-    """Whether a variable for the key ``name`` is meant for the broker: the key exists, and if it has no effect here,
-    the text is at least a valid value."""
+    """Whether a variable with this name and text sets a key. A key without effect must also be able to have the value:
+    otherwise the variable probably belongs to an application."""
     if name in (_PORT, _ADVERTISED_PORT):
         return text.isdecimal()
     key = key_of(name)

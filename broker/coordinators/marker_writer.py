@@ -70,7 +70,7 @@ class MarkerWriter:
                 # next start of the node finishes it.
                 self._nursery = None
 
-    # -- what requests ask
+    # -- for requests
 
     def is_ending(self, shard: TransactionShard, transactional_id: str) -> bool:
         """Whether this node still has markers of the id to write."""

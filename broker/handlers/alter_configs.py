@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
-from oncelog.broker.metadata.config_changes import SET, ConfigChange, Resource, alter
+from oncelog.broker.metadata.config_changes import SET, AlteredResource, ConfigChange, alter
 from oncelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -24,7 +24,7 @@ def handle(
     services: Services, request: AlterConfigsRequest, context: RequestContext
 ) -> AlterConfigsResponse | Pending[AlterConfigsResponse]:
     resources = (
-        Resource(
+        AlteredResource(
             resource.resource_type,
             resource.resource_name,
             [ConfigChange(config.name, SET, config.value) for config in resource.configs],

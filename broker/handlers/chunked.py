@@ -70,7 +70,7 @@ def chunked_by_row(
     """Return the response to the ``rows`` of a request, each of which may have a very large result.
 
     ``respond`` makes the response to some rows, ``results`` takes the list of their results out of it. More than
-    `LARGE_ROWS_AT_ONCE` rows are answered one by one. Rows for which ``same`` returns the same key share one result:
+    `LARGE_ROWS_AT_ONCE` rows are handled one by one. Rows for which ``same`` returns the same key share one result:
     a short request may name a large group any number of times.
     """
     if len(rows) <= LARGE_ROWS_AT_ONCE:

@@ -1,7 +1,7 @@
 """Fetch (API key 1): returns records from the requested offsets on. It can wait for them, and has fetch sessions.
 
 Version 7 brings sessions (KIP-227), 12 flexible fields and the last fetched epoch (KIP-595), 13 topic ids,
-16 node endpoints. A request that cannot be answered at once becomes a delayed fetch, which waits for its partitions
+16 node endpoints. A request that is not satisfied at once becomes a delayed fetch, which waits for its partitions
 until `min_bytes` are there, the last stable offset moves, an error comes up, or its time is over
 (Kafka: ``ReplicaManager.fetchMessages``, ``DelayedFetch``).
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
-from oncelog.broker.metadata.config_changes import ConfigChange, Resource, alter
+from oncelog.broker.metadata.config_changes import AlteredResource, ConfigChange, alter
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -25,7 +25,7 @@ def handle(
     services: Services, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
     resources = (
-        Resource(
+        AlteredResource(
             resource.resource_type,
             resource.resource_name,
             [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs],

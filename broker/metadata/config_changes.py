@@ -51,7 +51,7 @@ class ConfigChange(NamedTuple):
     value: str | None
 
 
-class Resource(NamedTuple):
+class AlteredResource(NamedTuple):
     """A resource to alter. ``replaces``: remove all keys that are not among ``changes`` (AlterConfigs)."""
 
     resource_type: int
@@ -63,7 +63,7 @@ class Resource(NamedTuple):
 def alter(
     store: MetadataStore,
     config: DynamicBrokerConfig,
-    resources: Iterable[Resource],
+    resources: Iterable[AlteredResource],
     rows: list[R],
     make_row: Callable[[int, str | None, int, str], R],
     *,
@@ -74,7 +74,7 @@ def alter(
     All changes that are not refused are committed as one batch, in the step before those. ``make_row`` makes a row of
     error code and message (0 and None without an error), the resource's type and its name.
     """
-    asked: list[Resource] = []
+    asked: list[AlteredResource] = []
     seen: dict[tuple[int, str], int] = {}
     for resource in resources:
         asked.append(resource)
@@ -106,7 +106,7 @@ def alter(
 
 
 def _records_or_refusal(
-    image: MetadataImage, config: DynamicBrokerConfig, resource: Resource, count: int
+    image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredResource, count: int
 ) -> list[Message] | KafkaError:
     """``count`` is the number of records for the resources before this one."""
     try:
@@ -134,7 +134,7 @@ def _invalid_request(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _alter(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource) -> list[Message]:
+def _alter(image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredResource) -> list[Message]:
     """Return the records for one resource. Raises KafkaError if it is refused."""
     changes = resource.changes
     if len({change.name for change in changes}) < len(changes):
@@ -154,7 +154,9 @@ def _alter(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource
     raise _invalid_request(f"Unknown resource type {resource.resource_type}")
 
 
-def _alter_topic(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource) -> list[Message]:
+def _alter_topic(
+    image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredResource
+) -> list[Message]:
     _check_lists(resource, TopicConfig.KEYS)
     current = image.configs.get((TOPIC, resource.name), {})
     changed = _changed(resource, current, TopicConfig.KEYS)
@@ -166,10 +168,12 @@ def _alter_topic(image: MetadataImage, config: DynamicBrokerConfig, resource: Re
     if resource.name not in image.topics:
         text = f"The topic '{resource.name}' does not exist."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    return _changes_only(resource, current, changed)
+    return _effective_changes(resource, current, changed)
 
 
-def _alter_group(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource) -> list[Message]:
+def _alter_group(
+    image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredResource
+) -> list[Message]:
     """As `_alter_topic`, but the group need not exist."""
     _check_lists(resource, GroupConfig.KEYS)
     current = image.configs.get((GROUP, resource.name), {})
@@ -177,10 +181,10 @@ def _alter_group(image: MetadataImage, config: DynamicBrokerConfig, resource: Re
     if not resource.name:
         raise _invalid_request("Default group resources are not allowed.")
     parse_group_overrides(_after(current, changed), config.current)
-    return _changes_only(resource, current, changed)
+    return _effective_changes(resource, current, changed)
 
 
-def _check_lists(resource: Resource, keys: Mapping[str, ConfigKey]) -> None:
+def _check_lists(resource: AlteredResource, keys: Mapping[str, ConfigKey]) -> None:
     """Raise KafkaError (INVALID_CONFIG) if a value that is no list is appended to or subtracted from."""
     for change in resource.changes:
         key = keys.get(change.name)
@@ -192,15 +196,17 @@ def _check_lists(resource: Resource, keys: Mapping[str, ConfigKey]) -> None:
             )
 
 
-def _changes_only(
-    resource: Resource, current: Mapping[str, str], changed: Mapping[str, str | None]
+def _effective_changes(
+    resource: AlteredResource, current: Mapping[str, str], changed: Mapping[str, str | None]
 ) -> list[Message]:
     """Return the records without those that set the current value again. A broker's are all written, to be applied anew
     (KAFKA-14136)."""
     return _records(resource, {name: text for name, text in changed.items() if current.get(name) != text})
 
 
-def _alter_broker(image: MetadataImage, config: DynamicBrokerConfig, resource: Resource) -> list[Message]:
+def _alter_broker(
+    image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredResource
+) -> list[Message]:
     if resource.name:
         _check_node_id(config.current, resource.name)
     for change in resource.changes:
@@ -282,7 +288,7 @@ def _check_values(
 
 
 def _changed(
-    resource: Resource, current: Mapping[str, str], keys: Mapping[str, ConfigKey]
+    resource: AlteredResource, current: Mapping[str, str], keys: Mapping[str, ConfigKey]
 ) -> dict[str, str | None]:
     """Return the new text of every key in the request; None removes the key."""
     changed: dict[str, str | None] = {}
@@ -323,7 +329,7 @@ def _after(current: Mapping[str, str], changed: Mapping[str, str | None]) -> dic
     return {name: text for name, text in merged.items() if text is not None}
 
 
-def _records(resource: Resource, changed: Mapping[str, str | None]) -> list[Message]:
+def _records(resource: AlteredResource, changed: Mapping[str, str | None]) -> list[Message]:
     return [ConfigRecord(resource.resource_type, resource.name, name, text) for name, text in changed.items()]
 
 

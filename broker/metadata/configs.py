@@ -46,9 +46,9 @@ READ_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
 
 NODE_ID_DIGITS_MAX = 10
 
-# Where keys may be set: their texts, and the source that this is.
-Place = tuple["Mapping[str, str | None]", int]
-Places = tuple[Place, ...]
+# One source of values: the texts by key, and the source's number in DescribeConfigs.
+ConfigSource = tuple["Mapping[str, str | None]", int]
+ConfigSources = tuple[ConfigSource, ...]
 
 _SYNONYMS = (
     ("log.roll.ms", "log.roll.hours"),
@@ -56,7 +56,7 @@ _SYNONYMS = (
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
-# The scheduler's interval is what log.flush.interval.ms defaults to, not another name of it.
+# The scheduler's interval is the default of log.flush.interval.ms, not a synonym of it.
 _SYNONYMS_OF = {name: names for names in _SYNONYMS for name in names if "scheduler" not in name}
 
 
@@ -122,13 +122,13 @@ def topic_rows(
     """Return the topic's keys (all, or those in ``names``), by name, each with its value, source and synonyms."""
     overrides = image.configs.get((TOPIC, topic), {})
     effective = TopicConfig.effective(overrides, config.current)
-    places, wanted = _places(image, config), frozenset(names or ())
+    sources, requested = _config_sources(image, config), frozenset(names or ())
     rows = []
     for name, key in sorted(TopicConfig.KEYS.items()):
-        if (wanted and name not in wanted) or (key.internal and name not in overrides):
+        if (requested and name not in requested) or (key.internal and name not in overrides):
             continue
         text = effective.text(name)
-        synonyms = _broker_synonyms(places, key.synonyms[0][0]) if key.synonyms else []
+        synonyms = _broker_synonyms(sources, key.synonyms[0][0]) if key.synonyms else []
         if name in overrides:
             synonyms.insert(0, DescribeConfigsSynonym(name, text, DYNAMIC_TOPIC_CONFIG))
         rows.append(_row(key, text, synonyms, read_only=False, documentation=documentation))
@@ -143,7 +143,7 @@ def creation_rows(
     A default may come from any synonym among the broker keys, while `topic_rows` looks for the first synonym only.
     """
     effective = TopicConfig.effective(overrides, config.current)
-    places = _places(image, config)
+    sources = _config_sources(image, config)
     rows = []
     for name, key in sorted(TopicConfig.KEYS.items()):
         if key.internal and name not in overrides:
@@ -152,9 +152,9 @@ def creation_rows(
         if name in overrides:
             text, source = overrides[name], DYNAMIC_TOPIC_CONFIG
         else:
-            for texts, place in places:
+            for texts, set_in in sources:
                 if any(synonym in texts for synonym, _ in key.synonyms):
-                    source = place
+                    source = set_in
                     break
         rows.append(
             CreatableTopicConfigs(name, None if key.sensitive else text, False, source, key.sensitive)
@@ -169,17 +169,17 @@ def broker_rows(
 
     These are all of Kafka's, those without effect too, and anything else the broker was started with.
     """
-    places, wanted = _places(image, config), frozenset(names or ())
-    keys, given = broker_keys(), config.current.texts
+    sources, requested = _config_sources(image, config), frozenset(names or ())
+    keys, set_texts = broker_keys(), config.current.texts
     rows = []
-    every = {*keys, *given}
-    for name in sorted(wanted & every if wanted else every):
+    every = {*keys, *set_texts}
+    for name in sorted(requested & every if requested else every):
         key = keys.get(name)
         if key is None:
-            rows.append(_row_without_key(name, places))
-        elif not key.internal or name in given:
+            rows.append(_row_without_key(name, sources))
+        elif not key.internal or name in set_texts:
             text = config.current.text(name)
-            synonyms = _broker_synonyms(places, name)
+            synonyms = _broker_synonyms(sources, name)
             rows.append(_row(key, text, synonyms, read_only=not is_dynamic(key), documentation=documentation))
     return rows
 
@@ -192,7 +192,7 @@ def broker_keys() -> Mapping[str, ConfigKey]:
     return {**keys_without_effect(), **BrokerConfig.KEYS}
 
 
-def _row_without_key(name: str, places: Places) -> DescribeConfigsResourceResult:
+def _row_without_key(name: str, sources: ConfigSources) -> DescribeConfigsResourceResult:
     """Return the row of a name that is no key, but that the broker was started with.
 
     It may set a key for one listener. Anything else may be a secret.
@@ -202,14 +202,14 @@ def _row_without_key(name: str, places: Places) -> DescribeConfigsResourceResult
     base = listener_base(name)
     key = None if base is None else broker_keys().get(base)
     sensitive = key is None or key.sensitive
-    own = _found((name,), places, sensitive=sensitive)
+    own = _synonyms_in((name,), sources, sensitive=sensitive)
     return DescribeConfigsResourceResult(
         name=name,
         value=own[0].value,
         read_only=True,
         config_source=own[0].source,
         is_sensitive=sensitive,
-        synonyms=own if base is None or key is None else own + _broker_synonyms(places, base),
+        synonyms=own if base is None or key is None else own + _broker_synonyms(sources, base),
         config_type=UNKNOWN_TYPE if key is None else key.type,
         documentation=None,
     )
@@ -241,13 +241,13 @@ def group_rows(
 ) -> list[DescribeConfigsResourceResult]:
     """Return the group's keys (all, or those in ``names``), by name, each with its value, source and synonyms."""
     overrides = image.configs.get((GROUP, group_id), {})
-    places, wanted = _places(image, config), frozenset(names or ())
+    sources, requested = _config_sources(image, config), frozenset(names or ())
     rows = []
     for name, key in sorted(GroupConfig.KEYS.items()):
-        if wanted and name not in wanted:
+        if requested and name not in requested:
             continue
         if key.synonyms:
-            synonyms = _broker_synonyms(places, key.synonyms[0][0])
+            synonyms = _broker_synonyms(sources, key.synonyms[0][0])
         else:
             synonyms = [DescribeConfigsSynonym(name, key.to_text(key.default), DEFAULT_CONFIG)]
         text = overrides.get(name, synonyms[0].value if synonyms else None)
@@ -284,7 +284,7 @@ def _row(
     )
 
 
-def _places(image: MetadataImage, config: DynamicBrokerConfig) -> Places:
+def _config_sources(image: MetadataImage, config: DynamicBrokerConfig) -> ConfigSources:
     """Return the texts of each source of broker keys, with the source, in order of precedence."""
     configs = image.configs
     return (
@@ -294,7 +294,7 @@ def _places(image: MetadataImage, config: DynamicBrokerConfig) -> Places:
     )
 
 
-def _broker_synonyms(places: Places, name: str) -> list[DescribeConfigsSynonym]:
+def _broker_synonyms(sources: ConfigSources, name: str) -> list[DescribeConfigsSynonym]:
     """Return every source and synonym that gives the broker key ``name`` a value, in order of precedence.
 
     As in Kafka, synonyms count only after the first source that sets the key itself, and a null default sets nothing:
@@ -303,18 +303,18 @@ def _broker_synonyms(places: Places, name: str) -> list[DescribeConfigsSynonym]:
     names = _SYNONYMS_OF.get(name, (name,))
     keys = {other: broker_keys()[other] for other in names}
     defaults = {other: key.to_text(key.default) for other, key in keys.items()}
-    found = _found(names, (*places, (defaults, DEFAULT_CONFIG)), sensitive=keys[name].sensitive)
+    found = _synonyms_in(names, (*sources, (defaults, DEFAULT_CONFIG)), sensitive=keys[name].sensitive)
     while found and found[0].name != name:
         del found[0]
     return found
 
 
-def _found(
-    names: tuple[str, ...], places: Iterable[Place], *, sensitive: bool
+def _synonyms_in(
+    names: tuple[str, ...], sources: Iterable[ConfigSource], *, sensitive: bool
 ) -> list[DescribeConfigsSynonym]:
     return [
         DescribeConfigsSynonym(name, None if sensitive else texts[name], source)
-        for texts, source in places
+        for texts, source in sources
         for name in names
         if texts.get(name) is not None
     ]

@@ -12,7 +12,7 @@ from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers import chunked, offset_fetch
 from oncelog.broker.handlers.chunked import LONG_RESPONSES, ROWS_AT_ONCE
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.metadata.config_changes import SET, ConfigChange, Resource, alter
+from oncelog.broker.metadata.config_changes import SET, AlteredResource, ConfigChange, alter
 from oncelog.broker.metadata.topics import delete
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.add_partitions_to_txn import (
@@ -377,7 +377,7 @@ def test_a_topic_deleted_while_configurations_are_altered_leaves_none(before: in
     """The configurations would become those of the next topic with the name."""
     node = node_with_topics()
     changes = [ConfigChange("retention.ms", SET, "5")]
-    resources = [Resource(TOPIC_RESOURCE, name, changes) for name in ("none", "a", "b")]
+    resources = [AlteredResource(TOPIC_RESOURCE, name, changes) for name in ("none", "a", "b")]
     rows: list[tuple[int, str | None, int, str]] = []
     steps = alter(node.metadata, node.config, resources, rows, lambda *row: row, validate_only=False)
     assert gone_while(node, steps, before)
