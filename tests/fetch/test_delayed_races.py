@@ -109,6 +109,26 @@ async def test_its_connection_is_muted_and_the_quotas_are_removed_before_the_app
         assert_nothing_is_left(broker, client)
 
 
+@simulated
+async def test_an_interceptor_that_does_not_wait_sees_its_response() -> None:
+    """The task of the fetch has no turn between the append and the moment when the appender looks."""
+    seen: list[str] = []
+
+    class Seeing(Interceptor):
+        async def on_response(self, context: RequestContext, response: Any) -> Any:
+            seen.append(context.api.handler.name)
+            return response
+
+    async with SimBroker() as broker:
+        client, writer = broker.connect(), broker.connect()
+        await create_topic(writer, "t")
+        await wait_at(client)
+        broker.node.dispatcher.install(Seeing())
+        await produce(writer, "t")
+        assert (await row_of(client)).records
+        assert sorted(seen) == ["fetch", "produce"]
+
+
 @pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "removed"])
 @pytest.mark.parametrize("ticks", range(6))
 @simulated
