@@ -39,7 +39,7 @@ INTERVAL_MAX_MS = 365 * 24 * 3600 * 1000
 _EXPIRY = "expiry of offsets"
 
 
-class _Topics:
+class _ImageTopics:
     """The topics of the metadata image, with the interface that groups need."""
 
     __slots__ = ("_metadata",)
@@ -99,7 +99,7 @@ class GroupCoordinator:
                 deadlines=self.runtime.timer.deadlines,
                 settings=lambda: self._config.current,
                 overrides=self._overrides,
-                topics=_Topics(self._metadata),
+                topics=_ImageTopics(self._metadata),
                 log_info=_log.info,
             )
         return self._context

@@ -194,7 +194,7 @@ def test_the_topic_is_deleted_and_created_again(large: bool) -> None:
             if large:
                 client = await broker.restart()
             request = DeleteTopicsRequest(topic_names=[OFFSETS_TOPIC], timeout_ms=1)
-            response = await client.ask(request, 5, DeleteTopicsResponse)
+            response = await client.call(request, 5, DeleteTopicsResponse)
             assert response.responses[0].error_code == 0
             assert await fetch_offsets(client, "g") == NOT_COORDINATOR
             assert await delete_offsets(client, "g", {"a": [0]}) == NOT_COORDINATOR
@@ -224,7 +224,7 @@ def test_the_topic_is_deleted_while_a_large_shard_is_loaded(cold: bool) -> None:
             if cold:
                 await trio.sleep(1)
             request = DeleteTopicsRequest(topic_names=[OFFSETS_TOPIC], timeout_ms=1)
-            await client.ask(request, 5, DeleteTopicsResponse)
+            await client.call(request, 5, DeleteTopicsResponse)
             assert await fetch_offsets(client, "g") == NOT_COORDINATOR
             await find(client)
             assert await commit(client, "g", {"a": {0: 5}}) == {("a", 0): 0}
@@ -247,13 +247,13 @@ async def test_a_topic_that_grows_moves_no_group_before_a_restart() -> None:
         await commit(client, names[0], {"a": {0: 1}})
 
         row = CreatePartitionsTopic(OFFSETS_TOPIC, 7, None)
-        await client.ask(CreatePartitionsRequest([row], 1), 3, CreatePartitionsResponse)
+        await client.call(CreatePartitionsRequest([row], 1), 3, CreatePartitionsResponse)
         assert [groups.runtime.partition_for(name) for name in names] == before
         assert max(before) == 2
         client = await broker.restart()
         assert max(broker.node.groups.runtime.partition_for(name) for name in names) > 2
         request = DeleteTopicsRequest(topic_names=[OFFSETS_TOPIC], timeout_ms=1)
-        await client.ask(request, 5, DeleteTopicsResponse)
+        await client.call(request, 5, DeleteTopicsResponse)
         await find(client)
         assert [broker.node.groups.runtime.partition_for(name) for name in names] == before
 

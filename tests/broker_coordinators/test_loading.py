@@ -254,7 +254,7 @@ async def test_a_topic_that_is_deleted_while_a_shard_is_loaded_leaves_no_offsets
             fill(broker, "g", LARGE // 2, topic)
         client = await broker.restart()
         assert await fetch_offsets(client, "g") == LOADING
-        await client.ask(DeleteTopicsRequest(topic_names=["a"]), 5, DeleteTopicsResponse)
+        await client.call(DeleteTopicsRequest(topic_names=["a"]), 5, DeleteTopicsResponse)
         assert await fetch_offsets(client, "g") == LOADING, "or this shows nothing"
         await trio.sleep(1)
         found = await fetch_offsets(client, "g")
@@ -271,7 +271,7 @@ async def test_background_work_goes_on_after_a_shard_that_cannot_be_written() ->
         for group in GROUPS_APART:
             assert await commit(client, group, {"a": {0: 1}}) == {("a", 0): 0}
         broker.files.faults.append(Fault("write", errno.ENOSPC, of_offsets_log, times=1))
-        await client.ask(DeleteTopicsRequest(topic_names=["a"]), 5, DeleteTopicsResponse)
+        await client.call(DeleteTopicsRequest(topic_names=["a"]), 5, DeleteTopicsResponse)
         await trio.sleep(1)
         found = [await fetch_offsets(client, group) for group in GROUPS_APART]
         assert found.count({}) == len(GROUPS_APART) - 1

@@ -55,7 +55,7 @@ async def test_very_long_names_are_not_cached() -> None:
         client = broker.connect()
         names = ["g", "g" * KNOWN_KEY_CHARS_MAX, "g" * (KNOWN_KEY_CHARS_MAX + 1), "g" * 32_767]
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=names)
-        response = await client.ask(request, 4, FindCoordinatorResponse)
+        response = await client.call(request, 4, FindCoordinatorResponse)
         assert [row.error_code for row in response.coordinators] == [0] * 4
         groups = broker.node.groups
         assert list(groups.runtime._partition_by_key) == names[:2]

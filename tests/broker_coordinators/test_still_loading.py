@@ -51,12 +51,12 @@ async def test_every_api_returns_that_the_coordinator_is_loading() -> None:
             (await member.sync()).error_code,
             (await member.leave()).error_code,
             (await describe(client, "g")).error_code,
-            (await client.ask(consumer, 1, ConsumerGroupHeartbeatResponse)).error_code,
-            (await client.ask(ListGroupsRequest(), 5, ListGroupsResponse)).error_code,
-            (await client.ask(DeleteGroupsRequest(["g"]), 2, DeleteGroupsResponse)).results[0].error_code,
+            (await client.call(consumer, 1, ConsumerGroupHeartbeatResponse)).error_code,
+            (await client.call(ListGroupsRequest(), 5, ListGroupsResponse)).error_code,
+            (await client.call(DeleteGroupsRequest(["g"]), 2, DeleteGroupsResponse)).results[0].error_code,
         ]
         asked = ConsumerGroupDescribeRequest(["g"])
-        codes.append((await client.ask(asked, 1, ConsumerGroupDescribeResponse)).groups[0].error_code)
+        codes.append((await client.call(asked, 1, ConsumerGroupDescribeResponse)).groups[0].error_code)
         assert codes == [LOADING] * 8
         assert await member.heartbeat() is ErrorCode.NONE, (
             "whoever it was, it shall not give up its partitions"

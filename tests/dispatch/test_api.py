@@ -83,9 +83,9 @@ async def test_a_connection_encodes_what_was_answered_in_steps_so(monkeypatch: p
         client, other = broker.connect(), broker.connect()
         await create_topic(client, "here")
         asked = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "here", None)] * (ROWS_AT_ONCE + 1))
-        answer = await client.ask(asked, 4, DescribeConfigsResponse)
+        answer = await client.call(asked, 4, DescribeConfigsResponse)
         assert len(answer.results) == ROWS_AT_ONCE + 1
         monkeypatch.setattr(apis, "RESPONSE_BYTES_MAX", 100_000)
         with pytest.raises(ConnectionEndedError):
-            await client.ask(asked, 4, DescribeConfigsResponse)
-        await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            await client.call(asked, 4, DescribeConfigsResponse)
+        await other.call(ApiVersionsRequest(), 0, ApiVersionsResponse)

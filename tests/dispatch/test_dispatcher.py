@@ -85,7 +85,7 @@ def test_an_interceptor_installed_while_clients_are_connected_sees_everything_fr
             dispatcher.install(recorder)
             offsets = [(await produce(producer, "t")).base_offset for _ in range(3)]
             row = (await consumer.receive(FetchResponse, 12)).responses[0].partitions[0]
-            await late.ask(ListGroupsRequest(), 0, ListGroupsResponse)
+            await late.call(ListGroupsRequest(), 0, ListGroupsResponse)
             assert offsets == [2, 3, 4]
             assert row.records
             assert recorder.requests == ["produce"] * 3 + ["list_groups"]
@@ -149,17 +149,17 @@ async def test_an_interceptor_refuses_answers_drops_and_closes() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         broker.node.dispatcher.install(Rules())
-        groups = await client.ask(ListGroupsRequest(), 0, ListGroupsResponse)
+        groups = await client.call(ListGroupsRequest(), 0, ListGroupsResponse)
         assert groups.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        refused = await client.ask(ElectLeadersRequest(), 2, ElectLeadersResponse)
+        refused = await client.call(ElectLeadersRequest(), 2, ElectLeadersResponse)
         assert refused.error_code == ErrorCode.NOT_CONTROLLER
         await client.send(ApiVersionsRequest(), 0)
         await trio.testing.wait_all_tasks_blocked()
         assert client.unread() == 0
         # The connection goes on: the next response is that of the next request.
-        assert (await client.ask(ListGroupsRequest(), 0, ListGroupsResponse)).error_code == groups.error_code
+        assert (await client.call(ListGroupsRequest(), 0, ListGroupsResponse)).error_code == groups.error_code
         with pytest.raises(ConnectionEndedError):
-            await client.ask(DescribeQuorumRequest(), 0, DescribeQuorumResponse)
+            await client.call(DescribeQuorumRequest(), 0, DescribeQuorumResponse)
 
 
 @simulated
@@ -180,7 +180,7 @@ async def test_interceptors_stand_in_the_order_of_their_installation() -> None:
     async with SimBroker() as broker:
         for name in ("outer", "inner"):
             broker.node.dispatcher.install(Named(name))
-        await broker.connect().ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        await broker.connect().call(ApiVersionsRequest(), 0, ApiVersionsResponse)
     assert order == ["outer request", "inner request", "inner response", "outer response"]
 
 
@@ -206,7 +206,7 @@ def test_a_throttled_client_is_told_and_muted(fast: list[bool]) -> None:
             for waited in (0, 5):
                 assert (await client.receive(ProduceResponse, 9)).throttle_time_ms == 5_000
                 assert trio.current_time() - began == waited
-            assert (await other.ask(ListGroupsRequest(), 1, ListGroupsResponse)).throttle_time_ms == 0
+            assert (await other.call(ListGroupsRequest(), 1, ListGroupsResponse)).throttle_time_ms == 0
             assert trio.current_time() - began == 5
             broker.node.dispatcher.throttle_with(None)
             assert (await produce(client, "t")).base_offset == 4
@@ -235,12 +235,12 @@ def test_rights_are_asked_for_and_their_change_empties_the_fast_path(fast: list[
             broker.node.dispatcher.authorize_with(Nobody())
             await produce(client, "t")
             assert fast == [True, False]
-            refused = await client.ask(ElectLeadersRequest(), 2, ElectLeadersResponse)
+            refused = await client.call(ElectLeadersRequest(), 2, ElectLeadersResponse)
             assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             with pytest.raises(ConnectionEndedError):  # its response has a place for errors only in rows
-                await client.ask(CreateAclsRequest(), 1, CreateAclsResponse)
+                await client.call(CreateAclsRequest(), 1, CreateAclsResponse)
             broker.node.dispatcher.authorize_with(None)
-            allowed = await broker.connect().ask(ElectLeadersRequest(), 2, ElectLeadersResponse)
+            allowed = await broker.connect().call(ElectLeadersRequest(), 2, ElectLeadersResponse)
             assert allowed.error_code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
     run()
@@ -261,7 +261,7 @@ async def test_a_bug_that_every_request_meets_is_one_traceback_a_minute(lines: l
         broker.node.fail_on_bugs = False
         broker.node.dispatcher.install(Broken())
         for _ in range(10):
-            response = await broker.connect().ask(ListGroupsRequest(), 0, ListGroupsResponse)
+            response = await broker.connect().call(ListGroupsRequest(), 0, ListGroupsResponse)
             assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         [line] = [line for line in lines if "own fault" in line]
         assert "Traceback" in line

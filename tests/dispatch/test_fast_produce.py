@@ -100,7 +100,7 @@ def _request(
     return version, ProduceRequest(None, acks, timeout_ms, topics)
 
 
-async def _ask(client: SimClient, version: int, request: ProduceRequest) -> bytes | None:
+async def _call(client: SimClient, version: int, request: ProduceRequest) -> bytes | None:
     """The answer after its correlation id; None where the connection was closed instead."""
     await client.send(request, version)
     try:
@@ -131,10 +131,10 @@ def test_responses_are_those_of_the_plain_path(seed: int, fast: list[bool]) -> N
                 if number == REQUESTS // 2:
                     for broker in brokers:
                         gone = DeleteTopicsRequest([DeleteTopicState("deleted")], timeout_ms=1000)
-                        await broker.connect().ask(gone, 6, DeleteTopicsResponse)
+                        await broker.connect().call(gone, 6, DeleteTopicsResponse)
                 version, request = _request(rng, shapes, ids)
-                plain = await _ask(plain_client, version, request)
-                assert await _ask(client, version, request) == plain, (seed, number, version, request)
+                plain = await _call(plain_client, version, request)
+                assert await _call(client, version, request) == plain, (seed, number, version, request)
             for name in ("plain", "append-time", "small", "flushed"):
                 for partition in (0, 1):
                     logs = [await read_all(broker.connect(), name, partition) for broker in brokers]
@@ -180,7 +180,7 @@ def test_transactional_batches(versions: Versions, fast: list[bool]) -> None:
             for sender in (stale, producer) if versions is CLASSIC else (stale,):
                 request = sender.produce_request("t", 0, [b"no"], broker.clock.now_ms())
                 answers = [
-                    (await one.ask(request, versions.produce, ProduceResponse)).responses
+                    (await one.call(request, versions.produce, ProduceResponse)).responses
                     for one in (client, broker.connect())
                 ]
                 assert answers[0] == answers[1]
@@ -336,5 +336,5 @@ async def test_a_topic_without_partitions_is_no_front() -> None:
         client = broker.connect()
         await create_topic(client, "t")
         empty = ProduceRequest(None, 1, 1000, [TopicProduceData("t")])
-        assert (await client.ask(empty, 9, ProduceResponse)).responses == []
+        assert (await client.call(empty, 9, ProduceResponse)).responses == []
         assert (await produce(client, "t")).base_offset == 0

@@ -160,7 +160,7 @@ async def test_an_interceptor_may_install_and_remove_interceptors() -> None:
         client = broker.connect()
         broker.node.dispatcher.install(Installing())
         for _ in range(2):
-            assert (await client.ask(ListGroupsRequest(), 0, ListGroupsResponse)).error_code == 0
+            assert (await client.call(ListGroupsRequest(), 0, ListGroupsResponse)).error_code == 0
         assert seen == ["response", "request", "response"]
 
 
@@ -185,10 +185,10 @@ async def test_a_produce_with_acks_0_gets_no_response_from_an_interceptor_either
                 row = PartitionProduceResponse(0, code, 5)
                 given.append(ProduceResponse([TopicProduceResponse("t", partition_responses=[row])]))
             await client.send(produce_request("t", batch(), acks=0), 9)
-            assert (await client.ask(ListGroupsRequest(), 0, ListGroupsResponse)).error_code == 0
+            assert (await client.call(ListGroupsRequest(), 0, ListGroupsResponse)).error_code == 0
         await client.send(produce_request("t", batch(crc=1), acks=0), 9)
         with pytest.raises(ConnectionEndedError):
-            await client.ask(ListGroupsRequest(), 0, ListGroupsResponse)
+            await client.call(ListGroupsRequest(), 0, ListGroupsResponse)
         assert (await produce(broker.connect(), "t")).base_offset == 1
 
 
@@ -228,7 +228,7 @@ async def test_api_versions_of_an_unknown_version_passes_them() -> None:
         response = await client.receive(ApiVersionsResponse, 0)
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert seen == [None, ErrorCode.UNSUPPORTED_VERSION]
-        assert (await client.ask(ApiVersionsRequest("a", "1"), 3, ApiVersionsResponse)).error_code == 0
+        assert (await client.call(ApiVersionsRequest("a", "1"), 3, ApiVersionsResponse)).error_code == 0
 
 
 @pytest.mark.parametrize("error", [OSError("no such file"), trio.ClosedResourceError(), ZeroDivisionError()])
@@ -244,7 +244,7 @@ async def test_no_error_of_an_interceptor_is_taken_for_a_lost_peer(
         broker.node.fail_on_bugs = False
         client = broker.connect()
         broker.node.dispatcher.install(Failing())
-        response = await client.ask(ListGroupsRequest(), 0, ListGroupsResponse)
+        response = await client.call(ListGroupsRequest(), 0, ListGroupsResponse)
         assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert broker.node.bugs == 1
         assert [type(error).__name__ in line for line in lines if "own fault" in line] == [True]

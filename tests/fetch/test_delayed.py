@@ -163,7 +163,7 @@ def test_it_is_answered_as_a_fetch_that_comes_after(
             answered = await row_of(client)
             assert len(read) == reads
             later = fetch_request("t", 1, **limits)
-            assert answered == (await client.ask(later, 12, FetchResponse)).responses[0].partitions[0]
+            assert answered == (await client.call(later, 12, FetchResponse)).responses[0].partitions[0]
 
     run()
 

@@ -203,17 +203,17 @@ async def test_its_session_is_evicted_while_it_waits() -> None:
                 topics=[FetchTopic("t", topic_id, rows)],
             )
 
-        session_id = (await client.ask(request(0, 0, 0), 13, FetchResponse)).session_id
+        session_id = (await client.call(request(0, 0, 0), 13, FetchResponse)).session_id
         assert session_id
         await client.send(request(session_id, 1, 600_000), 13)
         await trio.testing.wait_all_tasks_blocked()
         broker.clock.advance(200)
-        assert (await other.ask(request(0, 0, 0), 13, FetchResponse)).session_id not in (0, session_id)
+        assert (await other.call(request(0, 0, 0), 13, FetchResponse)).session_id not in (0, session_id)
         await produce(writer, "t")
         response = await client.receive(FetchResponse, 13)
         assert (response.session_id, response.error_code) == (session_id, 0)
         assert response.responses[0].partitions[0].records
-        again = await client.ask(request(session_id, 2, 0), 13, FetchResponse)
+        again = await client.call(request(session_id, 2, 0), 13, FetchResponse)
         assert again.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert_nothing_is_left(broker, client)
 
@@ -234,7 +234,7 @@ async def test_another_request_of_its_session_comes_while_it_waits() -> None:
             )
 
         session_id = 0
-        session_id = (await client.ask(request(0, 0, 0), 13, FetchResponse)).session_id
+        session_id = (await client.call(request(0, 0, 0), 13, FetchResponse)).session_id
         await client.send(request(1, 0, 600_000), 13)
         await trio.testing.wait_all_tasks_blocked()
         await other.send(request(2, 1, 600_000), 13)
@@ -260,7 +260,7 @@ async def test_its_response_is_made_from_a_file_that_cannot_be_read() -> None:
         log.fail(OSError("on purpose"))
         row = await row_of(client)
         assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert (await client.ask(ApiVersionsRequest("a", "1"), 3, ApiVersionsResponse)).error_code == 0
+        assert (await client.call(ApiVersionsRequest("a", "1"), 3, ApiVersionsResponse)).error_code == 0
         assert_nothing_is_left_of(broker, client, log)
 
 

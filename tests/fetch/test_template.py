@@ -143,7 +143,7 @@ async def _write(
             producer.sequences.clear()
         else:
             request = produce_request("t", records, partition=partition)
-            answer = await writer.ask(request, 9, ProduceResponse)
+            answer = await writer.call(request, 9, ProduceResponse)
             assert answer.responses[0].partition_responses[0].error_code == 0
 
 
@@ -182,12 +182,12 @@ def test_the_topic_is_deleted_and_made_again_meanwhile(put: list[int]) -> None:
                     rows[0].fetch_offset = offset
                     await client.send(request, 13)
                     await trio.testing.wait_all_tasks_blocked()
-                    await writer.ask(produce_request("t", batch()), 9, ProduceResponse)
+                    await writer.call(produce_request("t", batch()), 9, ProduceResponse)
                     answer = await client.receive(FetchResponse, 13)
                     assert answer.responses[0].topic_id == topic_id
                     assert answer.responses[0].partitions[0].high_watermark == offset + 1
                 gone = DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000)
-                await writer.ask(gone, 6, DeleteTopicsResponse)
+                await writer.call(gone, 6, DeleteTopicsResponse)
 
     run()
     assert len(put) == 6

@@ -22,7 +22,7 @@ def test_each_version(version: int) -> None:
 
             async def add(name: str, epoch: int) -> int:
                 request = AddOffsetsToTxnRequest(name, producer.producer_id, epoch, "g")
-                response = await client.ask(request, version, AddOffsetsToTxnResponse)
+                response = await client.call(request, version, AddOffsetsToTxnResponse)
                 return int(response.error_code)
 
             fenced = ErrorCode.INVALID_PRODUCER_EPOCH if version < 2 else ErrorCode.PRODUCER_FENCED

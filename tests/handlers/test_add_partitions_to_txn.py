@@ -40,7 +40,7 @@ def test_a_partition_that_is_not_there_refuses_all(version: int) -> None:
             async def add(epoch: int, *partitions: int) -> dict[tuple[str, int], int]:
                 topics = [AddPartitionsToTxnTopic("t", list(partitions))]
                 request = AddPartitionsToTxnRequest([], "id", producer.producer_id, epoch, topics)
-                response = await client.ask(request, version, AddPartitionsToTxnResponse)
+                response = await client.call(request, version, AddPartitionsToTxnResponse)
                 return rows(response.results_by_topic_v3_and_below)
 
             assert await add(0, 0, 2) == {
@@ -72,7 +72,7 @@ def test_several_transactions_each_on_its_own(flushed: bool) -> None:
                 )
                 for name, verify, ids in (("known", False, [0]), ("unknown", False, [0]), ("", False, [1]))
             ]
-            response = await client.ask(
+            response = await client.call(
                 AddPartitionsToTxnRequest(transactions), 5, AddPartitionsToTxnResponse
             )
             assert [
@@ -84,7 +84,7 @@ def test_several_transactions_each_on_its_own(flushed: bool) -> None:
             ]
             transactions[0].verify_only = True
             transactions[0].topics[0].partitions = [0, 1]
-            response = await client.ask(
+            response = await client.call(
                 AddPartitionsToTxnRequest(transactions[:1]), 4, AddPartitionsToTxnResponse
             )
             [one] = response.results_by_transaction

@@ -16,7 +16,7 @@ TOPIC, BROKER = 2, 4
 def node() -> StandInNode:
     node = StandInNode()
     configs = [CreatableTopicConfig("retention.ms", "5"), CreatableTopicConfig("segment.ms", "6")]
-    node.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1, [], configs)]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic("t", 1, 1, [], configs)]), 7)
     node.records.clear()
     return node
 
@@ -32,7 +32,7 @@ def alter(
 ) -> tuple[int, str | None]:
     configs = [AlterableConfig(key, value) for key, value in settings.items()]
     request = AlterConfigsRequest([AlterConfigsResource(resource_type, name, configs)], validate_only)
-    [row] = node.ask(request, version).responses
+    [row] = node.call(request, version).responses
     assert (row.resource_type, row.resource_name) == (resource_type, name)
     return row.error_code, row.error_message
 

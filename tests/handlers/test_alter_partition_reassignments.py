@@ -20,7 +20,7 @@ HERE, MOVING, WIDE = 0, 1, 2
 @pytest.fixture
 def node() -> StandInNode:
     node = StandInNode()
-    node.ask(CreateTopicsRequest([CreatableTopic("t", 3, 1)]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic("t", 3, 1)]), 7)
     topic_id = node.metadata.image.topics["t"].topic_id
     changes = [
         PartitionChangeRecord(MOVING, topic_id, replicas=[1, 2], adding_replicas=[2], removing_replicas=[1]),
@@ -34,7 +34,7 @@ def move(node: StandInNode, index: int, replicas: list[int] | None, *, may_chang
     """The error code of one partition's row; whatever it is, nothing has changed."""
     before = len(node.records)
     topic = ReassignableTopic("t", [ReassignablePartition(index, replicas)])
-    response = node.ask(AlterPartitionReassignmentsRequest(1000, may_change, [topic]), 1)
+    response = node.call(AlterPartitionReassignmentsRequest(1000, may_change, [topic]), 1)
     assert (response.error_code, response.allow_replication_factor_change) == (0, may_change)
     assert len(node.records) == before
     [row] = response.responses[0].partitions
@@ -59,7 +59,7 @@ def test_to_a_broker_that_is_registered_but_fenced(node: StandInNode) -> None:
     node.metadata.commit([RegisterBrokerRecord(2, broker_epoch=9, fenced=True)])
     for replicas in ([2], [1, 2]):
         topic = ReassignableTopic("t", [ReassignablePartition(HERE, replicas)])
-        response = node.ask(AlterPartitionReassignmentsRequest(1000, True, [topic]), 1)
+        response = node.call(AlterPartitionReassignmentsRequest(1000, True, [topic]), 1)
         [row] = response.responses[0].partitions
         text = "A single node does not move partitions."
         assert (row.error_code, row.error_message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)

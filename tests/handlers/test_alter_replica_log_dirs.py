@@ -22,7 +22,7 @@ from tests.harness.simulation import simulated
 async def alter(client: SimClient, *moves: tuple[str, str, list[int]]) -> dict[str, dict[int, int]]:
     """The error codes by topic and partition; each move is of a directory, a topic, its partitions."""
     dirs = [AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic, rows)]) for path, topic, rows in moves]
-    response: Any = await client.ask(AlterReplicaLogDirsRequest(dirs), 2, AlterReplicaLogDirsResponse)
+    response: Any = await client.call(AlterReplicaLogDirsRequest(dirs), 2, AlterReplicaLogDirsResponse)
     return {
         topic.topic_name: {row.partition_index: row.error_code for row in topic.partitions}
         for topic in response.results
@@ -57,7 +57,7 @@ async def test_the_directory_is_named_by_its_absolute_path() -> None:
     async with SimBroker(config={"log.dirs": "data//"}) as broker:
         client = broker.connect()
         await create_topic(client, "a")
-        response = await client.ask(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
+        response = await client.call(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
         assert [result.log_dir for result in response.results] == [DATA_DIR]
         moves = [("data//", "a", [0])], [(DATA_DIR, "a", [0])]
         found = [await alter(client, *move) for move in moves]

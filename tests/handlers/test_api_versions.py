@@ -16,7 +16,7 @@ from tests.harness.simulation import simulated
 async def test_every_handler_is_announced_with_its_versions() -> None:
     async with SimBroker() as broker:
         for version in range(5):
-            response = await broker.connect().ask(
+            response = await broker.connect().call(
                 ApiVersionsRequest("test", "1.0"), version, ApiVersionsResponse
             )
             announced = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
@@ -50,7 +50,7 @@ def test_software_names(name: str, valid: bool) -> None:
     async def run() -> None:
         async with SimBroker() as broker:
             for request in (ApiVersionsRequest(name, "1"), ApiVersionsRequest("x", name)):
-                response = await broker.connect().ask(request, 3, ApiVersionsResponse)
+                response = await broker.connect().call(request, 3, ApiVersionsResponse)
                 assert response.error_code == (0 if valid else ErrorCode.INVALID_REQUEST)
 
     run()

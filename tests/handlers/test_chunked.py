@@ -170,18 +170,18 @@ def check(
         async with SimBroker(config={"log.flush.interval.messages": flush}) as broker:
             client, other = await coordinated(broker), broker.connect()
             await create_topic(client, "here", 3)
-            await client.ask(request, version, answer_class)  # makes what it needs: internal topics
-            await client.ask(ListGroupsRequest(), 0, ListGroupsResponse)
+            await client.call(request, version, answer_class)  # makes what it needs: internal topics
+            await client.call(ListGroupsRequest(), 0, ListGroupsResponse)
 
             await client.send(request, version)
-            await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            await other.call(ApiVersionsRequest(), 0, ApiVersionsResponse)
             assert client.unread() == 0
             in_chunks = await client.receive(answer_class, version)
 
             with monkeypatch.context() as patched:
                 patched.setattr(chunked, "ROWS_AT_ONCE", 1_000_000)
                 patched.setattr(chunked, "LARGE_ROWS_AT_ONCE", 1_000_000)
-                at_once = await client.ask(request, version, answer_class)
+                at_once = await client.call(request, version, answer_class)
             assert in_chunks == at_once
             found.append(in_chunks)
 
@@ -333,9 +333,9 @@ def test_committed_offsets_in_chunks(before: int | None, monkeypatch: pytest.Mon
             await client.send(OffsetCommitRequest("g", topics=topics), 8)
             # Each takes a few steps of the commit.
             for _ in range(before or 0):
-                await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+                await other.call(ApiVersionsRequest(), 0, ApiVersionsResponse)
             if before is not None:
-                gone = await other.ask(DeleteTopicsRequest(topic_names=["gone"]), 5, DeleteTopicsResponse)
+                gone = await other.call(DeleteTopicsRequest(topic_names=["gone"]), 5, DeleteTopicsResponse)
                 assert gone.responses[0].error_code == 0
                 assert client.unread() == 0
             response = await client.receive(OffsetCommitResponse, 8)
@@ -344,7 +344,7 @@ def test_committed_offsets_in_chunks(before: int | None, monkeypatch: pytest.Mon
             assert len(found) == ROWS
             assert found.pop("here") == [unknown, 0, 0]
             asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
-            stored = await client.ask(asked, 8, OffsetFetchResponse)
+            stored = await client.call(asked, 8, OffsetFetchResponse)
             left = {topic.name: len(topic.partitions) for topic in stored.groups[0].topics}
             if before is None:
                 assert found.pop("gone") == [unknown, 0, 0]
@@ -360,7 +360,7 @@ def gone_while(node: StandInNode, steps: Iterator[None], before: int) -> bool:
     """Take the steps, and delete topic "a" after so many of them. Returns whether it still existed."""
     for _ in zip(range(before), steps, strict=False):
         pass
-    gone = node.ask(DeleteTopicsRequest([DeleteTopicState("a")], [], 1000), 6)
+    gone = node.call(DeleteTopicsRequest([DeleteTopicState("a")], [], 1000), 6)
     for _ in steps:
         pass
     return bool(gone.responses[0].error_code == 0)
@@ -368,7 +368,7 @@ def gone_while(node: StandInNode, steps: Iterator[None], before: int) -> bool:
 
 def node_with_topics() -> StandInNode:
     node = StandInNode()
-    node.ask(CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in ("a", "b")]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in ("a", "b")]), 7)
     return node
 
 

@@ -55,7 +55,7 @@ async def test_version_0_does_not_tell_the_protocol() -> None:
         client = await coordinated(broker)
         await SimConsumer(client, "one", ["t"]).join()
         request = ConsumerGroupDescribeRequest(["g"], False)
-        response = await client.ask(request, 0, ConsumerGroupDescribeResponse)
+        response = await client.call(request, 0, ConsumerGroupDescribeResponse)
         [group] = response.groups
         assert group.members[0].member_type == -1
         assert group.authorized_operations == NOT_ASKED
@@ -68,7 +68,7 @@ async def test_groups_of_other_types() -> None:
         await SimMember(broker, "classic").found()
         await SimConsumer(client, "one", ["t"]).join()
         request = ConsumerGroupDescribeRequest(["classic", "", "nowhere", "g"], True)
-        response = await client.ask(request, 1, ConsumerGroupDescribeResponse)
+        response = await client.call(request, 1, ConsumerGroupDescribeResponse)
         assert [(row.group_id, row.error_code, row.error_message) for row in response.groups] == [
             ("classic", ErrorCode.GROUP_ID_NOT_FOUND, "Group classic is not a consumer group."),
             ("", ErrorCode.INVALID_GROUP_ID, None),

@@ -71,7 +71,7 @@ class SimConsumer:
 
     async def beat(self, version: int = 1, **said: Any) -> Any:
         request = ConsumerGroupHeartbeatRequest("g", self.member_id, self.epoch, **said)
-        response = await self.client.ask(request, version, ConsumerGroupHeartbeatResponse)
+        response = await self.client.call(request, version, ConsumerGroupHeartbeatResponse)
         if response.error_code == ErrorCode.NONE:
             self.member_id, self.epoch = response.member_id, response.member_epoch
             if response.assignment is not None:
@@ -85,7 +85,7 @@ class SimConsumer:
 
 async def described(client: SimClient, group: str = "g") -> Any:
     request = ConsumerGroupDescribeRequest([group], True)
-    response = await client.ask(request, 1, ConsumerGroupDescribeResponse)
+    response = await client.call(request, 1, ConsumerGroupDescribeResponse)
     [row] = response.groups
     return row
 
@@ -104,12 +104,12 @@ async def test_a_member_lives_and_follows_its_topics() -> None:
         await one.beat()
         assert (later_id, 0) in one.owned
         grown = CreatePartitionsRequest([CreatePartitionsTopic("t", 3, None)], 1000, False)
-        await client.ask(grown, 3, CreatePartitionsResponse)
+        await client.call(grown, 3, CreatePartitionsResponse)
         await trio.sleep(2)
         await one.beat()
         assert len(one.owned) == 4
         gone = DeleteTopicsRequest([DeleteTopicState("later")], timeout_ms=1000)
-        await client.ask(gone, 6, DeleteTopicsResponse)
+        await client.call(gone, 6, DeleteTopicsResponse)
         await trio.sleep(2)
         await one.beat()
         assert one.owned == {(topic_id, number) for number in range(3)}
@@ -160,7 +160,7 @@ async def test_a_groups_own_heartbeat_interval() -> None:
         client = await coordinated(broker)
         change = AlterableConfig("consumer.heartbeat.interval.ms", 0, "7000")
         resource = AlterConfigsResource(GROUP_RESOURCE, "g", [change])
-        await client.ask(
+        await client.call(
             IncrementalAlterConfigsRequest([resource], False), 1, IncrementalAlterConfigsResponse
         )
         one = SimConsumer(client, "one", ["t"])
@@ -193,7 +193,7 @@ async def test_without_the_feature_or_the_protocol() -> None:
             update = UpdateFeaturesRequest(
                 1000, [FeatureUpdateKey("group.version", level, False, upgrade_type)]
             )
-            assert (await client.ask(update, 1, UpdateFeaturesResponse)).error_code == 0
+            assert (await client.call(update, 1, UpdateFeaturesResponse)).error_code == 0
             response = await one.join()
             assert (response.error_code, response.error_message) == (code, None)
             assert (await described(client)).error_code == code

@@ -26,7 +26,7 @@ def wanted(name: str, count: int, assignments: list[list[int]] | None = None) ->
 def grow(
     node: StandInNode, *topics: CreatePartitionsTopic, version: int = 3, validate_only: bool = False
 ) -> list[tuple[str, int, str | None]]:
-    rows: list[CreatePartitionsTopicResult] = node.ask(
+    rows: list[CreatePartitionsTopicResult] = node.call(
         CreatePartitionsRequest(list(topics), 1000, validate_only), version
     ).results
     return [(row.name, row.error_code, row.error_message) for row in rows]
@@ -35,7 +35,7 @@ def grow(
 @pytest.fixture
 def node() -> StandInNode:
     node = StandInNode()
-    node.ask(CreateTopicsRequest([CreatableTopic("t", 3, 1), CreatableTopic("u", 1, 1)]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic("t", 3, 1), CreatableTopic("u", 1, 1)]), 7)
     node.records.clear()
     return node
 

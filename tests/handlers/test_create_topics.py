@@ -44,7 +44,7 @@ def create(
     node: StandInNode, *topics: CreatableTopic, version: int = 7, validate_only: bool = False
 ) -> list[CreatableTopicResult]:
     request = CreateTopicsRequest(list(topics), 1000, validate_only)
-    rows: list[CreatableTopicResult] = node.ask(request, version).topics
+    rows: list[CreatableTopicResult] = node.call(request, version).topics
     return rows
 
 

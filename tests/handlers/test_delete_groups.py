@@ -23,7 +23,7 @@ def test_in_every_version(version: int) -> None:
         async with SimBroker() as broker:
             client = broker.connect()
             request = DeleteGroupsRequest(["busy", "gone", "nobody", "simple", "gone", ""])
-            response = await client.ask(request, version, DeleteGroupsResponse)
+            response = await client.call(request, version, DeleteGroupsResponse)
             assert {row.error_code for row in response.results} == {ErrorCode.NOT_COORDINATOR}
             await coordinated(broker)
             await create_topic(client, "t")
@@ -33,7 +33,7 @@ def test_in_every_version(version: int) -> None:
             await gone.leave()
             for group in ("gone", "simple"):
                 await commit(client, group, {"t": {0: 5}})
-            response = await client.ask(request, version, DeleteGroupsResponse)
+            response = await client.call(request, version, DeleteGroupsResponse)
             assert [(row.group_id, row.error_code) for row in response.results] == [
                 ("busy", ErrorCode.NON_EMPTY_GROUP),
                 ("gone", ErrorCode.NONE),
@@ -57,6 +57,6 @@ async def test_on_a_full_disk_nothing_is_deleted() -> None:
         await member.found()
         await member.leave()
         broker.files.faults.append(Fault("write", errno.ENOSPC))
-        response = await client.ask(DeleteGroupsRequest(["g"]), 2, DeleteGroupsResponse)
+        response = await client.call(DeleteGroupsRequest(["g"]), 2, DeleteGroupsResponse)
         assert [row.error_code for row in response.results] == [ErrorCode.NOT_COORDINATOR]
         assert (await describe(client)).group_state == "Empty"

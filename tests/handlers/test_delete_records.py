@@ -24,7 +24,7 @@ async def delete(client: SimClient, topic: str, offset: int, partition: int = 0)
     request = DeleteRecordsRequest(
         [DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, offset)])], 1000
     )
-    response = await client.ask(request, 2, DeleteRecordsResponse)
+    response = await client.call(request, 2, DeleteRecordsResponse)
     return response.topics[0].partitions[0]
 
 

@@ -21,7 +21,7 @@ UNKNOWN = "This server does not host this topic-partition."
 def node_with(*names: str, **keys: str) -> StandInNode:
     node = StandInNode({name.replace("_", "."): text for name, text in keys.items()})
     configs = [CreatableTopicConfig("retention.ms", "1")]
-    node.ask(CreateTopicsRequest([CreatableTopic(name, 2, 1, [], configs) for name in names]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic(name, 2, 1, [], configs) for name in names]), 7)
     node.records.clear()
     return node
 
@@ -33,7 +33,7 @@ def delete(node: StandInNode, *asked: str | bytes | tuple[str, bytes]) -> list[D
             one if isinstance(one, tuple) else (None, one) if isinstance(one, bytes) else (one, ZERO)
         )
         rows.append(DeleteTopicState(name, topic_id))
-    responses: list[DeletableTopicResult] = node.ask(DeleteTopicsRequest(rows, [], 1000), 6).responses
+    responses: list[DeletableTopicResult] = node.call(DeleteTopicsRequest(rows, [], 1000), 6).responses
     return responses
 
 
@@ -45,7 +45,7 @@ def test_by_name(version: int) -> None:
     request = DeleteTopicsRequest([], names, 1000)
     if version >= 6:
         request = DeleteTopicsRequest([DeleteTopicState(name) for name in names], [], 1000)
-    responses = node.ask(request, version).responses
+    responses = node.call(request, version).responses
     rows = {row.name: row for row in responses}
     assert (rows["a"].error_code, rows["a"].error_message) == (0, None)
     assert rows["a"].topic_id == (topic_id if version >= 6 else ZERO)
@@ -127,7 +127,7 @@ def test_deletion_may_be_switched_off(version: int, code: ErrorCode) -> None:
     request = DeleteTopicsRequest([], ["a"], 1000)
     if version >= 6:
         request = DeleteTopicsRequest([DeleteTopicState("a")], [], 1000)
-    [row] = node.ask(request, version).responses
+    [row] = node.call(request, version).responses
     assert (row.name, row.error_code) == ("a", code)
     assert list(node.metadata.image.topics) == ["a"]
 
@@ -136,7 +136,7 @@ def test_a_new_topic_with_the_name_has_another_id() -> None:
     node = node_with("a")
     old = node.metadata.image.topics["a"].topic_id
     delete(node, "a")
-    node.ask(CreateTopicsRequest([CreatableTopic("a", 1, 1)]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic("a", 1, 1)]), 7)
     topic = node.metadata.image.topics["a"]
     assert topic.topic_id != old
     assert (len(topic.partitions), (TOPIC, "a") in node.metadata.image.configs) == (1, False)

@@ -19,15 +19,15 @@ DISABLED = ErrorCode.SECURITY_DISABLED
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_there_is_no_authorizer(version: int) -> None:
     node = StandInNode()
-    response = node.ask(DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY), version)
+    response = node.call(DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY), version)
     assert (response.error_code, response.resources) == (DISABLED, [])
     creation = AclCreation(2, "t", 3, "User:a", "*", 3, 3)
-    results = node.ask(CreateAclsRequest([creation] * 3), version).results
+    results = node.call(CreateAclsRequest([creation] * 3), version).results
     assert [row.error_code for row in results] == [DISABLED] * 3
     wanted = DeleteAclsFilter(ANY, None, ANY, None, None, ANY, ANY)
-    rows = node.ask(DeleteAclsRequest([wanted] * 2), version).filter_results
+    rows = node.call(DeleteAclsRequest([wanted] * 2), version).filter_results
     assert [(row.error_code, row.matching_acls) for row in rows] == [(DISABLED, [])] * 2
-    assert not node.ask(DeleteAclsRequest(), version).filter_results
+    assert not node.call(DeleteAclsRequest(), version).filter_results
 
 
 @pytest.mark.parametrize("place", range(4))
@@ -41,4 +41,4 @@ def test_unknown_kinds(place: int) -> None:
     ]
     for request in requests:
         with pytest.raises(CloseConnection):
-            StandInNode().ask(request, 3)
+            StandInNode().call(request, 3)

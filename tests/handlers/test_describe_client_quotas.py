@@ -30,7 +30,7 @@ INVALID, UNSUPPORTED = ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION
 ])  # fmt: skip
 def test_there_are_no_quotas(components: list[tuple[str, int, str | None]], code: int) -> None:
     request = DescribeClientQuotasRequest([ComponentData(*component) for component in components])
-    response = StandInNode().ask(request, 1)
+    response = StandInNode().call(request, 1)
     assert (response.error_code, response.entries) == (code, None if code else [])
 
 
@@ -38,9 +38,9 @@ def test_there_are_no_scram_credentials() -> None:
     node = StandInNode()
     nobody: list[UserName] | None
     for nobody in (None, []):
-        response = node.ask(DescribeUserScramCredentialsRequest(nobody), 0)
+        response = node.call(DescribeUserScramCredentialsRequest(nobody), 0)
         assert (response.error_code, response.results) == (0, [])
     users = [UserName(name) for name in ("a", "b", "a")]
-    rows = node.ask(DescribeUserScramCredentialsRequest(users), 0).results
+    rows = node.call(DescribeUserScramCredentialsRequest(users), 0).results
     missing, twice = ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.DUPLICATE_RESOURCE
     assert [(row.user, row.error_code) for row in rows] == [("a", twice), ("b", missing)]

@@ -12,14 +12,14 @@ from tests.harness.simulation import simulated
 async def test_the_cluster_and_what_its_brokers_do_not_know() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
-        response = await client.ask(DescribeClusterRequest(), 2, DescribeClusterResponse)
+        response = await client.call(DescribeClusterRequest(), 2, DescribeClusterResponse)
         [row] = response.brokers
         assert (row.broker_id, row.host, row.port, row.is_fenced) == (1, "simulated", 9092, False)
         assert response.controller_id == 1
         assert response.cluster_authorized_operations == -(2**31)
         cluster_id = response.cluster_id
         await broker.restart()
-        response = await broker.connect().ask(DescribeClusterRequest(True), 2, DescribeClusterResponse)
+        response = await broker.connect().call(DescribeClusterRequest(True), 2, DescribeClusterResponse)
         assert response.cluster_id == cluster_id
         assert response.cluster_authorized_operations > 0
 
@@ -33,5 +33,5 @@ async def test_other_endpoint_types() -> None:
             (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
         ):
             request = DescribeClusterRequest(False, endpoint_type)
-            response = await client.ask(request, 1, DescribeClusterResponse)
+            response = await client.call(request, 1, DescribeClusterResponse)
             assert response.error_code == code

@@ -38,7 +38,7 @@ def node() -> StandInNode:
         CreatableTopicConfig("retention.ms", "5000"),
         CreatableTopicConfig("cleanup.policy", "compact, delete"),
     ]
-    node.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1, [], configs), CreatableTopic("plain", 1, 1)]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic("t", 1, 1, [], configs), CreatableTopic("plain", 1, 1)]), 7)
     return node
 
 
@@ -54,7 +54,7 @@ def describe(
 ) -> DescribeConfigsResult:
     asked = DescribeConfigsResource(resource_type, name, keys)
     request = DescribeConfigsRequest([asked], synonyms, documentation)
-    [result] = node.ask(request, version).results
+    [result] = node.call(request, version).results
     assert isinstance(result, DescribeConfigsResult)
     assert (result.resource_type, result.resource_name) == (resource_type, name)
     return result
@@ -258,12 +258,12 @@ def test_a_refused_resource_costs_the_others_nothing_but_an_unknown_type_does(no
         DescribeConfigsResource(TOPIC, "t", ["retention.ms"]),
         DescribeConfigsResource(TOPIC, "nope", None),
     )
-    results = node.ask(DescribeConfigsRequest([missing, fine]), 4).results
+    results = node.call(DescribeConfigsRequest([missing, fine]), 4).results
     assert [(row.resource_name, row.error_code, len(row.configs)) for row in results] == [
         ("nope", 3, 0),
         ("t", 0, 1),
     ]
-    results = node.ask(DescribeConfigsRequest([DescribeConfigsResource(99, "q", None), fine]), 4).results
+    results = node.call(DescribeConfigsRequest([DescribeConfigsResource(99, "q", None), fine]), 4).results
     assert [(row.resource_name, row.error_code, row.configs) for row in results] == [
         ("q", ErrorCode.INVALID_REQUEST, []),
         ("t", ErrorCode.INVALID_REQUEST, []),
@@ -290,7 +290,7 @@ def test_a_resource_that_is_requested_again_shares_one_row(
         DescribeConfigsResource(TOPIC, "no", ["retention.ms"]),
         DescribeConfigsResource(TOPIC, "no", ["retention.ms"]),
     ]
-    results = node.ask(DescribeConfigsRequest(asked), 4).results
+    results = node.call(DescribeConfigsRequest(asked), 4).results
     got = [(one.resource_name, one.error_code, [row.value for row in one.configs]) for one in results]
     assert got == [
         ("t", 0, ["5000"]),

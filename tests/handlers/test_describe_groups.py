@@ -21,7 +21,7 @@ def test_in_every_version(version: int) -> None:
             for group in ("a", "b"):
                 await SimMember(broker, group).found()
             request = DescribeGroupsRequest(["b", "nobody", "a", ""], version >= 3)
-            response = await client.ask(request, version, DescribeGroupsResponse)
+            response = await client.call(request, version, DescribeGroupsResponse)
             missing = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
             assert [(row.group_id, row.group_state, row.error_code) for row in response.groups] == [
                 ("b", "Stable", ErrorCode.NONE),
@@ -43,7 +43,7 @@ def test_in_every_version(version: int) -> None:
 @simulated
 async def test_before_there_is_a_coordinator() -> None:
     async with SimBroker() as broker:
-        response = await broker.connect().ask(DescribeGroupsRequest(["g"], True), 6, DescribeGroupsResponse)
+        response = await broker.connect().call(DescribeGroupsRequest(["g"], True), 6, DescribeGroupsResponse)
         [row] = response.groups
         assert (row.group_id, row.error_code, row.group_state) == ("g", ErrorCode.NOT_COORDINATOR, "")
         assert row.authorized_operations == NOT_ASKED

@@ -19,7 +19,7 @@ async def test_sizes_of_all_or_of_some() -> None:
         await create_topic(client, "a", 2)
         await create_topic(client, "b")
         await produce(client, "a", partition=1)
-        response = await client.ask(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
+        response = await client.call(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
         [directory] = response.results
         assert (directory.error_code, directory.log_dir) == (0, DATA_DIR)
         assert directory.total_bytes >= directory.usable_bytes > 0
@@ -32,7 +32,7 @@ async def test_sizes_of_all_or_of_some() -> None:
         some = DescribeLogDirsRequest(
             [DescribableLogDirTopic("a", [1, 7]), DescribableLogDirTopic("no", [0])]
         )
-        response = await client.ask(some, 4, DescribeLogDirsResponse)
+        response = await client.call(some, 4, DescribeLogDirsResponse)
         assert [
             (topic.name, [row.partition_index for row in topic.partitions])
             for topic in response.results[0].topics

@@ -30,7 +30,7 @@ from tests.harness.transactional_producer import CLASSIC, CommittedReader, Link,
 
 async def producers(client: SimClient, topic: str, partition: int = 0) -> PartitionResponse:
     request = DescribeProducersRequest([TopicRequest(topic, [partition])])
-    response = await client.ask(request, 0, DescribeProducersResponse)
+    response = await client.call(request, 0, DescribeProducersResponse)
     row: PartitionResponse = response.topics[0].partitions[0]
     return row
 
@@ -58,7 +58,9 @@ def test_a_hanging_transaction_is_found_and_aborted(flushed: bool) -> None:
                 0,
             )
             assert found.current_txn_start_offset == 0
-            described = await client.ask(DescribeTransactionsRequest(["id"]), 0, DescribeTransactionsResponse)
+            described = await client.call(
+                DescribeTransactionsRequest(["id"]), 0, DescribeTransactionsResponse
+            )
             assert described.transaction_states[0].transaction_state == "Empty"
             marker = WritableTxnMarker(
                 found.producer_id,
@@ -67,7 +69,7 @@ def test_a_hanging_transaction_is_found_and_aborted(flushed: bool) -> None:
                 [WritableTxnMarkerTopic("t", [0, 1])],
                 found.coordinator_epoch,
             )
-            response = await client.ask(WriteTxnMarkersRequest([marker]), 1, WriteTxnMarkersResponse)
+            response = await client.call(WriteTxnMarkersRequest([marker]), 1, WriteTxnMarkersResponse)
             rows = response.markers[0].topics[0].partitions
             assert [row.error_code for row in rows] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
             [found] = (await producers(client, "t")).active_producers

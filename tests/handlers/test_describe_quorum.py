@@ -16,9 +16,9 @@ METADATA = "__cluster_metadata"
 def test_this_node_leads(version: int) -> None:
     node = StandInNode()
     request = DescribeQuorumRequest([TopicData(METADATA, [PartitionData(0)])])
-    before = node.ask(request, version).topics[0].partitions[0]
-    node.ask(CreateTopicsRequest([CreatableTopic("t", 3, 1)]), 7)
-    response = node.ask(request, version)
+    before = node.call(request, version).topics[0].partitions[0]
+    node.call(CreateTopicsRequest([CreatableTopic("t", 3, 1)]), 7)
+    response = node.call(request, version)
     [partition] = response.topics[0].partitions
     assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (0, 1, 1)
     assert partition.high_watermark == before.high_watermark + 4 == node.metadata.image.offset + 1
@@ -34,7 +34,7 @@ def test_this_node_leads(version: int) -> None:
 )
 def test_no_other_partition_has_a_quorum(asked: list[tuple[str, list[int]]]) -> None:
     rows = [TopicData(name, [PartitionData(index) for index in indexes]) for name, indexes in asked]
-    response = StandInNode().ask(DescribeQuorumRequest(rows), 2)
+    response = StandInNode().call(DescribeQuorumRequest(rows), 2)
     found = [
         (topic.topic_name, [row.partition_index for row in topic.partitions]) for topic in response.topics
     ]

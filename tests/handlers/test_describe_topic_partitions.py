@@ -31,7 +31,7 @@ def node_with(keys: dict[str, str]) -> StandInNode:
         CreatableTopic("a.2", 2, 1),
         CreatableTopic("__consumer_offsets", 1, 1),
     ]
-    node.ask(CreateTopicsRequest(topics), 7)
+    node.call(CreateTopicsRequest(topics), 7)
     return node
 
 
@@ -41,7 +41,7 @@ def describe(
     """(name, error, partition indexes) of each row, and the next cursor."""
     start = None if cursor is None else Cursor(*cursor)
     request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, start)
-    response: Any = node.ask(request, 0)
+    response: Any = node.call(request, 0)
     rows = [
         (row.name, row.error_code, [part.partition_index for part in row.partitions])
         for row in response.topics
@@ -53,7 +53,7 @@ def describe(
 def test_a_row(node: StandInNode) -> None:
     topic_id = node.metadata.image.topics["a.2"].topic_id
     node.metadata.commit([PartitionChangeRecord(1, topic_id, leader=1, last_known_elr=[1])])
-    [row] = node.ask(DescribeTopicPartitionsRequest([TopicRequest("a.2")]), 0).topics
+    [row] = node.call(DescribeTopicPartitionsRequest([TopicRequest("a.2")]), 0).topics
     assert (row.error_code, row.topic_id, row.is_internal) == (0, topic_id, False)
     assert row.topic_authorized_operations == ALL_TOPIC_OPERATIONS
     first, second = row.partitions
@@ -78,7 +78,7 @@ def test_all_topics_without_any_named(node: StandInNode) -> None:
     rows, following = describe(node)
     assert [name for name, _, _ in rows] == ["__consumer_offsets", "a.2", "b"]
     assert following is None
-    assert [row.is_internal for row in node.ask(DescribeTopicPartitionsRequest(), 0).topics] == [
+    assert [row.is_internal for row in node.call(DescribeTopicPartitionsRequest(), 0).topics] == [
         True,
         False,
         False,

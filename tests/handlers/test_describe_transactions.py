@@ -16,7 +16,7 @@ from tests.harness.transactional_producer import Link, TransactionalProducer
 async def test_unknown_transactional_ids() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
-        response = await client.ask(
+        response = await client.call(
             DescribeTransactionsRequest(["", "unknown"]), 0, DescribeTransactionsResponse
         )
         codes = [row.error_code for row in response.transaction_states]
@@ -24,5 +24,7 @@ async def test_unknown_transactional_ids() -> None:
         assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NOT_COORDINATOR]
         producer = TransactionalProducer(Link(client), "id")
         await producer.init()
-        response = await client.ask(DescribeTransactionsRequest(["unknown"]), 0, DescribeTransactionsResponse)
+        response = await client.call(
+            DescribeTransactionsRequest(["unknown"]), 0, DescribeTransactionsResponse
+        )
         assert response.transaction_states[0].error_code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,)

@@ -18,13 +18,13 @@ PREFERRED, UNCLEAN = 0, 1
 @pytest.fixture
 def node() -> StandInNode:
     node = StandInNode()
-    node.ask(CreateTopicsRequest([CreatableTopic("t", 3, 1), CreatableTopic("u", 1, 1)]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic("t", 3, 1), CreatableTopic("u", 1, 1)]), 7)
     return node
 
 
 def elect(node: StandInNode, election_type: int, *asked: tuple[str, list[int]], version: int = 2) -> Any:
     rows = [TopicPartitions(name, indexes) for name, indexes in asked] or None
-    response = node.ask(ElectLeadersRequest(election_type, rows, 1000), version)
+    response = node.call(ElectLeadersRequest(election_type, rows, 1000), version)
     return response.error_code, {
         topic.topic: [(row.partition_id, row.error_code) for row in topic.partition_result]
         for topic in response.replica_election_results

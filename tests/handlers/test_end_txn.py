@@ -78,10 +78,10 @@ def test_older_clients_know_no_producer_fenced(version: int, code: ErrorCode) ->
             await producer.init()
             await producer.send("t", 0, [b"v"], broker.clock.now_ms())
             request = EndTxnRequest("id", producer.producer_id, producer.epoch - 1, True)
-            response = await broker.connect().ask(request, version, EndTxnResponse)
+            response = await broker.connect().call(request, version, EndTxnResponse)
             assert response.error_code == code
             request = EndTxnRequest("", producer.producer_id, producer.epoch, True)
-            response = await broker.connect().ask(request, version, EndTxnResponse)
+            response = await broker.connect().call(request, version, EndTxnResponse)
             assert response.error_code == ErrorCode.INVALID_REQUEST
 
     run()
@@ -97,13 +97,13 @@ async def test_a_partition_that_cannot_be_written_holds_the_next_transaction_bac
             await producer.send("t", partition, [b"v"], broker.clock.now_ms())
         broker.files.faults.append(Fault("write", errno.ENOSPC, lambda path: "/t-1/" in path))
         request = EndTxnRequest("id", producer.producer_id, producer.epoch, True)
-        response = await client.ask(request, 5, EndTxnResponse)
+        response = await client.call(request, 5, EndTxnResponse)
         assert response.error_code == 0
         reader = CommittedReader("t", 0)
         await reader.poll(client)
         assert list(reader.values.values()) == [b"v"]
         request.producer_epoch = response.producer_epoch
-        again = await client.ask(request, 5, EndTxnResponse)
+        again = await client.call(request, 5, EndTxnResponse)
         assert again.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         broker.files.faults.clear()
         producer.epoch = response.producer_epoch
@@ -124,7 +124,7 @@ async def test_a_topic_that_is_deleted_takes_its_part_of_the_transaction_with_it
         await producer.send("t", 0, [b"v"], broker.clock.now_ms())
         await producer.send("gone", 0, [b"v"], broker.clock.now_ms())
         request = DeleteTopicsRequest([DeleteTopicState("gone")], timeout_ms=1000)
-        await client.ask(request, 6, DeleteTopicsResponse)
+        await client.call(request, 6, DeleteTopicsResponse)
         await producer.end(commit=True)
         reader = CommittedReader("t", 0)
         await reader.poll(client)
@@ -148,13 +148,13 @@ async def test_a_replaced_coordinator_stops_writing_markers() -> None:
         marker = WritableTxnMarker(
             producer.producer_id, producer.epoch, False, [WritableTxnMarkerTopic("t", [0])], 9
         )
-        response = await client.ask(WriteTxnMarkersRequest([marker]), 1, WriteTxnMarkersResponse)
+        response = await client.call(WriteTxnMarkersRequest([marker]), 1, WriteTxnMarkersResponse)
         assert response.markers[0].topics[0].partitions[0].error_code == 0
         request = EndTxnRequest("id", producer.producer_id, producer.epoch, True)
-        assert (await client.ask(request, 3, EndTxnResponse)).error_code == 0
+        assert (await client.call(request, 3, EndTxnResponse)).error_code == 0
         # As on Kafka, the id is of no use until its coordinator is loaded anew.
         for _ in range(3):
-            response = await client.ask(request, 3, EndTxnResponse)
+            response = await client.call(request, 3, EndTxnResponse)
             assert response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         await trio.sleep(60)
         reader = CommittedReader("t", 0)
@@ -169,18 +169,18 @@ async def test_an_end_transaction_whose_response_is_lost_in_a_crash() -> None:
             producer = await begun(broker, versions)
             await producer.send("t", 0, [b"v"], broker.clock.now_ms())
             request = EndTxnRequest("id", producer.producer_id, producer.epoch, True)
-            first = await broker.connect().ask(request, versions.end, EndTxnResponse)
+            first = await broker.connect().call(request, versions.end, EndTxnResponse)
             await broker.crash("process")
             await broker.start()
             await broker.node.logs.recovered()
             again = first
             while True:
-                again = await broker.connect().ask(request, versions.end, EndTxnResponse)
+                again = await broker.connect().call(request, versions.end, EndTxnResponse)
                 if not ErrorCode(again.error_code).retriable:
                     break
             assert again == first
             request.committed = False
-            other = await broker.connect().ask(request, versions.end, EndTxnResponse)
+            other = await broker.connect().call(request, versions.end, EndTxnResponse)
             assert other.error_code == ErrorCode.INVALID_TXN_STATE
 
 

@@ -98,7 +98,7 @@ async def test_a_delayed_fetch_on_a_deleted_topic_completes_with_an_error() -> N
         await create_topic(client, "a")
         await client.send(fetch_request("a", 0, max_wait_ms=10_000_000), 12)
         await trio.testing.wait_all_tasks_blocked()
-        await admin.ask(DeleteTopicsRequest(topic_names=["a"]), 5, DeleteTopicsResponse)
+        await admin.call(DeleteTopicsRequest(topic_names=["a"]), 5, DeleteTopicsResponse)
         row = (await client.receive(FetchResponse, 12)).responses[0].partitions[0]
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -111,7 +111,7 @@ async def test_leader_epochs_are_checked() -> None:
         for epoch, expected in ((0, 0), (-1, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)):
             request = fetch_request("a", 0)
             request.topics[0].partitions[0].current_leader_epoch = epoch
-            response = await client.ask(request, 12, FetchResponse)
+            response = await client.call(request, 12, FetchResponse)
             assert response.responses[0].partitions[0].error_code == expected
 
 
@@ -123,7 +123,7 @@ class Session:
         self.id = 0
         self.epoch = 0
 
-    async def ask(self, offsets: dict[str, int], forget: tuple[str, ...] = (), version: int = 12) -> Any:
+    async def call(self, offsets: dict[str, int], forget: tuple[str, ...] = (), version: int = 12) -> Any:
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=1,
@@ -138,7 +138,7 @@ class Session:
             ],
             forgotten_topics_data=[ForgottenTopic(name, partitions=[0]) for name in forget],
         )
-        response = await self.client.ask(request, version, FetchResponse)
+        response = await self.client.call(request, version, FetchResponse)
         if response.error_code == 0:
             self.id = response.session_id
             self.epoch += 1
@@ -156,15 +156,15 @@ async def test_a_session_returns_changed_partitions_only() -> None:
         for name in ("a", "b", "c"):
             await create_topic(client, name)
         session = Session(client)
-        assert told(await session.ask({"a": 0, "b": 0, "c": 0})) == ["a", "b", "c"]
+        assert told(await session.call({"a": 0, "b": 0, "c": 0})) == ["a", "b", "c"]
         assert session.id != 0
-        assert told(await session.ask({})) == []
+        assert told(await session.call({})) == []
         await produce(client, "b")
-        assert told(await session.ask({})) == ["b"]
-        assert told(await session.ask({"b": 1})) == []
+        assert told(await session.call({})) == ["b"]
+        assert told(await session.call({"b": 1})) == []
         await produce(client, "a")
         await produce(client, "c")
-        assert told(await session.ask({}, forget=("a",))) == ["c"]
+        assert told(await session.call({}, forget=("a",))) == ["c"]
 
 
 @simulated
@@ -173,13 +173,13 @@ async def test_session_errors() -> None:
         client = broker.connect()
         await create_topic(client, "a")
         session = Session(client)
-        await session.ask({"a": 0})
+        await session.call({"a": 0})
         session.epoch += 1
-        assert (await session.ask({})).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert (await session.call({})).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         session.epoch -= 1
-        assert (await session.ask({}, version=13)).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        assert (await session.call({}, version=13)).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.id += 1
-        assert (await session.ask({})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert (await session.call({})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @simulated
@@ -189,14 +189,14 @@ async def test_the_session_cache_has_a_limit() -> None:
         await create_topic(client, "a")
         sessions = [Session(client) for _ in range(3)]
         for session in sessions:
-            await session.ask({"a": 0})
+            await session.call({"a": 0})
         assert [session.id != 0 for session in sessions] == [True, True, False]
         await trio.sleep(121)
-        await sessions[1].ask({})
+        await sessions[1].call({})
         late = Session(client)
-        await late.ask({"a": 0})
+        await late.call({"a": 0})
         assert late.id != 0
-        assert (await sessions[0].ask({})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert (await sessions[0].call({})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @simulated
@@ -207,18 +207,18 @@ async def test_all_sessions_together_have_a_limit_of_partitions(monkeypatch: pyt
         for name in "abcde":
             await create_topic(client, name)
         first, second, third = (Session(client) for _ in range(3))
-        await first.ask({"a": 0, "b": 0, "c": 0})
-        assert len(told(await second.ask({"a": 0, "b": 0}))) == 2
+        await first.call({"a": 0, "b": 0, "c": 0})
+        assert len(told(await second.call({"a": 0, "b": 0}))) == 2
         assert (first.id != 0, second.id) == (True, 0)
-        await third.ask({"a": 0})
+        await third.call({"a": 0})
         assert third.id != 0
         # One that grows beyond the limit begins anew, without a session.
-        assert (await third.ask({"d": 0, "e": 0})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        await first.ask({}, forget=("a", "b"))
+        assert (await third.call({"d": 0, "e": 0})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        await first.call({}, forget=("a", "b"))
         assert broker.node.fetch_sessions.partitions == 1
         # What nobody uses makes room.
         await trio.sleep(121)
         late = Session(client)
-        await late.ask({"a": 0, "b": 0, "c": 0, "d": 0})
+        await late.call({"a": 0, "b": 0, "c": 0, "d": 0})
         assert (late.id != 0, broker.node.fetch_sessions.partitions) == (True, 4)
-        assert (await first.ask({})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert (await first.call({})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -24,7 +24,7 @@ def test_every_key_has_a_result(key_type: int, version: int, code: ErrorCode) ->
             address = broker.listener.address if code is ErrorCode.NONE else ("", -1)
             node = broker.node.config.current.node_id if code is ErrorCode.NONE else -1
             if version < 4:
-                response = await client.ask(
+                response = await client.call(
                     FindCoordinatorRequest("k", key_type), version, FindCoordinatorResponse
                 )
                 assert (response.error_code, response.node_id, response.host, response.port) == (
@@ -34,7 +34,7 @@ def test_every_key_has_a_result(key_type: int, version: int, code: ErrorCode) ->
                 )
             else:
                 request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["k", ""])
-                response = await client.ask(request, version, FindCoordinatorResponse)
+                response = await client.call(request, version, FindCoordinatorResponse)
                 got = [
                     (row.key, row.error_code, row.node_id, row.host, row.port)
                     for row in response.coordinators
@@ -48,9 +48,9 @@ def test_every_key_has_a_result(key_type: int, version: int, code: ErrorCode) ->
 async def test_the_first_request_creates_the_topic_as_kafka_does() -> None:
     async with SimBroker(config={"offsets.topic.num.partitions": "7"}) as broker:
         client = broker.connect()
-        await client.ask(FindCoordinatorRequest("k", 0), 1, FindCoordinatorResponse)
+        await client.call(FindCoordinatorRequest("k", 0), 1, FindCoordinatorResponse)
         asked = [MetadataRequestTopic(name="__consumer_offsets")]
-        response = await client.ask(MetadataRequest(asked), 12, MetadataResponse)
+        response = await client.call(MetadataRequest(asked), 12, MetadataResponse)
         [topic] = response.topics
         assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, 7)
         assert {len(row.replica_nodes) for row in topic.partitions} == {1}

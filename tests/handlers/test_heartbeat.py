@@ -50,10 +50,10 @@ def test_refusals_in_every_version(version: int) -> None:
         async with SimBroker() as broker:
             client = broker.connect()
             for group, code in (("", ErrorCode.INVALID_GROUP_ID), ("g", ErrorCode.NOT_COORDINATOR)):
-                response = await client.ask(HeartbeatRequest(group, 1, "m"), version, HeartbeatResponse)
+                response = await client.call(HeartbeatRequest(group, 1, "m"), version, HeartbeatResponse)
                 assert response.error_code == code
             await coordinated(broker)
-            response = await client.ask(HeartbeatRequest("g", 1, "m"), version, HeartbeatResponse)
+            response = await client.call(HeartbeatRequest("g", 1, "m"), version, HeartbeatResponse)
             assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     run()
@@ -68,7 +68,7 @@ async def test_no_error_while_the_group_is_loading(monkeypatch: pytest.MonkeyPat
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
         monkeypatch.setattr(broker.node.groups.runtime, "shard_of", loading)
-        response = await client.ask(HeartbeatRequest("g", 1, "m"), HEARTBEAT, HeartbeatResponse)
+        response = await client.call(HeartbeatRequest("g", 1, "m"), HEARTBEAT, HeartbeatResponse)
         assert response.error_code == ErrorCode.NONE
         member = SimMember(broker)
         assert (await member.join()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

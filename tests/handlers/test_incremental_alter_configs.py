@@ -26,7 +26,7 @@ Change = tuple[str, int, str | None]
 @pytest.fixture
 def node() -> StandInNode:
     node = StandInNode()
-    node.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1)]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)]), 7)
     node.records.clear()
     return node
 
@@ -38,7 +38,7 @@ def resource(resource_type: int, name: str, *changes: Change) -> AlterConfigsRes
 def alter(
     node: StandInNode, *resources: AlterConfigsResource, version: int = 1, validate_only: bool = False
 ) -> list[tuple[int, str | None]]:
-    response = node.ask(IncrementalAlterConfigsRequest(list(resources), validate_only), version)
+    response = node.call(IncrementalAlterConfigsRequest(list(resources), validate_only), version)
     assert [(row.resource_type, row.resource_name) for row in response.responses] == [
         (row.resource_type, row.resource_name) for row in resources
     ]
@@ -77,7 +77,7 @@ def test_lists(node: StandInNode) -> None:
 
 def test_a_list_begins_with_kafkas_default_and_not_the_brokers() -> None:
     node = StandInNode({"log.cleanup.policy": "compact"})
-    node.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1)]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)]), 7)
     alter(node, resource(TOPIC, "t", ("cleanup.policy", APPEND, "compact")))
     assert settings(node) == {"cleanup.policy": "delete,compact"}
 

@@ -27,7 +27,7 @@ async def test_ids_are_unique_over_restarts_and_crashes() -> None:
         for end in ("stop", "process", "power", "stop"):
             client = broker.connect()
             for _ in range(3):
-                response = await client.ask(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
+                response = await client.call(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
                 assert (response.error_code, response.producer_epoch) == (0, 0)
                 seen.append(response.producer_id)
             if end == "stop":
@@ -50,7 +50,7 @@ def test_requests_with_other_options(
     async def run() -> None:
         async with SimBroker() as broker:
             request = InitProducerIdRequest(transactional_id, 1000, producer_id, epoch)
-            response = await broker.connect().ask(request, 4, InitProducerIdResponse)
+            response = await broker.connect().call(request, 4, InitProducerIdResponse)
             assert response.error_code == code
 
     run()
@@ -102,7 +102,7 @@ async def test_initialising_the_id_ends_the_open_transaction_of_the_producer_bef
         await old.send("t", 0, [b"old"], broker.clock.now_ms())
         new = TransactionalProducer(Link(broker.connect()), "id")
         # The first attempt succeeds; in Kafka it gets CONCURRENT_TRANSACTIONS.
-        response = await broker.connect().ask(InitProducerIdRequest("id", 1000), 4, InitProducerIdResponse)
+        response = await broker.connect().call(InitProducerIdRequest("id", 1000), 4, InitProducerIdResponse)
         assert (response.error_code, response.producer_epoch) == (0, 2)
         for commit in (True, False):
             with pytest.raises(TransactionEndedError) as caught:
@@ -130,7 +130,7 @@ def test_older_clients_know_no_producer_fenced(version: int, code: ErrorCode) ->
             await producer.init()
             await producer.init()
             request = InitProducerIdRequest("id", 1000, producer.producer_id, 0)
-            response = await broker.connect().ask(request, version, InitProducerIdResponse)
+            response = await broker.connect().call(request, version, InitProducerIdResponse)
             assert response.error_code == code
 
     run()

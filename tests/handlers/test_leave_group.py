@@ -42,7 +42,7 @@ async def test_administrators_remove_static_members_together() -> None:
         member = SimMember(broker, instance="i")
         await member.found()
         rows = [MemberIdentity("", "i", "gone"), MemberIdentity("", "j"), MemberIdentity("x")]
-        response = await client.ask(LeaveGroupRequest("g", members=rows), LEAVE, LeaveGroupResponse)
+        response = await client.call(LeaveGroupRequest("g", members=rows), LEAVE, LeaveGroupResponse)
         assert response.error_code == ErrorCode.NONE
         assert [(row.member_id, row.group_instance_id, row.error_code) for row in response.members] == [
             ("", "i", ErrorCode.NONE),

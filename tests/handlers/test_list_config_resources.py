@@ -17,12 +17,12 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 @pytest.fixture
 def node() -> StandInNode:
     node = StandInNode()
-    node.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)]), 7)
     return node
 
 
 def listed(node: StandInNode, *types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
-    response: Any = node.ask(ListConfigResourcesRequest(list(types)), version)
+    response: Any = node.call(ListConfigResourcesRequest(list(types)), version)
     return response.error_code, sorted(
         (row.resource_type, row.resource_name) for row in response.config_resources
     )

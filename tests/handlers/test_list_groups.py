@@ -17,14 +17,14 @@ def test_in_every_version(version: int) -> None:
     async def run() -> None:
         async with SimBroker() as broker:
             client = broker.connect()
-            response = await client.ask(ListGroupsRequest(), version, ListGroupsResponse)
+            response = await client.call(ListGroupsRequest(), version, ListGroupsResponse)
             assert (response.error_code, response.groups) == (ErrorCode.NONE, []), "nothing to coordinate yet"
             await coordinated(broker)
             for group in ("a", "b", "c"):
                 await SimMember(broker, group).found()
             pending = SimMember(broker, "d")
             await pending.join()
-            response = await client.ask(ListGroupsRequest(), version, ListGroupsResponse)
+            response = await client.call(ListGroupsRequest(), version, ListGroupsResponse)
             shown = {
                 (row.group_id, row.protocol_type, row.group_state, row.group_type) for row in response.groups
             }
@@ -33,15 +33,15 @@ def test_in_every_version(version: int) -> None:
                 ("d", "", state[1], kind)
             }
             if version >= 4:
-                response = await client.ask(ListGroupsRequest(["stable"]), version, ListGroupsResponse)
+                response = await client.call(ListGroupsRequest(["stable"]), version, ListGroupsResponse)
                 assert {row.group_id for row in response.groups} == {"a", "b", "c"}
             if version >= 5:
-                response = await client.ask(ListGroupsRequest([], ["consumer"]), version, ListGroupsResponse)
+                response = await client.call(ListGroupsRequest([], ["consumer"]), version, ListGroupsResponse)
                 assert response.groups == []
             await broker.restart()
-            response = await broker.connect().ask(ListGroupsRequest(), version, ListGroupsResponse)
+            response = await broker.connect().call(ListGroupsRequest(), version, ListGroupsResponse)
             while response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                response = await broker.connect().ask(ListGroupsRequest(), version, ListGroupsResponse)
+                response = await broker.connect().call(ListGroupsRequest(), version, ListGroupsResponse)
             assert {row.group_id for row in response.groups} == {"a", "b", "c", "d"}
 
     run()

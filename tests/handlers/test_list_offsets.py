@@ -50,7 +50,7 @@ def test_each_special_timestamp_has_its_first_version(timestamp: int, version: i
             client = broker.connect()
             await create_topic(client, "a")
             rows = [ListOffsetsTopic("a", [ListOffsetsPartition(0, -1, timestamp)])]
-            response = await client.ask(ListOffsetsRequest(-1, 0, rows), version, ListOffsetsResponse)
+            response = await client.call(ListOffsetsRequest(-1, 0, rows), version, ListOffsetsResponse)
             code = response.topics[0].partitions[0].error_code
             assert code == (0 if supported else ErrorCode.UNSUPPORTED_VERSION)
 
@@ -63,7 +63,7 @@ async def test_a_partition_requested_twice_is_refused() -> None:
         client = broker.connect()
         await create_topic(client, "a", 2)
         rows = [ListOffsetsPartition(index, -1, LATEST) for index in (0, 1, 0)]
-        response = await client.ask(
+        response = await client.call(
             ListOffsetsRequest(-1, 0, [ListOffsetsTopic("a", rows)]), 7, ListOffsetsResponse
         )
         codes = [row.error_code for row in response.topics[0].partitions]

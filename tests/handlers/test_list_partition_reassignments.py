@@ -18,7 +18,7 @@ from tests.harness.metadata_node import StandInNode
 @pytest.fixture
 def node() -> StandInNode:
     node = StandInNode()
-    node.ask(CreateTopicsRequest([CreatableTopic("t", 3, 1), CreatableTopic("u", 1, 1)]), 7)
+    node.call(CreateTopicsRequest([CreatableTopic("t", 3, 1), CreatableTopic("u", 1, 1)]), 7)
     return node
 
 
@@ -35,7 +35,7 @@ QUESTIONS: list[list[ListPartitionReassignmentsTopics] | None] = [
 
 @pytest.mark.parametrize("topics", QUESTIONS)
 def test_nothing_moves(node: StandInNode, topics: list[ListPartitionReassignmentsTopics] | None) -> None:
-    response: Any = node.ask(ListPartitionReassignmentsRequest(1000, topics), 0)
+    response: Any = node.call(ListPartitionReassignmentsRequest(1000, topics), 0)
     assert (response.error_code, response.error_message, response.topics) == (0, None, [])
 
 
@@ -45,8 +45,8 @@ def test_unfinished_reassignments_are_listed(node: StandInNode) -> None:
         [PartitionChangeRecord(1, topic_id, replicas=[1, 2], adding_replicas=[2], removing_replicas=[1])]
     )
     for topics in (None, [asked("t", 0, 1, 77), asked("u", 0)]):
-        [topic] = node.ask(ListPartitionReassignmentsRequest(1000, topics), 0).topics
+        [topic] = node.call(ListPartitionReassignmentsRequest(1000, topics), 0).topics
         [row] = topic.partitions
         assert (topic.name, row.partition_index) == ("t", 1)
         assert (row.replicas, row.adding_replicas, row.removing_replicas) == ([1, 2], [2], [1])
-    assert node.ask(ListPartitionReassignmentsRequest(1000, [asked("t", 0)]), 0).topics == []
+    assert node.call(ListPartitionReassignmentsRequest(1000, [asked("t", 0)]), 0).topics == []

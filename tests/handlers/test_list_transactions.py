@@ -21,12 +21,12 @@ async def test_lists_are_whole_after_a_restart() -> None:
         await broker.node.logs.recovered()
         client = broker.connect()
         for _ in range(100):
-            response = await client.ask(ListTransactionsRequest(["Empty"]), 2, ListTransactionsResponse)
+            response = await client.call(ListTransactionsRequest(["Empty"]), 2, ListTransactionsResponse)
             if response.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 break
         assert response.error_code == 0
         assert sorted(row.transactional_id for row in response.transaction_states) == sorted(names)
-        response = await client.ask(
+        response = await client.call(
             ListTransactionsRequest([], transactional_id_pattern="["), 2, ListTransactionsResponse
         )
         assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

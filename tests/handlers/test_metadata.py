@@ -14,11 +14,11 @@ from tests.harness.sim_client import SimClient
 from tests.harness.simulation import simulated
 
 
-async def ask(client: SimClient, names: list[str] | None, version: int = 12, *, create: bool = False) -> Any:
+async def call(client: SimClient, names: list[str] | None, version: int = 12, *, create: bool = False) -> Any:
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     # Before version 4 nobody could forbid it.
     request = MetadataRequest(topics, create or version < 4)
-    return await client.ask(request, version, MetadataResponse)
+    return await client.call(request, version, MetadataResponse)
 
 
 @simulated
@@ -27,10 +27,10 @@ async def test_all_none_and_named() -> None:
         client = broker.connect()
         for name in ("a", "b"):
             await create_topic(client, name, 2)
-        assert {topic.name for topic in (await ask(client, None)).topics} == {"a", "b"}
-        assert (await ask(client, [])).topics == []
-        assert {topic.name for topic in (await ask(client, [], 0)).topics} == {"a", "b"}
-        response = await ask(client, ["b"])
+        assert {topic.name for topic in (await call(client, None)).topics} == {"a", "b"}
+        assert (await call(client, [])).topics == []
+        assert {topic.name for topic in (await call(client, [], 0)).topics} == {"a", "b"}
+        response = await call(client, ["b"])
         [broker_row] = response.brokers
         assert (broker_row.host, broker_row.port) == ("simulated", 9092)
         assert response.controller_id == broker_row.node_id
@@ -48,7 +48,7 @@ async def test_by_id() -> None:
         client = broker.connect()
         topic_id = await create_topic(client, "a")
         rows = [MetadataRequestTopic(one, None) for one in (b"\5" * 16, topic_id)]
-        response = await client.ask(MetadataRequest(rows), 12, MetadataResponse)
+        response = await client.call(MetadataRequest(rows), 12, MetadataResponse)
         got = [(topic.error_code, topic.name, topic.topic_id) for topic in response.topics]
         assert got == [(ErrorCode.UNKNOWN_TOPIC_ID, None, b"\5" * 16), (0, "a", topic_id)]
 
@@ -60,7 +60,7 @@ def test_a_missing_topic_is_created_if_both_sides_allow_it(enabled: bool, allowe
         config = {"auto.create.topics.enable": str(enabled).lower(), "num.partitions": "3"}
         async with SimBroker(config=config) as broker:
             client = broker.connect()
-            response = await ask(client, ["new", "bad name"], create=allowed)
+            response = await call(client, ["new", "bad name"], create=allowed)
             rows = {topic.name: topic for topic in response.topics}
             made = enabled and allowed
             assert rows["new"].error_code == (0 if made else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -75,13 +75,13 @@ async def test_authorized_operations_on_request_only() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "a")
-        response = await ask(client, ["a"], 10)
+        response = await call(client, ["a"], 10)
         assert (
             response.cluster_authorized_operations
             == response.topics[0].topic_authorized_operations
             == -(2**31)
         )
         request = MetadataRequest([MetadataRequestTopic(name="a")], False, True, True)
-        response = await client.ask(request, 10, MetadataResponse)
+        response = await client.call(request, 10, MetadataResponse)
         assert response.cluster_authorized_operations > 0
         assert response.topics[0].topic_authorized_operations > 0

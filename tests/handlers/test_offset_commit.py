@@ -33,7 +33,7 @@ async def test_a_commit_is_found_again_and_survives_a_restart() -> None:
         client = broker.connect()
         await create_topic(client, "a", 3)
         assert await commit(client, "g", {"a": {0: 5}}) == {("a", 0): NOT_COORDINATOR}
-        await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+        await client.call(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
         offsets = {"a": {0: 5, 2: (7, "note")}}
         assert await commit(client, "g", offsets) == {("a", 0): 0, ("a", 2): 0}
         assert await commit(client, "g", {"a": {0: 6}}) == {("a", 0): 0}
@@ -49,7 +49,7 @@ async def test_a_commit_is_found_again_and_survives_a_restart() -> None:
 async def test_only_unknown_partitions_are_refused() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
-        await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+        await client.call(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
         await create_topic(client, "a", 1)
         offsets = {"b": {0: 1}, "a": {0: 1, 1: 1, -1: 1}}
         response = await commit(client, "g", offsets)
@@ -65,7 +65,7 @@ def test_a_generation_of_an_unknown_group(version: int, generation: int, code: i
     async def run() -> None:
         async with SimBroker() as broker:
             client = broker.connect()
-            await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+            await client.call(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
             await create_topic(client, "a", 1)
             member = {"generation_id_or_member_epoch": generation, "member_id": "" if generation < 0 else "m"}
             response = await commit(client, "g", {"b": {1: 1}, "a": {0: 1}}, version, **member)
@@ -79,7 +79,7 @@ def test_a_generation_of_an_unknown_group(version: int, generation: int, code: i
 async def test_metadata_has_a_limit_in_utf_16_units() -> None:
     async with SimBroker(config={"offset.metadata.max.bytes": "4"}) as broker:
         client = broker.connect()
-        await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+        await client.call(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
         await create_topic(client, "a", 4)
         notes = {
             0: (1, "1234"),
@@ -96,11 +96,11 @@ async def test_metadata_has_a_limit_in_utf_16_units() -> None:
 async def test_topics_by_id() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
-        await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+        await client.call(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
         topic_id = await create_topic(client, "a", 1)
         request = commit_request("g", {"": {0: 3}, "x": {0: 4}})
         request.topics[0].topic_id, request.topics[1].topic_id = topic_id, b"\1" * 16
-        response = await client.ask(request, 10, OffsetCommitResponse)
+        response = await client.call(request, 10, OffsetCommitResponse)
         got = [(row.topic_id, row.partitions[0].error_code) for row in response.topics]
         assert got == [(b"\1" * 16, ErrorCode.UNKNOWN_TOPIC_ID), (topic_id, 0)]
         assert await fetch_offsets(client, "g") == {("a", 0): 3}
@@ -131,9 +131,9 @@ def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest
     async def run() -> None:
         async with SimBroker() as broker:
             client = broker.connect()
-            await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+            await client.call(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
             smaller = [AlterableConfig("max.message.bytes", 0, "1000")]
-            await client.ask(
+            await client.call(
                 IncrementalAlterConfigsRequest([AlterConfigsResource(2, "__consumer_offsets", smaller)]),
                 1,
                 IncrementalAlterConfigsResponse,

@@ -18,7 +18,7 @@ async def test_offsets_are_forgotten() -> None:
         client = broker.connect()
         await create_topic(client, "a", 2)
         assert await delete_offsets(client, "g", {"a": [0]}) == ErrorCode.NOT_COORDINATOR
-        await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+        await client.call(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
         assert await delete_offsets(client, "", {"a": [0]}) == ErrorCode.INVALID_GROUP_ID
         assert await delete_offsets(client, "g", {"a": [0]}) == ErrorCode.GROUP_ID_NOT_FOUND
         await commit(client, "g", {"a": {0: 1, 1: 2}})

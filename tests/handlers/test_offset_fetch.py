@@ -26,7 +26,7 @@ UNKNOWN_ID = b"\1" * 16
 async def with_offsets(broker: SimBroker) -> SimClient:
     """A client, a topic ``a`` of three partitions, and a group ``g`` that has committed in two of them."""
     client = broker.connect()
-    await client.ask(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
+    await client.call(FindCoordinatorRequest("g", 0), 1, FindCoordinatorResponse)
     await create_topic(client, "a", 3)
     await commit(client, "g", {"a": {0: 5, 2: (7, "note")}})
     return client
@@ -77,7 +77,7 @@ async def test_several_groups_and_topics_by_id() -> None:
             OffsetFetchRequestGroup("g", topics=None),
             OffsetFetchRequestGroup("", topics=None),
         ]
-        response = await client.ask(OffsetFetchRequest(groups=groups), 10, OffsetFetchResponse)
+        response = await client.call(OffsetFetchRequest(groups=groups), 10, OffsetFetchResponse)
         seen = [
             [
                 (topic.topic_id, row.partition_index, row.committed_offset, row.error_code)
@@ -100,7 +100,7 @@ async def test_offsets_go_with_their_topic() -> None:
         client = await with_offsets(broker)
         await create_topic(client, "b")
         await commit(client, "g", {"b": {0: 1}})
-        await client.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1), 5, DeleteTopicsResponse)
+        await client.call(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1), 5, DeleteTopicsResponse)
         await create_topic(client, "a", 3)
         await trio.testing.wait_all_tasks_blocked()
         assert await fetch_offsets(client, "g") == {("b", 0): 1}

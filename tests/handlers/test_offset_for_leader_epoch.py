@@ -24,16 +24,16 @@ async def test_where_an_epoch_ends() -> None:
         await create_topic(client, "a")
         await produce(client, "a", batch(4))
 
-        async def ask(epoch: int, current: int = -1, partition: int = 0) -> Any:
+        async def call(epoch: int, current: int = -1, partition: int = 0) -> Any:
             rows = [OffsetForLeaderTopic("a", [OffsetForLeaderPartition(partition, current, epoch)])]
-            response = await client.ask(
+            response = await client.call(
                 OffsetForLeaderEpochRequest(-2, rows), 4, OffsetForLeaderEpochResponse
             )
             return response.topics[0].partitions[0]
 
-        row = await ask(0)
+        row = await call(0)
         assert (row.error_code, row.leader_epoch, row.end_offset) == (0, 0, 4)
-        row = await ask(5)
+        row = await call(5)
         assert (row.error_code, row.leader_epoch, row.end_offset) == (0, -1, -1)
-        assert (await ask(0, current=3)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert (await ask(0, partition=3)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await call(0, current=3)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (await call(0, partition=3)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -37,7 +37,7 @@ async def test_rows_come_in_request_order_and_fail_alone() -> None:
             TopicProduceData("a", partition_data=rows),
             TopicProduceData("no", partition_data=[PartitionProduceData(0, batch())]),
         ]
-        response = await client.ask(ProduceRequest(None, -1, 1000, topics), 9, ProduceResponse)
+        response = await client.call(ProduceRequest(None, -1, 1000, topics), 9, ProduceResponse)
         got = [
             (topic.name, row.index, ErrorCode(row.error_code).name, row.base_offset)
             for topic in response.responses
@@ -60,7 +60,7 @@ async def test_a_topic_by_id() -> None:
             TopicProduceData(topic_id=one, partition_data=[PartitionProduceData(0, batch())])
             for one in (topic_id, b"\7" * 16)
         ]
-        response = await client.ask(ProduceRequest(None, 1, 1000, rows), 13, ProduceResponse)
+        response = await client.call(ProduceRequest(None, 1, 1000, rows), 13, ProduceResponse)
         got = [(topic.topic_id, topic.partition_responses[0].error_code) for topic in response.responses]
         assert got == [(topic_id, 0), (b"\7" * 16, ErrorCode.UNKNOWN_TOPIC_ID)]
 

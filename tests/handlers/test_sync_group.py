@@ -45,12 +45,12 @@ def test_refusals_in_every_version(version: int) -> None:
                 request = SyncGroupRequest(group, 1, "m", None, "consumer", "range")
                 if version < 5:
                     request.protocol_type = request.protocol_name = None
-                response = await client.ask(request, version, SyncGroupResponse)
+                response = await client.call(request, version, SyncGroupResponse)
                 assert (response.error_code, response.assignment) == (code, b"")
             if version >= 5:
                 for words in ((None, "range"), ("consumer", None)):
                     request = SyncGroupRequest("", 1, "m", None, *words)
-                    response = await client.ask(request, version, SyncGroupResponse)
+                    response = await client.call(request, version, SyncGroupResponse)
                     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     run()

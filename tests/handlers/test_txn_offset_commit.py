@@ -77,7 +77,7 @@ def test_the_partition_of_the_group_must_be_part_of_it(version: int, code: int) 
         async with SimBroker() as broker:
             producer = await begun(broker)
             client = broker.connect()
-            response = await client.ask(request_of(producer), version, TxnOffsetCommitResponse)
+            response = await client.call(request_of(producer), version, TxnOffsetCommitResponse)
             found = {
                 (topic.name, row.partition_index): row.error_code
                 for topic in response.topics
@@ -94,7 +94,7 @@ async def test_verification_can_be_switched_off() -> None:
     config = {"transaction.partition.verification.enable": "false"}
     async with SimBroker(config=config) as broker:
         producer = await begun(broker)
-        response = await broker.connect().ask(request_of(producer), 3, TxnOffsetCommitResponse)
+        response = await broker.connect().call(request_of(producer), 3, TxnOffsetCommitResponse)
         assert [topic.partitions[0].error_code for topic in response.topics if topic.name == "t"] == [3]
         rows = [row for topic in response.topics for row in topic.partitions if row.error_code == 0]
         assert len(rows) == 1
@@ -104,6 +104,6 @@ async def test_verification_can_be_switched_off() -> None:
 async def test_a_group_without_a_name() -> None:
     async with SimBroker() as broker:
         producer = await begun(broker)
-        response = await broker.connect().ask(request_of(producer, ""), 5, TxnOffsetCommitResponse)
+        response = await broker.connect().call(request_of(producer, ""), 5, TxnOffsetCommitResponse)
         codes = {row.error_code for topic in response.topics for row in topic.partitions}
         assert codes == {ErrorCode.INVALID_GROUP_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -26,7 +26,7 @@ def update(
     node: StandInNode, *updates: tuple[str, int, int], version: int = 2, validate_only: bool = False
 ) -> UpdateFeaturesResponse:
     rows = [FeatureUpdateKey(name, level, False, upgrade_type) for name, level, upgrade_type in updates]
-    response: UpdateFeaturesResponse = node.ask(UpdateFeaturesRequest(1000, rows, validate_only), version)
+    response: UpdateFeaturesResponse = node.call(UpdateFeaturesRequest(1000, rows, validate_only), version)
     return response
 
 
@@ -139,6 +139,6 @@ def test_rows_per_feature_before_version_2(node: StandInNode) -> None:
 
 def test_version_0_only_ever_upgrades(node: StandInNode) -> None:
     request = UpdateFeaturesRequest(1000, [FeatureUpdateKey(ELR, 0, True)])
-    assert node.ask(request, 0).error_code == ErrorCode.INVALID_UPDATE_VERSION
-    [row] = node.ask(UpdateFeaturesRequest(1000, [FeatureUpdateKey(ELR, 1)]), 0).results
+    assert node.call(request, 0).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    [row] = node.call(UpdateFeaturesRequest(1000, [FeatureUpdateKey(ELR, 1)]), 0).results
     assert (row.feature, row.error_code) == (ELR, 0)

@@ -36,7 +36,7 @@ def test_a_marker_decides_a_groups_pending_offsets(commit: bool, flushed: bool) 
                 WritableTxnMarkerTopic("unknown", [0]),
             ]
             marker = WritableTxnMarker(producer.producer_id, producer.epoch, commit, topics, 0)
-            response = await client.ask(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
+            response = await client.call(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
             [row] = response.markers
             assert [topic.partitions[0].error_code for topic in row.topics] == [
                 0,

@@ -32,7 +32,7 @@ async def coordinated(broker: SimBroker) -> SimClient:
 
 
 async def describe(client: SimClient, group: str = "g", version: int = DESCRIBE) -> DescribedGroup:
-    response = await client.ask(DescribeGroupsRequest([group]), version, DescribeGroupsResponse)
+    response = await client.call(DescribeGroupsRequest([group]), version, DescribeGroupsResponse)
     [row] = response.groups
     assert isinstance(row, DescribedGroup)
     return row
@@ -104,7 +104,7 @@ class SimMember:
 
     async def heartbeat(self) -> ErrorCode:
         request = HeartbeatRequest(self.group, self.generation, self.member_id, self.instance)
-        response = await self.client.ask(request, HEARTBEAT, HeartbeatResponse)
+        response = await self.client.call(request, HEARTBEAT, HeartbeatResponse)
         return ErrorCode(response.error_code)
 
     async def leave(self, version: int = LEAVE) -> Any:
@@ -112,4 +112,4 @@ class SimMember:
             request = LeaveGroupRequest(self.group, self.member_id)
         else:
             request = LeaveGroupRequest(self.group, members=[MemberIdentity(self.member_id, self.instance)])
-        return await self.client.ask(request, version, LeaveGroupResponse)
+        return await self.client.call(request, version, LeaveGroupResponse)

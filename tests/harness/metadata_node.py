@@ -60,7 +60,7 @@ class StandInNode:
         if isinstance(record, ConfigRecord) and record.resource_type == BROKER:
             self.config.change(dynamic_broker_texts(self.metadata.image, self.config.static.node_id))
 
-    def ask(self, request: Message, version: int) -> Any:
+    def call(self, request: Message, version: int) -> Any:
         """Return the response of the API's handler. Request and response are encoded and decoded in the version."""
         messages = type(request).__module__
         handler = import_module(messages.replace("oncelog.wire.messages", "oncelog.broker.handlers"))

@@ -51,7 +51,7 @@ async def commit(
     client: SimClient, group: str, offsets: dict[str, dict[int, Any]], version: int = 9, **fields: Any
 ) -> Rows:
     """Commit. Returns the error code per topic and partition."""
-    response = await client.ask(commit_request(group, offsets, **fields), version, OffsetCommitResponse)
+    response = await client.call(commit_request(group, offsets, **fields), version, OffsetCommitResponse)
     return {
         (topic.name, row.partition_index): row.error_code
         for topic in response.topics
@@ -81,7 +81,7 @@ async def fetch_offsets(
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group, topics=rows)], require_stable=require_stable
         )
-        response = await client.ask(request, version, OffsetFetchResponse)
+        response = await client.call(request, version, OffsetFetchResponse)
         found: Any = response.groups[0]
     else:
         old = (
@@ -90,7 +90,7 @@ async def fetch_offsets(
             else [OffsetFetchRequestTopic(name, list(partitions)) for name, partitions in topics.items()]
         )
         request = OffsetFetchRequest(group, old, require_stable=require_stable)
-        found = await client.ask(request, version, OffsetFetchResponse)
+        found = await client.call(request, version, OffsetFetchResponse)
     if found.error_code:
         return int(found.error_code)
     return {
@@ -110,7 +110,7 @@ async def delete_offsets(client: SimClient, group: str, topics: dict[str, list[i
         OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(partition) for partition in partitions])
         for name, partitions in topics.items()
     ]
-    response = await client.ask(OffsetDeleteRequest(group, rows), 0, OffsetDeleteResponse)
+    response = await client.call(OffsetDeleteRequest(group, rows), 0, OffsetDeleteResponse)
     if response.error_code:
         return int(response.error_code)
     return {

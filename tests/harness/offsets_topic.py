@@ -16,7 +16,7 @@ BATCH = 1_000
 
 async def find(client: SimClient, group: str = "g") -> None:
     """Let the broker create the offsets topic."""
-    response = await client.ask(FindCoordinatorRequest(group, 0), 1, FindCoordinatorResponse)
+    response = await client.call(FindCoordinatorRequest(group, 0), 1, FindCoordinatorResponse)
     assert response.error_code == 0, response
 
 

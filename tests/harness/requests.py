@@ -39,7 +39,7 @@ async def create_topic(
     """Create a topic. Returns its id."""
     rows = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
     request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, [], rows)], 1000)
-    response = await client.ask(request, 7, CreateTopicsResponse)
+    response = await client.call(request, 7, CreateTopicsResponse)
     [topic] = response.topics
     assert topic.error_code == 0, topic
     return bytes(topic.topic_id)
@@ -59,7 +59,7 @@ async def produce(
 ) -> PartitionProduceResponse:
     """Append one batch (by default, of one plain record). Returns the response's row."""
     request = produce_request(topic, batch() if records is None else records, partition, acks)
-    response = await client.ask(request, PRODUCE_VERSION, ProduceResponse)
+    response = await client.call(request, PRODUCE_VERSION, ProduceResponse)
     row: PartitionProduceResponse = response.responses[0].partition_responses[0]
     return row
 
@@ -88,7 +88,7 @@ async def fetch(
     client: SimClient, topic: str, offset: int = 0, partition: int = 0, **limits: Any
 ) -> PartitionData:
     """Read from ``offset`` on. Returns the response's row."""
-    response = await client.ask(
+    response = await client.call(
         fetch_request(topic, offset, partition, **limits), FETCH_VERSION, FetchResponse
     )
     row: PartitionData = response.responses[0].partitions[0]
@@ -119,5 +119,5 @@ async def list_offset(client: SimClient, topic: str, timestamp: int, partition: 
     request = ListOffsetsRequest(
         -1, 0, [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, -1, timestamp)])]
     )
-    response = await client.ask(request, 7, ListOffsetsResponse)
+    response = await client.call(request, 7, ListOffsetsResponse)
     return response.topics[0].partitions[0]

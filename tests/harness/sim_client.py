@@ -25,7 +25,7 @@ class SimClient:
         self._next_correlation_id = 0
         self._frames = FrameReader()
 
-    async def ask(self, request: Message, version: int, response: type[Message]) -> Any:
+    async def call(self, request: Message, version: int, response: type[Message]) -> Any:
         await self.send(request, version)
         return await self.receive(response, version)
 

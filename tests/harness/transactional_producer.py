@@ -1,4 +1,4 @@
-"""Transactional producers over simulated connections, for tests that ask one thing at a time and for whole workloads.
+"""Transactional producers over simulated connections, for tests of single requests and for workloads.
 
 Written as the stock clients behave: a request that was not answered is repeated as it was; errors that pass are waited
 for; anything else ends the transaction (`TransactionEndedError`), and who goes on begins with InitProducerId.
@@ -84,8 +84,8 @@ class Link:
     def __init__(self, client: SimClient) -> None:
         self.client = client
 
-    async def ask(self, request: Message, version: int, response: type[Message]) -> Any:
-        return await self.client.ask(request, version, response)
+    async def call(self, request: Message, version: int, response: type[Message]) -> Any:
+        return await self.client.call(request, version, response)
 
 
 class TransactionalProducer:
@@ -102,10 +102,10 @@ class TransactionalProducer:
         self.sequences: dict[tuple[str, int], int] = {}
         self.added: set[tuple[str, int] | str] = set()
 
-    async def _until_done(self, ask: Any) -> Any:
-        """Repeat ``ask``, which returns a response and its error code, while the error is retriable."""
+    async def _until_done(self, call: Any) -> Any:
+        """Repeat ``call``, which returns a response and its error code, while the error is retriable."""
         for _ in range(TRIES_MAX):
-            response, code = await ask()
+            response, code = await call()
             if code == 0:
                 return response
             if not ErrorCode(code).retriable:
@@ -117,26 +117,26 @@ class TransactionalProducer:
         """Take the id over."""
         await self.find(self.transactional_id, TRANSACTION)
 
-        async def ask() -> tuple[Any, int]:
+        async def call() -> tuple[Any, int]:
             request = InitProducerIdRequest(self.transactional_id, self.timeout_ms)
-            response = await self.link.ask(request, 4, InitProducerIdResponse)
+            response = await self.link.call(request, 4, InitProducerIdResponse)
             return response, response.error_code
 
-        response = await self._until_done(ask)
+        response = await self._until_done(call)
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
         self.sequences.clear()
         self.added.clear()
 
     async def find(self, key: str, key_type: int) -> None:
-        async def ask() -> tuple[Any, int]:
+        async def call() -> tuple[Any, int]:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-            response = await self.link.ask(request, 4, FindCoordinatorResponse)
+            response = await self.link.call(request, 4, FindCoordinatorResponse)
             return response, response.coordinators[0].error_code
 
-        await self._until_done(ask)
+        await self._until_done(call)
 
     async def add(self, topic: str, partition: int) -> None:
-        async def ask() -> tuple[Any, int]:
+        async def call() -> tuple[Any, int]:
             request = AddPartitionsToTxnRequest(
                 [],
                 self.transactional_id,
@@ -144,11 +144,11 @@ class TransactionalProducer:
                 self.epoch,
                 [AddPartitionsToTxnTopic(topic, [partition])],
             )
-            response = await self.link.ask(request, self.versions.add, AddPartitionsToTxnResponse)
+            response = await self.link.call(request, self.versions.add, AddPartitionsToTxnResponse)
             [row] = response.results_by_topic_v3_and_below
             return response, row.results_by_partition[0].partition_error_code
 
-        await self._until_done(ask)
+        await self._until_done(call)
 
     def produce_request(
         self, topic: str, partition: int, values: Sequence[bytes], now_ms: int, keys: Sequence[bytes] = ()
@@ -179,12 +179,12 @@ class TransactionalProducer:
             self.added.add(place)
         request = self.produce_request(topic, partition, values, now_ms, keys)
 
-        async def ask() -> tuple[Any, int]:
-            response = await self.link.ask(request, self.versions.produce, ProduceResponse)
+        async def call() -> tuple[Any, int]:
+            response = await self.link.call(request, self.versions.produce, ProduceResponse)
             row = response.responses[0].partition_responses[0]
             return row, row.error_code
 
-        row = await self._until_done(ask)
+        row = await self._until_done(call)
         self.sequences[place] = self.sequences.get(place, 0) + len(values)
         return int(row.base_offset)
 
@@ -193,7 +193,7 @@ class TransactionalProducer:
 
             async def add() -> tuple[Any, int]:
                 request = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group)
-                response = await self.link.ask(request, self.versions.add_offsets, AddOffsetsToTxnResponse)
+                response = await self.link.call(request, self.versions.add_offsets, AddOffsetsToTxnResponse)
                 return response, response.error_code
 
             await self._until_done(add)
@@ -208,18 +208,18 @@ class TransactionalProducer:
                 self.epoch,
                 topics=[TxnOffsetCommitRequestTopic(topic, rows)],
             )
-            response = await self.link.ask(request, self.versions.offsets, TxnOffsetCommitResponse)
+            response = await self.link.call(request, self.versions.offsets, TxnOffsetCommitResponse)
             return response, response.topics[0].partitions[0].error_code
 
         await self._until_done(commit)
 
     async def end(self, *, commit: bool) -> None:
-        async def ask() -> tuple[Any, int]:
+        async def call() -> tuple[Any, int]:
             request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit)
-            response = await self.link.ask(request, self.versions.end, EndTxnResponse)
+            response = await self.link.call(request, self.versions.end, EndTxnResponse)
             return response, response.error_code
 
-        response = await self._until_done(ask)
+        response = await self._until_done(call)
         if self.versions.is_v2:
             assert response.producer_id >= 0
             self.producer_id, self.epoch = response.producer_id, response.producer_epoch
@@ -232,7 +232,7 @@ async def committed_offset(link: Link, group: str, topic: str, partition: int) -
     topics = [OffsetFetchRequestTopics(topic, partition_indexes=[partition])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)], require_stable=True)
     for _ in range(TRIES_MAX):
-        response = await link.ask(request, 8, OffsetFetchResponse)
+        response = await link.call(request, 8, OffsetFetchResponse)
         [found] = response.groups
         code = found.error_code or found.topics[0].partitions[0].error_code
         if code == 0:
@@ -266,12 +266,12 @@ class CommittedReader:
             isolation_level=1,
             topics=[FetchTopic(self.topic, partitions=[asked])],
         )
-        response = await client.ask(request, 12, FetchResponse)
+        response = await client.call(request, 12, FetchResponse)
         row: PartitionData = response.responses[0].partitions[0]
         while row.error_code:
             assert ErrorCode(row.error_code).retriable, row
             await trio.sleep(BACKOFF_S)
-            response = await client.ask(request, 12, FetchResponse)
+            response = await client.call(request, 12, FetchResponse)
             row = response.responses[0].partitions[0]
         before = self.position
         self.last_stable_offset, self.high_watermark = row.last_stable_offset, row.high_watermark

@@ -185,7 +185,7 @@ async def test_a_client_is_muted_after_produces_that_waited_for_the_disk_when_qu
             assert (await client.receive(ProduceResponse, 9)).throttle_time_ms == 20_000
         told = trio.current_time()
         assert told - began < 20
-        assert (await client.ask(ListGroupsRequest(), 1, ListGroupsResponse)).throttle_time_ms == 0
+        assert (await client.call(ListGroupsRequest(), 1, ListGroupsResponse)).throttle_time_ms == 0
         assert trio.current_time() == told + 20
 
 

@@ -91,7 +91,7 @@ class Life:
     async def produce(self) -> None:
         producer = self.rng.choice(self.producers)
         if producer.producer_id < 0:
-            response = await self.client.ask(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
+            response = await self.client.call(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
             assert response.error_code == 0
             assert response.producer_id not in {other.producer_id for other in self.producers}
             producer.producer_id = response.producer_id
@@ -126,7 +126,7 @@ class Life:
             return
         offset = self.rng.randint(0, row.high_watermark)
         rows = [DeleteRecordsTopic("t", [DeleteRecordsPartition(partition, offset)])]
-        response = await self.client.ask(DeleteRecordsRequest(rows, 1000), 2, DeleteRecordsResponse)
+        response = await self.client.call(DeleteRecordsRequest(rows, 1000), 2, DeleteRecordsResponse)
         result = response.topics[0].partitions[0]
         if result.error_code == 0:
             assert result.low_watermark >= offset
@@ -142,7 +142,7 @@ class Life:
         """What a new life must still know."""
         await self.broker.node.logs.recovered()
         model = self.model
-        metadata = await self.client.ask(MetadataRequest(None), 12, MetadataResponse)
+        metadata = await self.client.call(MetadataRequest(None), 12, MetadataResponse)
         topics = {topic.name: topic for topic in metadata.topics}
         assert model.topics <= set(topics)
         for partition, producer in enumerate(self.producers):
@@ -231,7 +231,7 @@ def test_power_loss_at_defaults_leaves_a_broker_that_starts(seed: int) -> None:
 
 async def end_and_epoch(client: SimClient) -> tuple[int, int, bytes] | None:
     """The end offset of partition 0 of ``t``, its leader epoch and the topic's id; None where it is not there."""
-    metadata = await client.ask(MetadataRequest(None), 12, MetadataResponse)
+    metadata = await client.call(MetadataRequest(None), 12, MetadataResponse)
     for topic in metadata.topics:
         if topic.name == "t":
             end = await list_offset(client, "t", -1)

@@ -174,7 +174,7 @@ class Consumer:
 
 async def heartbeat(member: SimMember) -> int:
     request = HeartbeatRequest(GROUP, member.generation, member.member_id, member.instance)
-    response: Any = await member.client.ask(request, HEARTBEAT, HeartbeatResponse)
+    response: Any = await member.client.call(request, HEARTBEAT, HeartbeatResponse)
     return int(response.error_code)
 
 

@@ -22,7 +22,7 @@ from tests.harness.simulation import simulated
 
 
 async def still_serves(broker: SimBroker) -> None:
-    response = await broker.connect().ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
+    response = await broker.connect().call(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
     assert response.error_code == 0
 
 
@@ -126,7 +126,7 @@ async def test_a_peer_with_thousands_of_requests_at_once_does_not_keep_others_wa
         count = SHARED_BUFFER_BYTES // len(frame)
         await busy.send_bytes(frame * count)
         for _ in range(3):
-            await other.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
+            await other.call(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
         unread = busy.unread()
         await trio.testing.wait_all_tasks_blocked()
         assert unread < busy.unread() / 2
@@ -166,7 +166,7 @@ async def test_limits_on_connections() -> None:
     async with SimBroker(config={"max.connections.per.ip": "2"}) as broker:
         first, second = broker.connect(), broker.connect()
         for client in (first, second):
-            await client.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
+            await client.call(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
         third = broker.connect()
         assert await is_closed(third)
         second.transport.close()
@@ -179,7 +179,7 @@ async def test_an_address_may_have_a_limit_of_its_own() -> None:
     config = {"max.connections.per.ip": "5", "max.connections.per.ip.overrides": "client:1"}
     async with SimBroker(config=config) as broker:
         first, second = broker.connect(), broker.connect()
-        await first.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
+        await first.call(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
         assert await is_closed(second)
 
 

@@ -129,5 +129,5 @@ async def test_the_size_of_a_directory_that_cannot_be_listed() -> None:
         await create_topic(client, "t")
         client = await broker.restart()
         broker.files.faults.append(Fault("open", errno.EIO))
-        response = await client.ask(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
+        response = await client.call(DescribeLogDirsRequest(None), 4, DescribeLogDirsResponse)
         assert response.results[0].error_code in (0, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -82,7 +82,7 @@ async def test_an_idempotent_producer_repeats_its_batch_when_there_is_room() -> 
         client = broker.connect()
         await create_topic(client, "t")
         producer_id = (
-            await client.ask(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
+            await client.call(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
         ).producer_id
         batches = [batch([one], producer=(producer_id, 0, at)) for at, one in enumerate(values(3))]
         assert (await produce(client, "t", batches[0])).base_offset == 0
@@ -132,14 +132,14 @@ async def test_admin_requests_and_other_topics_on_a_full_disk() -> None:
         for one in values(3):
             await produce(client, "t", batch([one]))
         fill(broker)
-        response = await client.ask(
+        response = await client.call(
             CreateTopicsRequest([CreatableTopic("new", 1, 1)], 1000), 7, CreateTopicsResponse
         )
         assert response.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         rows = [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])]
-        deleted = await client.ask(DeleteRecordsRequest(rows, 1000), 2, DeleteRecordsResponse)
+        deleted = await client.call(DeleteRecordsRequest(rows, 1000), 2, DeleteRecordsResponse)
         assert deleted.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        metadata = await client.ask(MetadataRequest(None), 12, MetadataResponse)
+        metadata = await client.call(MetadataRequest(None), 12, MetadataResponse)
         assert [topic.name for topic in metadata.topics] == ["t"]
         broker.files.faults.clear()
         await create_topic(client, "new")
@@ -206,9 +206,9 @@ async def test_ten_minutes_of_refused_requests_are_some_lines_a_minute(lines: li
         lines.clear()
         for _ in range(600):
             await produce(client, "t")
-            await client.ask(CreateTopicsRequest([CreatableTopic("n", 1, 1)], 0), 7, CreateTopicsResponse)
-            await client.ask(FindCoordinatorRequest("", 0, ["g"]), 4, FindCoordinatorResponse)
-            await client.ask(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
+            await client.call(CreateTopicsRequest([CreatableTopic("n", 1, 1)], 0), 7, CreateTopicsResponse)
+            await client.call(FindCoordinatorRequest("", 0, ["g"]), 4, FindCoordinatorResponse)
+            await client.call(InitProducerIdRequest(None, 0), 4, InitProducerIdResponse)
             await trio.sleep(1)
         assert 4 <= len(lines) <= 60
         broker.files.faults.clear()

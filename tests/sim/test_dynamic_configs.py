@@ -28,7 +28,7 @@ HELLO = ApiVersionsRequest("test", "1")
 async def alter(client: SimClient, key: str, value: str, node: str = "") -> int:
     """Set the key for all brokers, or for one; the error code."""
     rows = [AlterConfigsResource(BROKER, node, [AlterableConfig(key, 0, value)])]
-    response = await client.ask(IncrementalAlterConfigsRequest(rows), 1, IncrementalAlterConfigsResponse)
+    response = await client.call(IncrementalAlterConfigsRequest(rows), 1, IncrementalAlterConfigsResponse)
     return int(response.responses[0].error_code)
 
 
@@ -43,7 +43,7 @@ def test_log_segment_delete_delay_ms(restart: bool) -> None:
             if restart:
                 client = await broker.restart()
             request = DeleteTopicsRequest([DeleteTopicState("t")], [], 1000)
-            response = await client.ask(request, 6, DeleteTopicsResponse)
+            response = await client.call(request, 6, DeleteTopicsResponse)
             assert response.responses[0].error_code == 0
             await trio.sleep(3)
             assert [name for name in broker.files.listdir(DATA_DIR) if name.startswith("t-0")] == []
@@ -75,7 +75,7 @@ async def test_producer_id_expiration_ms() -> None:
 async def test_max_connections_lets_those_in_that_wait() -> None:
     async with SimBroker(config={"max.connections": "1"}) as broker:
         first, second = broker.connect(), broker.connect()
-        await first.ask(HELLO, 3, ApiVersionsResponse)
+        await first.call(HELLO, 3, ApiVersionsResponse)
         await second.send(HELLO, 3)
         await trio.testing.wait_all_tasks_blocked()
         assert (second.unread(), len(broker.server_connections())) == (0, 1)
@@ -89,7 +89,7 @@ async def test_max_connections_holds_for_those_that_come_later() -> None:
     async with SimBroker() as broker:
         first, second = broker.connect(), broker.connect()
         assert await alter(first, "max.connections", "2") == 0
-        await second.ask(HELLO, 3, ApiVersionsResponse)
+        await second.call(HELLO, 3, ApiVersionsResponse)
         third = broker.connect()
         await third.send(HELLO, 3)
         await trio.testing.wait_all_tasks_blocked()

@@ -68,7 +68,7 @@ class LossyLink(Link):
         self.world = world
         self.connected: SimClient | None = None
 
-    async def ask(self, request: Message, version: int, response: type[Message]) -> Any:
+    async def call(self, request: Message, version: int, response: type[Message]) -> Any:
         world = self.world
         while True:
             chance = world.rng.random() if world.faults else 1.0
@@ -191,7 +191,7 @@ async def zombies(world: World) -> None:
             request, version = world.zombie_requests[at]
             with suppress(*LOST):
                 client = world.broker.connect()
-                await client.ask(request, version, ProduceResponse)
+                await client.call(request, version, ProduceResponse)
                 client.transport.close()
 
 
@@ -280,7 +280,7 @@ async def change_version(world: World) -> None:
             update.upgrade_type = 2
         request = UpdateFeaturesRequest(1000, [update])
         with suppress(*LOST):
-            await world.broker.connect().ask(request, 1, UpdateFeaturesResponse)
+            await world.broker.connect().call(request, 1, UpdateFeaturesResponse)
 
 
 async def one_life(world: World, transformers: list[Transformer], kind: Kind) -> None:

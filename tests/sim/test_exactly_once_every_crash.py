@@ -53,11 +53,11 @@ class PatientLink(Link):
         """The response to a request of this type gets lost, once."""
         self.lost = trio.Event()
 
-    async def ask(self, request: Message, version: int, response: type[Message]) -> Any:
+    async def call(self, request: Message, version: int, response: type[Message]) -> Any:
         while True:
             try:
                 self.connected = self.connected or self.broker.connect()
-                received = await self.connected.ask(request, version, response)
+                received = await self.connected.call(request, version, response)
                 if self.loses is not type(request) or self.lost.is_set():
                     return received
                 self.lost.set()

@@ -127,7 +127,7 @@ class History:
     async def delete_records(self, start: int, end: int) -> None:
         partition = DeleteRecordsPartition(0, self.rng.randint(start, end))
         request = DeleteRecordsRequest([DeleteRecordsTopic(TOPIC, [partition])], 1000)
-        await self.client.ask(request, 2, DeleteRecordsResponse)
+        await self.client.call(request, 2, DeleteRecordsResponse)
 
     async def check(self) -> tuple[int, int]:
         """Read from every other offset; log start offset and high watermark."""

@@ -63,7 +63,7 @@ async def test_a_write_that_waits_while_its_transaction_ends_opens_none() -> Non
         assert (await ending.receive(EndTxnResponse, 3)).error_code == 0
         await trio.sleep(10)
         broker.files.latency_s = 0
-        response = await client.ask(ProduceRequest("id", -1, 30_000, topics), 9, ProduceResponse)
+        response = await client.call(ProduceRequest("id", -1, 30_000, topics), 9, ProduceResponse)
         codes = [topic.partition_responses[0].error_code for topic in response.responses]
         assert codes == [ErrorCode.INVALID_TXN_STATE] * 2
         for partition in range(2):
@@ -102,7 +102,7 @@ async def test_a_write_to_a_partition_that_is_recovered_meanwhile_is_refused() -
 
         logs.get = get_at_second_use  # type: ignore[method-assign]
         request = producer.produce_request("t", 0, [b"second"], broker.clock.now_ms())
-        response = await client.ask(request, V2.produce, ProduceResponse)
+        response = await client.call(request, V2.produce, ProduceResponse)
         assert response.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert not recovering
         await producer.send("t", 0, [b"second"], broker.clock.now_ms())
@@ -131,7 +131,7 @@ async def test_a_refused_batch_comes_first_even_if_the_next_continues_the_last_s
         async def send(sequence: int) -> ErrorCode:
             producer.sequences["t", 0] = sequence
             request = producer.produce_request("t", 0, [b"w"], broker.clock.now_ms())
-            response = await client.ask(request, 9, ProduceResponse)
+            response = await client.call(request, 9, ProduceResponse)
             return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
         assert await send(1) is ErrorCode.INVALID_TXN_STATE
@@ -158,7 +158,7 @@ def test_a_commit_and_the_time_out_race(versions: Versions, flushed: bool, level
             client = broker.connect()
             await create_topic(client, "t")
             update = FeatureUpdateKey("transaction.version", level, upgrade_type=2)
-            await client.ask(UpdateFeaturesRequest(1000, [update]), 1, UpdateFeaturesResponse)
+            await client.call(UpdateFeaturesRequest(1000, [update]), 1, UpdateFeaturesResponse)
             producer = TransactionalProducer(Link(client), "id", versions, timeout_ms=TIMEOUT_MS)
             await producer.init()
             begun_ms = broker.clock.now_ms()
@@ -219,7 +219,7 @@ def test_markers_of_two_coordinators_meet_in_the_partitions(versions: Versions, 
                     coordinator_epoch,
                     2 if versions.is_v2 else 0,
                 )
-                response = await client.ask(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
+                response = await client.call(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
                 return int(response.markers[0].topics[0].partitions[0].error_code)
 
             for partition in range(2):

@@ -139,7 +139,7 @@ async def walk(seed: int) -> None:
                 await broker.start()
                 clients = []
             one = clients.pop() if clients and rng.random() < 0.7 else broker.connect()
-            answered += await _ask(fuzz, one, clients)
+            answered += await _call(fuzz, one, clients)
         assert answered > REQUESTS / 3, f"seed {seed}"
         client = broker.connect()
         assert await commit(client, "good", {"a": {0: 5}}) == {("a", 0): ErrorCode.NONE}
@@ -149,12 +149,12 @@ async def walk(seed: int) -> None:
         assert await member.heartbeat() is ErrorCode.NONE
 
 
-async def _ask(fuzz: Fuzz, client: SimClient, clients: list[SimClient]) -> bool:
+async def _call(fuzz: Fuzz, client: SimClient, clients: list[SimClient]) -> bool:
     """Return whether a response came. A connection whose response is still pending may be left as it is."""
     request, response, version = fuzz.request()
     try:
         with trio.move_on_after(PATIENCE_S * fuzz.rng.choice((1, 1, 1, 20))):
-            fuzz.learn(await client.ask(request, version, response))
+            fuzz.learn(await client.call(request, version, response))
             clients.append(client)
             return True
     except ConnectionEndedError:

@@ -44,7 +44,7 @@ async def produce_now(broker: SimBroker, client: SimClient, size: int = 10, *, k
 
 async def set_config(client: SimClient, kind: int, name: str, key: str, value: str) -> int:
     rows = [AlterConfigsResource(kind, name, [AlterableConfig(key, 0, value)])]
-    response = await client.ask(IncrementalAlterConfigsRequest(rows), 1, IncrementalAlterConfigsResponse)
+    response = await client.call(IncrementalAlterConfigsRequest(rows), 1, IncrementalAlterConfigsResponse)
     return int(response.responses[0].error_code)
 
 
