@@ -1,4 +1,4 @@
-"""Of log lines about the same cause, one a minute is written, and the next one says how many were left out."""
+"""`LineLimiter` writes one line per cause and minute, and the next line says how many were left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Makefile's venv: made by a Python that is new enough, and made anew where it cannot be used."""
+"""The Makefile's venv: a Python that is new enough creates it, and an unusable one is created again."""
 
 import pathlib
 import shutil

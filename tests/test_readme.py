@@ -21,7 +21,7 @@ ADDRESS = "127.0.0.1:9092"
 
 
 def snippets() -> dict[str, str]:
-    """Client -> what to type."""
+    """Return the code to type, by client."""
     section = README.read_text().split("\n## Thirty seconds with your client\n")[1].split("\n## ")[0]
     found = re.findall(r"(?m)^(\S[^\n]*)\n\n((?:    [^\n]*\n|\n)+)", section)
     return {name: re.sub(r"(?m)^    ", "", code) for name, code in found}

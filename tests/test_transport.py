@@ -123,7 +123,7 @@ def test_the_first_address_that_accepts() -> None:
 
 
 def test_a_cancelled_connect_leaves_no_socket_behind() -> None:
-    """The listen queue is full, so that nobody accepts: pytest fails where a socket is left to the collector."""
+    """The listen queue is full, so that connecting blocks. pytest fails if a socket is left to the collector."""
 
     async def main() -> None:
         with socket.socket() as full:

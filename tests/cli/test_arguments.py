@@ -1,4 +1,4 @@
-"""The command line and the configuration: what is refused, in which words, and what is understood."""
+"""Options, variables and configuration files of the command, and its error messages."""
 
 import importlib.metadata
 import os
@@ -21,7 +21,7 @@ __all__ = ["serve"]  # a fixture
 def refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:
-    """Run ``oncelog serve`` in this process, where it must be refused; the line that says why."""
+    """Run ``oncelog serve`` in this process; it must fail. Returns the error line."""
     for name in list(os.environ):
         if name.startswith(("KAFKA_", "ONCELOG_")):
             monkeypatch.delenv(name)
@@ -165,7 +165,7 @@ def test_a_malformed_log_option(refused: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("level", ["WARNING", "Warning", "warning"])
 def test_a_log_level_in_any_case(refused: Callable[..., str], level: str) -> None:
-    """The level is taken: what is refused is the key."""
+    """The level is accepted: the error is about the key."""
     assert refused("-c", "num.partition=3", "--log-level", level).startswith("Unknown configuration ")
     assert refused("-c", "num.partition=3", ONCELOG_LOG_LEVEL=level).startswith("Unknown configuration ")
 

@@ -1,4 +1,4 @@
-"""`oncelog` as a process: it serves, stops, and says in one line why it cannot start."""
+"""`oncelog` as a process: it serves, stops, and prints one line if it cannot start."""
 
 import os
 import pathlib
@@ -248,13 +248,13 @@ def test_stdout_is_closed(serve: Serve) -> None:
     os.close(writer)
     assert process.popen.stderr is not None
     assert any("oncelog.broker.cli: ready" in line for line in process.popen.stderr)
-    # The line could not be written; the broker goes on until it is told to stop.
+    # The line could not be written. The broker serves until a signal stops it.
     assert process.end(signal.SIGTERM) == 0
 
 
 @pytest.fixture
 def run_oncelog(tmp_path: pathlib.Path) -> Iterator[Serve]:
-    """Start ``oncelog`` with exactly these arguments; what still runs at the end of the test is killed."""
+    """Start ``oncelog`` with exactly these arguments. Processes that still run at the end of the test are killed."""
     started: list[Process] = []
 
     def start(*arguments: str, **more: Any) -> Process:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 ROW = re.compile(r"<tr><th>([^<]*):</th><td>(.*?)</td></tr>")
 
 
-# What nobody can see the difference of, where the key does nothing.
+# Types that differ without a visible difference, because the keys have no effect.
 VALUES_NOT_CHECKED = (
     "non-empty list",
     "non-empty string",

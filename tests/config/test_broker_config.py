@@ -18,7 +18,7 @@ def test_defaults() -> None:
 def test_our_defaults_and_only_those_differ_from_kafkas() -> None:
     differing = {name for name, key in BrokerConfig.KEYS.items() if key.default != key.kafka_default}
     assert differing <= set(OUR_DEFAULTS)
-    # Required keys were declared with a default that nobody could mean; ours may be the same.
+    # Kafka requires these keys; their declared defaults are invalid values, and may equal ours.
     assert set(OUR_DEFAULTS) - differing <= {"node.id"}
 
 

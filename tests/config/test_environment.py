@@ -7,7 +7,7 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
 
-# Compose files of ZooKeeper's days, and of now; each with what its image takes for itself.
+# Compose files for Kafka with ZooKeeper and with KRaft, each with variables that only its image reads.
 CONFLUENT_7 = {
     "KAFKA_BROKER_ID": "1",
     "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181",
@@ -183,7 +183,7 @@ def test_of_bitnami() -> None:
             {"KAFKA_ADVERTISED_HOST_NAME": "a", "KAFKA_HOST_NAME": "10.0.0.1", "KAFKA_PORT": "5"},
             "PLAINTEXT://10.0.0.1:5 > PLAINTEXT://a:5",
         ),
-        # As in Kafka 2, only where neither list is set.
+        # As in Kafka 2, only if neither list is set.
         (
             {"KAFKA_ADVERTISED_HOST_NAME": "a", "KAFKA_LISTENERS": "PLAINTEXT://b:1"},
             "PLAINTEXT://b:1 > PLAINTEXT://b:1",
@@ -206,7 +206,7 @@ def test_listeners_of_an_older_file() -> None:
     file = "port=5\nadvertised.host.name=a\nzookeeper.connect=z:2181\nbroker.id=0"
     assert listeners({}, file) == ["PLAINTEXT://:5 > PLAINTEXT://a:5"]
     assert listeners({"KAFKA_LISTENERS": "PLAINTEXT://b:1"}, file) == ["PLAINTEXT://b:1 > PLAINTEXT://b:1"]
-    # Kafka's own rule for a file: what is not set has its default.
+    # As in Kafka: keys that the file does not set have their defaults.
     assert listeners({}, "advertised.listeners=PLAINTEXT://a:5") == [
         "PLAINTEXT://127.0.0.1:9092 > PLAINTEXT://a:5"
     ]

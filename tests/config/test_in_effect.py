@@ -22,7 +22,7 @@ COMPUTED = {
     "node_id": ("broker.id",),
     "connection_limits": ("max.connections.per.ip.overrides",),
 }
-# Read by a name that is put together, and refused where switched on.
+# The code reads the first under a computed name, and refuses the others if they are on.
 ALSO_READ = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
 ALSO_READ |= {name for limits in LIMITS.values() for name in limits if name}
 REFUSED = {"remote.storage.enable", "process.roles"}

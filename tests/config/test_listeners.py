@@ -13,7 +13,7 @@ from oncelog.broker.config.listeners import (
 
 
 def resolved(**texts: str) -> list[str]:
-    """Each listener as ``where it listens > what clients are told``."""
+    """Return each listener as ``listener > advertised listener``."""
     config = BrokerConfig({name.replace("_", "."): text for name, text in texts.items()})
     return [f"{one.bind} > {one.advertised}" for one in resolve_listeners(config, lambda: "me")[0]]
 

@@ -37,7 +37,7 @@ async def test_the_last_directory_named_for_a_partition_counts() -> None:
         moves = [("/elsewhere", "a", [0, 1]), (DATA_DIR, "b", [0]), (DATA_DIR, "a", [1, 5])]
         not_found, unknown = ErrorCode.LOG_DIR_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await alter(client, *moves) == {"a": {0: not_found, 1: 0, 5: unknown}, "b": {0: unknown}}
-        # Nothing is opened or made for it.
+        # The request neither opens nor creates a log.
         assert broker.node.logs.logs == {}
 
 

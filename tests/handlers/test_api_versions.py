@@ -1,4 +1,4 @@
-"""ApiVersions: what is announced is what is served."""
+"""ApiVersions: the response lists exactly the APIs and versions that the broker serves."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ GROUP_RESOURCE = 32
 
 
 class SimConsumer:
-    """``owned``: (topic id, partition) that it was told to have."""
+    """``owned``: the assigned partitions as (topic id, partition)."""
 
     def __init__(
         self, client: SimClient, member_id: str, topics: list[str] | None = None, regex: str | None = None

@@ -93,7 +93,7 @@ def test_a_topics_own_setting(node: StandInNode) -> None:
 
 
 def test_a_topics_settings_come_from_the_broker(node: StandInNode) -> None:
-    # Only the strongest of the broker's keys counts, and what stands before it in the list does not.
+    # Only the key with the highest precedence counts, and the synonyms before it are left out.
     row = only(describe(node, TOPIC, "plain", ["retention.ms"]))
     assert (row.value, row.config_source, places(row)) == ("360000000", DEFAULT, [])
     row = only(describe(node, TOPIC, "plain", ["flush.ms"]))

@@ -1,4 +1,4 @@
-"""DescribeQuorum: one voter, who has read all there is."""
+"""DescribeQuorum: one voter, which has read the whole log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions: what is not there. What is, is compared with Kafka's (compat_tests/transactions)."""
+"""DescribeTransactions: errors. compat_tests/transactions compares descriptions with Kafka's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_unknown_transactional_ids() -> None:
             DescribeTransactionsRequest(["", "unknown"]), 0, DescribeTransactionsResponse
         )
         codes = [row.error_code for row in response.transaction_states]
-        # Nobody has asked for a coordinator yet, so there is no topic to find the id in.
+        # No client has looked for a coordinator yet, so __transaction_state does not exist.
         assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NOT_COORDINATOR]
         producer = TransactionalProducer(Link(client), "id")
         await producer.init()

@@ -216,7 +216,7 @@ async def test_all_sessions_together_have_a_limit_of_partitions(monkeypatch: pyt
         assert (await third.call({"d": 0, "e": 0})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         await first.call({}, forget=("a", "b"))
         assert broker.node.fetch_sessions.partitions == 1
-        # What nobody uses makes room.
+        # An unused session is evicted.
         await trio.sleep(121)
         late = Session(client)
         await late.call({"a": 0, "b": 0, "c": 0, "d": 0})

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: what changes, what is refused, in the words of a real 4.3.1."""
+"""IncrementalAlterConfigs: changes, and errors in the words of a real Kafka 4.3.1."""
 
 from __future__ import annotations
 

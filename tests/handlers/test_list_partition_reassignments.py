@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: nothing moves on one node; what Kafka left moving is listed."""
+"""ListPartitionReassignments: nothing moves on one node; unfinished reassignments of a former cluster are listed."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.harness.simulation import simulated
 
 async def call(client: SimClient, names: list[str] | None, version: int = 12, *, create: bool = False) -> Any:
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-    # Before version 4 nobody could forbid it.
+    # Before version 4 a client could not prevent it.
     request = MetadataRequest(topics, create or version < 4)
     return await client.call(request, version, MetadataResponse)
 

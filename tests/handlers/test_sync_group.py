@@ -58,7 +58,7 @@ def test_refusals_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("crash", ["process", "power"])
 def test_an_assignment_outlives_the_process(crash: Literal["process", "power"]) -> None:
-    """A process's death under any settings; a loss of power where every write is flushed."""
+    """Any process may die; a loss of power is survived if every write is flushed."""
 
     @simulated
     async def run() -> None:

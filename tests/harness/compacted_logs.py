@@ -73,7 +73,7 @@ def shown(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
     return [(record.offset, record.key, record.value) for record in read_all(log)]
 
 
-# --- what may come between
+# --- interruptions of the cleaner
 
 
 def fill(manager: LogManager, segments: int = 3, batches: int = 40) -> PartitionLog:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PARTITION = 7
 KAFKA_DEFAULTS = {"log.dirs": "/data", "group.initial.rebalance.delay.ms": "3000"}
-"""Kafka's defaults where oncelog's differ."""
+"""Kafka's defaults of keys for which oncelog has others."""
 EPOCH_MS = 1_900_000_000_000
 ROUNDING = 1e-6
 """Seconds: tolerance for rounding errors of floats."""
@@ -77,7 +77,7 @@ class GroupLog(MemoryLog):
     """A partition of ``__consumer_offsets``."""
 
     def replay_into(self, shard: GroupShard) -> None:
-        """Load a shard from what was written."""
+        """Load a shard from the written records."""
         for offset, (key_bytes, value_bytes, producer_id) in enumerate(self.entries):
             key = decode_key(key_bytes, KEY_TYPES)
             assert key is not None

@@ -11,7 +11,7 @@ import tempfile
 from compat_tests.real_kafka import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, require, tool_command
 
 ERRORS_SHOWN = 4_000
-"""Characters of what a program that failed wrote last."""
+"""Characters of a failed program's last output that the error shows."""
 
 _compiled: dict[pathlib.Path, pathlib.Path] = {}
 

@@ -27,7 +27,7 @@ START_MS = 1_700_000_000_000
 
 
 class NoFlusher:
-    """Flushes when it is awaited and not before; remembers who was due."""
+    """Flushes only when awaited, and records which logs were due."""
 
     def __init__(self) -> None:
         self.told: list[PartitionLog] = []
@@ -145,7 +145,7 @@ def bytes_of(read: LogRead) -> bytes:
 
 
 def read_all(log: PartitionLog, start: int | None = None) -> bytes:
-    """Everything below the high watermark, as a consumer gets it that asks on from where the last batch ended."""
+    """Return all batches below the high watermark, read as a consumer does: each read starts after the last batch."""
     offset = log.log_start_offset if start is None else start
     found = bytearray()
     while offset < log.high_watermark:

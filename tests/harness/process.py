@@ -71,7 +71,7 @@ class Process:
 
 @pytest.fixture
 def serve(tmp_path: pathlib.Path) -> Iterator[Serve]:
-    """Start ``oncelog serve`` with these arguments; what still runs at the end of the test is killed."""
+    """Start ``oncelog serve`` with these arguments. Processes that still run at the end of the test are killed."""
     started: list[Process] = []
 
     def start(*arguments: str, **more: Any) -> Process:

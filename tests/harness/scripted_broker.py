@@ -1,4 +1,4 @@
-"""The broker's end of a connection, played by a test: what it receives, and what it sends back, right or wrong."""
+"""The broker's end of a connection, scripted by a test: it receives requests, and sends right or wrong responses."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class SimBroker:
                 bound = BoundListener("PLAINTEXT", self.listener, *self.listener.address)
                 await self.node.run([bound], task_status=task_status)
         except BaseException:
-            # A dead process says nothing; what its tasks raise while they unwind is of no meaning.
+            # A dead process reports nothing: exceptions of its tasks while they unwind mean nothing.
             if not (process.dead or self.files.is_dead):
                 raise
             process.dead = True
@@ -115,7 +115,7 @@ class SimBroker:
         return self.connect()
 
     async def crash(self, kind: Literal["process", "power"]) -> None:
-        """``process``: it dies, what was written stays. ``power``: what was not fsynced may be gone."""
+        """``process``: the process dies, and written bytes stay. ``power``: bytes without an fsync may be lost."""
         self._process.dead = True
         self.files.crash(kind)
         await self.stop()

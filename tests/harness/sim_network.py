@@ -130,7 +130,7 @@ class MemoryListener:
         self._closed = False
 
     def connect(self) -> MemoryTransport:
-        """The client's end of a new connection; ConnectionRefusedError where nobody listens any more."""
+        """The client's end of a new connection; ConnectionRefusedError if the listener is closed."""
         if self._closed:
             raise ConnectionRefusedError
         self._count += 1

@@ -301,7 +301,7 @@ def is_abort(one: Batch) -> bool:
 
 
 def rows_of(one: Batch) -> list[tuple[int, bytes, bytes]]:
-    """Offset delta, key and value of each record; where compaction has been, the deltas have gaps."""
+    """Return offset delta, key and value of each record. After compaction the deltas have gaps."""
     found = []
     at = 0
     for _ in range(one.record_count):

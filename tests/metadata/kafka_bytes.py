@@ -1,4 +1,4 @@
-"""What a real Apache Kafka 4.3.1 wrote: byte for byte what its metadata log and snapshots look like.
+"""Bytes that a real Apache Kafka 4.3.1 wrote to its metadata log and snapshots.
 
 One node, formatted and started, then asked: create topics t1 (3 partitions, retention.ms, segment.bytes) and t2 (1),
 give t2 4 partitions, set t1's cleanup.policy and delete its retention.ms, set the broker's log.retention.ms, give out

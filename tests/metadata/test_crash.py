@@ -50,7 +50,7 @@ def next_commit(image: MetadataImage, chance: random.Random) -> list[Message]:
 
 
 def durable_state(image: MetadataImage) -> list[str]:
-    """Everything but who is registered, which every start changes."""
+    """Return the records of the image without registrations, which every start changes."""
     return sorted(repr(record) for record in image.records() if "Register" not in type(record).__name__)
 
 
@@ -128,7 +128,7 @@ def crash_and_compare(seed: int, step: int, kind: str) -> None:
         assert without_producer_ids(found) in allowed, where
     assert store.image.features["metadata.version"] == 30, where
     assert store.take_producer_ids() >= max(life.producer_ids, default=-1000) + 1000, where
-    # And the next life finds what this one did.
+    # The next start loads the same image.
     store.commit([TopicRecord("after", bytes(range(16)))])
     assert "after" in open_store(files, life.config).image.topics, where
 

@@ -30,7 +30,7 @@ LEVELS = {
 
 
 def rebuilt(data: bytes, base_offset: int, control: dict[int, tuple[int, Message]]) -> bytes:
-    """The same batches made by us from what we read in them; ``control``: type and message at an offset."""
+    """Decode batches and encode them again. ``control``: type and message of control records by offset."""
     image = MetadataImage()
     batches = Batches(data, base_offset)
     out = b""

@@ -63,7 +63,7 @@ def fill(store: MetadataStore) -> None:
 
 
 def dumped(kafka_tool: KafkaTool, path: pathlib.Path) -> tuple[str, list[Any]]:
-    """What the dump tool says of a file, and the records in it."""
+    """Return the dump tool's output for a file, and the records in it."""
     out = kafka_tool(
         "org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path)
     ).stdout

@@ -131,7 +131,7 @@ def test_bootstrap_checkpoint_is_written_and_read() -> None:
 
 
 def test_a_directory_with_unsupported_features_is_refused() -> None:
-    """A level of the future, of a feature that we have and of one that we keep; a feature nobody knows."""
+    """A future level of a supported feature and of one that is only stored, and an unknown feature."""
     for name, level, known in (
         ("group.version", 2, 1),
         ("share.version", 2, 1),
@@ -154,7 +154,7 @@ def test_a_directory_with_unsupported_features_is_refused() -> None:
 
 
 def test_a_directory_of_kafka_is_used_unchanged() -> None:
-    """Formatted, and in use: its features keep their levels; what is not served here is not announced."""
+    """The directory is formatted or in use. Its features keep their levels; unsupported ones are not finalized here."""
     kafkas = {**features.FORMAT_LEVELS, "share.version": 1, "streams.version": 1}
     formatted, used = disk(), disk()
     formatted.open("/data/bootstrap.checkpoint", create=True).append(BOOTSTRAP)

@@ -22,7 +22,7 @@ PROXY = "this looks like a PROXY protocol header: this listener takes none"
 
 
 def client_hello() -> bytes:
-    """What a TLS client of this machine says first."""
+    """Return the first bytes of a TLS client on this machine."""
     out = ssl.MemoryBIO()
     context = ssl.create_default_context()
     with pytest.raises(ssl.SSLWantReadError):

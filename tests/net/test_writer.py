@@ -14,7 +14,7 @@ from oncelog.broker.seams.transport import WOULD_BLOCK, Buffer
 
 
 class Wire:
-    """A transport that takes a few bytes at a time and blocks in between; what it has taken is in `sent`."""
+    """A transport that accepts a few bytes at a time and blocks in between. The accepted bytes are in `sent`."""
 
     peer = "peer:1"
     local = ("local", 1)

@@ -1,4 +1,4 @@
-"""A broker that dies at any call that reaches the disk, by process death and by power loss, and what must hold after.
+"""A broker dies at any call that reaches the disk, as a process or by a loss of power. Invariants hold afterwards.
 
 The workload is one idempotent producer per partition, a reader, DeleteRecords and new topics. It is compared with a
 model of what was answered. Every choice comes from the seed in the test's name: a failure repeats.
@@ -65,7 +65,7 @@ class Model:
         """Per partition, how many records were acknowledged: sequences 0 up to it, each exactly once."""
         self.log_start = [0] * PARTITIONS
         self.seen: list[dict[int, bytes]] = [{} for _ in range(PARTITIONS)]
-        """Per partition, base offset -> payload of what was read."""
+        """By partition: the payloads of the batches that were read, by base offset."""
         self.leader_epoch = [0] * PARTITIONS
         self.topics: set[str] = set()
         self.topics_tried = 0
@@ -230,7 +230,7 @@ def test_power_loss_at_defaults_leaves_a_broker_that_starts(seed: int) -> None:
 
 
 async def end_and_epoch(client: SimClient) -> tuple[int, int, bytes] | None:
-    """The end offset of partition 0 of ``t``, its leader epoch and the topic's id; None where it is not there."""
+    """The end offset of partition 0 of ``t``, its leader epoch and the topic's id; None if the topic does not exist."""
     metadata = await client.call(MetadataRequest(None), 12, MetadataResponse)
     for topic in metadata.topics:
         if topic.name == "t":

@@ -91,7 +91,7 @@ class Consumer:
         await member.leave()
 
     async def enter(self, member: SimMember) -> list[int]:
-        """Join, assign if that is asked for, and learn what is assigned."""
+        """Join, send assignments if this member is the leader, and take the own assignment."""
         response = await member.join()
         code = ErrorCode(response.error_code)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):

@@ -1,4 +1,4 @@
-"""One connection's framing and order, and what a peer that misbehaves gets (it is closed, all others are served)."""
+"""Framing and order of a connection. One with a misbehaving peer is closed, and all others are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broker keys that change while the broker runs have their effect on it, not only in what DescribeConfigs says."""
+"""Dynamic broker keys have an effect on the running broker, not only on the result of DescribeConfigs."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class World:
         self.next_life = trio.Event()
         self.attempts: dict[str, Attempt] = {}
         self.seen: list[dict[int, bytes]] = [{} for _ in range(OUTPUTS)]
-        """Per partition of ``out``, what a committed reader has seen at an offset."""
+        """The records that read_committed readers have seen, by partition of ``out`` and offset."""
         self.zombie_requests: list[tuple[ProduceRequest, int]] = []
 
     def begin(self, name: str) -> Attempt:
@@ -232,7 +232,7 @@ def check(world: World, readers: list[CommittedReader]) -> None:
     assert len(found) == len(set(found)), "twice"
     effects = [value.rpartition(b":")[2] for value in found]
     assert len(effects) == len(set(effects)), "an input's effect is there twice"
-    # What is open holds back what was committed behind it.
+    # An open transaction delays reads of later committed records.
     all_stable = all(reader.position == reader.high_watermark for reader in readers)
     for attempt in world.attempts.values():
         there = attempt.values & set(found)

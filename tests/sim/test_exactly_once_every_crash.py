@@ -160,7 +160,7 @@ LOGS = ("t", "__consumer_offsets", "__transaction_state")
 
 
 def read(data: bytes) -> list[Batch]:
-    """The whole batches; what follows the first that a crash has cut or lost does not count."""
+    """Return the complete batches before the first that a crash has cut or lost."""
     found: list[Batch] = []
     with suppress(AssertionError):
         for one in read_batches(data):

@@ -39,7 +39,7 @@ from tests.harness.transactional_producer import (
 
 @simulated
 async def test_a_write_that_waits_while_its_transaction_ends_opens_none() -> None:
-    """One of its partitions has the transaction open, the other must be asked for: both are looked at after the wait.
+    """One partition has the transaction open, the other must be verified. Both are checked again after the wait.
 
     Found by review: the first was written behind its marker, and hung.
     """
@@ -190,7 +190,7 @@ def test_a_commit_and_the_time_out_race(versions: Versions, flushed: bool, level
             await one(offset_ms)
 
     run()
-    # Of transactions v2 it is what a request looks like that repeats another decision (KIP-890).
+    # With transactions v2 a request that repeats another decision looks like this (KIP-890).
     refused = ErrorCode.INVALID_TXN_STATE if versions is V2 else ErrorCode.PRODUCER_FENCED
     assert outcomes == {ErrorCode.NONE, refused}
 

@@ -1,4 +1,4 @@
-"""What comes due when a test moves broker time on, and what does not: nobody waits here, in simulated time either."""
+"""Deadlines that pass when a test moves broker time, and those that do not. No test waits, even in simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a topic's configuration does, seen from outside: a produce, then what a client reads and what is on the disk."""
+"""Effects of a topic's configuration, seen from outside: in what a client reads after a Produce, and on the disk."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_segment_bytes() -> None:
 
 @simulated
 async def test_segment_ms() -> None:
-    """By the records' timestamps, as Kafka counts: a roll comes with the first batch that is too late."""
+    """As in Kafka, the age is measured by the records' timestamps. The first batch that is too late causes the roll."""
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "t", configs={"segment.ms": "10000"})
