@@ -202,8 +202,9 @@ def _print_ready(node: Node, listeners: list[BoundListener]) -> None:
         sys.stdout = None
 
 
-def _print_error(what: object, exit_code: int) -> int:
-    for line in str(what).splitlines():
+def _print_error(error: object, exit_code: int) -> int:
+    """Write each line of ``error`` to standard error. Returns ``exit_code``."""
+    for line in str(error).splitlines():
         print(f"oncelog: {line}", file=sys.stderr)
     return exit_code
 

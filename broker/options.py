@@ -80,8 +80,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         raise UsageError(_unknown_option(unknown[0].partition("=")[0], known))
     words = options.words[1:] if options.words[:1] == [COMMAND] else options.words
     if words:
-        what = "command" if words is options.words else "argument"
-        raise UsageError(_unknown_word(words[0], what, known))
+        kind = "command" if words is options.words else "argument"
+        raise UsageError(_unknown_word(words[0], kind, known))
     if "" in options.settings:
         raise UsageError("-c needs a value")
     for name, value in vars(options).items():
@@ -148,7 +148,7 @@ def _unknown_option(option: str, known: Sequence[str]) -> str:
     return f"unknown option {option}; {suggestion(meant)}"
 
 
-def _unknown_word(word: str, what: str, known: Sequence[str]) -> str:
+def _unknown_word(word: str, kind: str, known: Sequence[str]) -> str:
     key = word.partition("=")[0]
     if word.isdecimal():
         meant: str | None = f"--port {word}"
@@ -158,7 +158,7 @@ def _unknown_word(word: str, what: str, known: Sequence[str]) -> str:
         meant = f"--config {word}"
     else:
         meant = closest(word.lower(), [COMMAND]) or closest("--" + word.lower(), known)
-    return f"unknown {what} {word}; {suggestion(meant)}"
+    return f"unknown {kind} {word}; {suggestion(meant)}"
 
 
 def suggestion(meant: str | None) -> str:

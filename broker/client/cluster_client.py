@@ -228,14 +228,14 @@ class ClusterClient:
         raise error
 
     async def _connection_to(self, address: Address, is_coordinators: bool = False) -> ClientConnection:
-        place = address, is_coordinators
-        async with self._opening[place]:
+        key = address, is_coordinators
+        async with self._opening[key]:
             if self._is_closed:
                 raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed")
-            connection = self._connections.get(place)
+            connection = self._connections.get(key)
             if connection is None or not connection.is_open:
                 connection = await self._open(*address)
                 if self._is_closed:
                     connection.close()
-                self._connections[place] = connection
+                self._connections[key] = connection
             return connection

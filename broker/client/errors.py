@@ -25,18 +25,18 @@ def error_codes(response: Message) -> tuple[ErrorCode, ...]:
 
 def _codes(struct: Struct) -> Iterator[int]:
     kind: Any = type(struct)
-    codes, structs = _places(kind)
+    codes, structs = _error_fields(kind)
     for name in codes:
         if code := getattr(struct, name):
             yield code
     for name in structs:
         value = getattr(struct, name)
-        for one in value if isinstance(value, list) else () if value is None else (value,):
-            yield from _codes(one)
+        for nested in value if isinstance(value, list) else () if value is None else (value,):
+            yield from _codes(nested)
 
 
 @cache
-def _places(cls: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _error_fields(cls: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the fields that are error codes, and of those with structs that contain error codes."""
     codes = tuple(field.name for field in cls.FIELDS if field.name.endswith("error_code"))
     structs = tuple(
@@ -44,6 +44,6 @@ def _places(cls: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         for field in cls.FIELDS
         if isinstance(field.element, type)
         and issubclass(field.element, Struct)
-        and any(_places(field.element))
+        and any(_error_fields(field.element))
     )
     return codes, structs
