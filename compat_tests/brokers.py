@@ -49,10 +49,14 @@ def make_broker(
 
 
 class SharedBrokers:
-    """One broker per target, started when a test first asks for it; `close` stops them all."""
+    """One broker per target, started when a test first asks for it; `close` stops them all.
 
-    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        self._properties = {**UNDISTURBED, **(properties or {})}
+    Their background tasks rest while they are ``undisturbed``: a test of retention needs others.
+    """
+
+    def __init__(self, properties: Mapping[str, str] | None = None, *, undisturbed: bool = True) -> None:
+        self._properties = {**(UNDISTURBED if undisturbed else {}), **(properties or {})}
+        self._kafka_properties = UNDISTURBED_KAFKA if undisturbed else {}
         self._running: dict[str, Broker] = {}
         self._missing = ""
         self._stack = contextlib.ExitStack()
@@ -66,7 +70,7 @@ class SharedBrokers:
         if target.startswith("kafka") and self._missing:
             require(self._missing)
         try:
-            extra = UNDISTURBED_KAFKA if target.startswith("kafka") else {}
+            extra = self._kafka_properties if target.startswith("kafka") else {}
             return self._stack.enter_context(make_broker(target, {**extra, **self._properties}))
         except RealPartMissing as missing:
             self._missing = str(missing)

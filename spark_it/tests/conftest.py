@@ -87,7 +87,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def brokers() -> Iterator[SharedBrokers]:
     """One broker per target, started when a test first asks for it."""
-    shared = SharedBrokers(PROPERTIES)
+    shared = SharedBrokers(PROPERTIES, undisturbed=False)
     yield shared
     shared.close()
 
