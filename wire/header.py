@@ -16,6 +16,8 @@ from oncelog.wire.compiler import REQUEST_ELEMENTS_MAX, skip_tags
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.primitives import Buffer
 
+PRODUCE_KEY = 0
+FETCH_KEY = 1
 API_VERSIONS_KEY = 18
 REQUEST_PREFIX_SIZE = 8
 """Bytes of a request's key, version and correlation id, with which it can be refused."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.authorization import CLUSTER, CLUSTER_OPERATION
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.handlers.table import API_VERSIONS, HANDLERS
+from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import CloseConnection, ConnectionLost, Pending, RequestContext, finished
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.header import read_request_header
+from oncelog.wire.header import API_VERSIONS_KEY, FETCH_KEY, PRODUCE_KEY, read_request_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     from oncelog.broker.net.connection import Connection
     from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
-
-PRODUCE = 0
-"""The API key that has a fast path, and whose requests are handled while earlier responses are pending."""
-
-FETCH = 1
-"""The API key whose responses hold ranges of files."""
 
 SASL = (17, 36)
 """The API keys of SaslHandshake and SaslAuthenticate, which are not served yet."""
@@ -126,7 +120,7 @@ class Dispatcher:
 
     def _dispatch_fast(self, connection: Connection, frame: memoryview) -> Pending[Any] | None:
         api_key, version, correlation_id = _prefix_at(frame, 0)
-        if api_key != PRODUCE or connection.pending:
+        if api_key != PRODUCE_KEY or connection.pending:
             return self._dispatch(connection, frame)
         fronts = connection.produce_fronts
         fast = self._fast_produce
@@ -142,14 +136,14 @@ class Dispatcher:
         if self._is_watched:  # the frame is in a buffer that others use while interceptors wait
             frame = memoryview(bytearray(frame))
         context = self._decode(connection, frame)
-        if connection.pending and context.api.handler.api_key != PRODUCE:
+        if connection.pending and context.api.handler.api_key != PRODUCE_KEY:
             # While responses are pending, only a Produce is handled at once. In Kafka every request waits.
             return self._as_pending(context, Pending(self._handle_after_pending(context)))
         if self._is_watched:
             return self._as_pending(context, Pending(self._handle_watched(context)))
         response = self._handle(context)
         if (
-            context.api.handler.api_key == PRODUCE
+            context.api.handler.api_key == PRODUCE_KEY
             and self._uses_fast_paths
             and not isinstance(response, Pending)
         ):
@@ -196,7 +190,7 @@ class Dispatcher:
         api_key, version, correlation_id = _prefix_at(frame, 0)
         api = self._apis.get(api_key) or self._load(api_key)
         if not api.min_version <= version <= api.max_version:
-            if api_key != API_VERSIONS:
+            if api_key != API_VERSIONS_KEY:
                 raise CloseConnection(
                     f"version {version} of {api.handler.name} (API key {api_key}) is not served"
                 )
@@ -263,7 +257,7 @@ class Dispatcher:
 
         Raises CloseConnection for a Produce with acks=0 whose response has an error.
         """
-        if context.api.handler.api_key != PRODUCE:
+        if context.api.handler.api_key != PRODUCE_KEY:
             return response
         from oncelog.broker.handlers.produce import response_for_acks
 
@@ -278,7 +272,7 @@ class Dispatcher:
     @staticmethod
     def _file_ranges(api: Api, response: Any) -> list[FileRange]:
         """Return the ranges of files in a response."""
-        if api.handler.api_key != FETCH:
+        if api.handler.api_key != FETCH_KEY:
             return []
         from oncelog.broker.fetch.fetch import file_ranges
 

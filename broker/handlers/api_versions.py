@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.table import API_VERSIONS, HANDLERS
+from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.metadata.features import finalized_features, supported_features
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.header import API_VERSIONS_KEY
 from oncelog.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -33,10 +34,10 @@ def handle(
     services: Services, request: ApiVersionsRequest | None, context: RequestContext
 ) -> ApiVersionsResponse:
     if request is None:
-        handler = HANDLERS[API_VERSIONS]
+        handler = HANDLERS[API_VERSIONS_KEY]
         return ApiVersionsResponse(
             ErrorCode.UNSUPPORTED_VERSION,
-            [ApiVersion(API_VERSIONS, handler.min_version, handler.max_version)],
+            [ApiVersion(API_VERSIONS_KEY, handler.min_version, handler.max_version)],
         )
     if context.api_version >= SOFTWARE_NAME_VERSION and not (
         _is_software_name(request.client_software_name) and _is_software_name(request.client_software_version)

@@ -90,5 +90,3 @@ HANDLERS: dict[int, Handler] = _table(
 # Older librdkafka does not compress unless ApiVersions returns 0 as Produce's lowest version. The broker still refuses
 # versions 0 to 2 (KAFKA-18659).
 HANDLERS[0] = HANDLERS[0]._replace(announced_min=0)
-
-API_VERSIONS = 18

@@ -26,7 +26,7 @@ from oncelog.broker.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.errors import DecodeError
-from oncelog.wire.header import REQUEST_PREFIX_SIZE
+from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -53,9 +53,6 @@ ANONYMOUS = "User:ANONYMOUS"
 _SIZE = struct.Struct(">i")
 _size_at = _SIZE.unpack_from
 _key_at = struct.Struct(">h").unpack_from
-
-PRODUCE = 0
-"""The only API whose requests may be large."""
 
 log = get_logger(__name__)
 
@@ -260,7 +257,7 @@ class Connection:
                 self._frame_size(memoryview(head), 0)
         size = 4 + self._frame_size(memoryview(head), 0)
         api_key = _key_at(head, 4)[0]
-        if size > OTHER_FRAME_BYTES_MAX and api_key != PRODUCE:
+        if size > OTHER_FRAME_BYTES_MAX and api_key != PRODUCE_KEY:  # its records are not copied
             raise CloseConnection(
                 unexpected_bytes(head)
                 or f"a frame of {size} bytes for API key {api_key}; only a Produce may be so large"

@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.framing import FrameReader, encode_frame
 from oncelog.wire.header import (
     encode_response_header,
@@ -17,6 +16,7 @@ from oncelog.wire.header import (
 )
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.schema import Message, Request
+from tests.harness.sim_frames import receive_frame, send_all
 from tests.harness.sim_network import MemoryListener, MemoryTransport
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -52,15 +52,9 @@ class ScriptedPeer:
 
     async def receive_payload(self) -> bytes:
         """The next request's header and body. Raises PeerEndedError at the end of the stream."""
-        buffer = memoryview(bytearray(1 << 16))
-        while (payload := self._frames.next_frame()) is None:
-            count = self.transport.receive_into(buffer)
-            if count == WOULD_BLOCK:
-                await self.transport.wait_readable()
-            elif count == 0:
-                raise PeerEndedError
-            else:
-                self._frames.feed(buffer[:count])
+        payload = await receive_frame(self.transport, self._frames)
+        if payload is None:
+            raise PeerEndedError
         return payload
 
     async def receive(self, *kinds: type[RequestT]) -> Received[RequestT]:
@@ -78,13 +72,7 @@ class ScriptedPeer:
         await self.send_bytes(encode_frame(received.response_header(), body))
 
     async def send_bytes(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            sent = self.transport.send(view)
-            if sent == WOULD_BLOCK:
-                await self.transport.wait_writable()
-            else:
-                view = view[sent:]
+        await send_all(self.transport, data)
 
 
 class ScriptedBroker:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.framing import FrameReader, encode_frame, encode_request
 from oncelog.wire.header import has_tagged_response_header, read_response_header
 from oncelog.wire.schema import Message
+from tests.harness.sim_frames import receive_frame, send_all
 from tests.harness.sim_network import MemoryTransport
 
 CLIENT_ID = "simulated"
@@ -38,13 +38,7 @@ class SimClient:
         await self.send_bytes(encode_frame(payload))
 
     async def send_bytes(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            sent = self.transport.send(view)
-            if sent == WOULD_BLOCK:
-                await self.transport.wait_writable()
-            else:
-                view = view[sent:]
+        await send_all(self.transport, data)
 
     async def receive(self, response: type[Message], version: int) -> Any:
         payload = await self.receive_frame()
@@ -53,15 +47,9 @@ class SimClient:
         return response.decode(payload, version, header_size)
 
     async def receive_frame(self) -> bytes:
-        buffer = memoryview(bytearray(64 * 1024))
-        while (payload := self._frames.next_frame()) is None:
-            count = self.transport.receive_into(buffer)
-            if count == WOULD_BLOCK:
-                await self.transport.wait_readable()
-            elif count == 0:
-                raise ConnectionEndedError
-            else:
-                self._frames.feed(buffer[:count])
+        payload = await receive_frame(self.transport, self._frames)
+        if payload is None:
+            raise ConnectionEndedError
         return payload
 
     def unread(self) -> int:
