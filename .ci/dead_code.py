@@ -17,7 +17,7 @@ USERS = ("wire", "coordinator", "broker", "spark_it", "bench", "oncelog/*.py")
 TESTS = ("tests", "compat_tests")
 
 # Made for tests: there, they are users.
-FOR_TESTS = ("broker/seams/memory_*.py", "broker/client/*")
+FOR_TESTS = ("broker/seams/memory_*.py", "broker/seams/mortal_files.py", "broker/client/*")
 
 # Where variables and classes are facts of Kafka's (fields, records, error codes, keys), used or not.
 DECLARED = (

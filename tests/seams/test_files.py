@@ -11,22 +11,40 @@ from functools import partial
 import pytest
 import trio
 
-from oncelog.broker.seams.files import FileSystem
+from oncelog.broker.seams.files import Buffer, FileSystem
 from oncelog.broker.seams.memory_files import MemoryFileSystem
+from oncelog.broker.seams.mortal_files import MortalFileSystem
 from oncelog.broker.seams.os_files import OsFileSystem
 from tests.sim.files import SimFileSystem
 
 
-@pytest.fixture(params=["os", "os-one-descriptor", "memory", "simulated"])
+class Onlooker:
+    """A `WriteWatcher` that does nothing."""
+
+    def before_write(self, path: str, data: Buffer) -> None:
+        pass
+
+    def after_write(self, path: str, data: Buffer) -> None:
+        pass
+
+
+@pytest.fixture(
+    params=["os", "os-one-descriptor", "memory", "simulated", "mortal-os", "mortal-memory", "watched-os"]
+)
 def disk(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[tuple[FileSystem, str]]:
     """A file system and an empty directory on it."""
-    if request.param in ("memory", "simulated"):
-        memory = MemoryFileSystem() if request.param == "memory" else SimFileSystem(random.Random(0))
+    if request.param in ("memory", "simulated", "mortal-memory"):
+        memory = SimFileSystem(random.Random(0)) if request.param == "simulated" else MemoryFileSystem()
         memory.makedirs("/data")
-        yield memory, "/data"
+        yield MortalFileSystem(memory) if request.param == "mortal-memory" else memory, "/data"
         assert memory.held == 0
+        return
+    files = OsFileSystem(1) if request.param == "os-one-descriptor" else OsFileSystem()
+    if request.param in ("mortal-os", "watched-os"):
+        mortal = MortalFileSystem(files)
+        mortal.watch(Onlooker() if request.param == "watched-os" else None)
+        yield mortal, str(tmp_path)
     else:
-        files = OsFileSystem(1) if request.param == "os-one-descriptor" else OsFileSystem()
         yield files, str(tmp_path)
 
 
@@ -199,7 +217,8 @@ def test_absolute_paths(disk: tuple[FileSystem, str]) -> None:
     assert files.absolute_path("/") == "/"
     here = files.absolute_path("")
     assert files.absolute_path("a//b/") == files.absolute_path(f"{here}/a/b")
-    assert here == (str(pathlib.Path.cwd()) if isinstance(files, OsFileSystem) else "/")
+    on_disk = isinstance(files.inner if isinstance(files, MortalFileSystem) else files, OsFileSystem)
+    assert here == (str(pathlib.Path.cwd()) if on_disk else "/")
 
 
 def test_volume_and_times(disk: tuple[FileSystem, str]) -> None:

@@ -1,7 +1,9 @@
-"""A node that keeps its data in memory, behind real sockets: it serves, dies, loses power, and leaves no file."""
+"""A node in a process that it does not end with, behind real sockets: it serves, dies, loses power, and leaves no open
+file. Its data is in memory, or on the disk."""
 
 from __future__ import annotations
 
+import pathlib
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +18,10 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.files import FileSystem
 from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
+from oncelog.broker.seams.mortal_files import MortalFileSystem
+from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.broker.seams.transport import SocketListener, connect
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -28,16 +33,18 @@ VALUE = bytes(range(256)) * 4_000
 VALUES = 3
 
 
-class MemoryNode:
-    """Nodes on one disk in memory, one after the other."""
+class MortalNode:
+    """Nodes on one disk, one after the other. ``parent``: a directory on a real disk; None: all is in memory."""
 
-    def __init__(self, **texts: str) -> None:
+    def __init__(self, parent: pathlib.Path | None = None, **texts: str) -> None:
         texts = {key.replace("_", "."): value for key, value in texts.items()}
         self.clock = MovableClock()
-        self.files = MemoryFileSystem(self.clock.now_ms)
-        self.files.makedirs("/data")
-        self.files.sync_dir("/")
-        self.config = BrokerConfig({"log.dirs": "/data", "message.max.bytes": "5000000", **texts})
+        self.disk = MemoryFileSystem(self.clock.now_ms) if parent is None else OsFileSystem()
+        self.files = MortalFileSystem(self.disk)
+        self.directory = "/data" if parent is None else f"{parent}/data"
+        self.files.makedirs(self.directory)
+        self.files.sync_dir(self.directory.rpartition("/")[0] or "/")
+        self.config = BrokerConfig({"log.dirs": self.directory, "message.max.bytes": "5000000", **texts})
         self.process: trio.CancelScope
 
     @asynccontextmanager
@@ -58,6 +65,7 @@ class MemoryNode:
                 raise
         if self.files.is_dead:
             self.files.restart()
+        assert self.files.open_files == 0
 
 
 async def produce(client: ClusterClient) -> None:
@@ -80,27 +88,39 @@ async def fetch(client: ClusterClient) -> int:
     return len(batches)
 
 
-def test_it_serves_and_stops() -> None:
+@pytest.fixture(params=["memory", "disk"])
+def node(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> MortalNode:
+    return MortalNode(None if request.param == "memory" else tmp_path)
+
+
+def test_it_serves_and_stops(node: MortalNode) -> None:
     async def main() -> None:
-        node = MemoryNode()
         for life in range(3):
             async with node.running() as client:
                 if not life:
                     await produce(client)
                 assert await fetch(client) == VALUES
-            assert node.files.exists("/data/.kafka_cleanshutdown")
-            assert (node.files.open_files, node.files.held) == (0, 0)
+            assert node.files.exists(f"{node.directory}/.kafka_cleanshutdown")
+            assert open_files(node.disk) == (0, 0)
 
     trio.run(main)
 
 
-def test_acknowledged_records_survive_the_process() -> None:
+def open_files(disk: FileSystem) -> tuple[int, int]:
+    """Open files, and those that somebody holds."""
+    if isinstance(disk, MemoryFileSystem):
+        return disk.open_files, disk.held
+    assert isinstance(disk, OsFileSystem)
+    return disk.open_descriptors, 0
+
+
+def test_acknowledged_records_survive_the_process(node: MortalNode) -> None:
     async def main() -> None:
-        node = MemoryNode()
         async with node.running() as client:
             await produce(client)
             node.files.kill()
-        assert not node.files.exists("/data/.kafka_cleanshutdown")
+        assert not node.files.exists(f"{node.directory}/.kafka_cleanshutdown")
+        assert open_files(node.disk) == (0, 0)
         async with node.running() as client:
             assert await fetch(client) == VALUES
 
@@ -110,7 +130,7 @@ def test_acknowledged_records_survive_the_process() -> None:
 @pytest.mark.parametrize("flush_messages", ["1", "1000"])
 def test_flushed_records_survive_a_loss_of_power(flush_messages: str) -> None:
     async def main() -> None:
-        node = MemoryNode(log_flush_interval_messages=flush_messages)
+        node = MortalNode(log_flush_interval_messages=flush_messages)
         async with node.running() as client:
             await produce(client)
             node.files.lose_power()
