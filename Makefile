@@ -83,6 +83,7 @@ lint: $(VENV)/.synced  ## style, types, the one-way imports, dead code
 	$(BIN)/mypy
 	$(BIN)/mypy -p tests -p compat_tests -p bench
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/unasync.py --check
 	$(BIN)/python .ci/dead_code.py
 
 # And the archive of Spark's classes, which the first test would make otherwise while the others wait.

@@ -42,6 +42,8 @@ from oncelog.wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.metadata.image import Topic
@@ -58,7 +60,18 @@ log = get_logger(__name__)
 class Node:
     """A broker on one data directory. It gets everything outside of it: files, clock, randomness and listeners."""
 
-    def __init__(self, config: BrokerConfig, *, files: FileSystem, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        files: FileSystem,
+        clock: Clock,
+        rng: random.Random,
+        on_loaded: Callable[[Node], None] = lambda node: None,
+    ) -> None:
+        """``on_loaded`` is called once in `run`, before the node listens: it may create topics, or install something
+        in the dispatcher.
+        """
         self.config = DynamicBrokerConfig(config)
         self.files = files
         self.clock = clock
@@ -79,6 +92,7 @@ class Node:
         self.dispatcher: Dispatcher
         self.server: Server
         self._producer_ids: ProducerIds
+        self._on_loaded = on_loaded
 
     async def run(
         self, listeners: list[BoundListener], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -153,6 +167,7 @@ class Node:
         if not logs.was_clean:
             self._raise_leader_epochs()
         logs.load(self._local_topic, self._on_truncated)
+        self._on_loaded(self)
 
     def _stop(self) -> None:
         metadata = getattr(self, "metadata", None)

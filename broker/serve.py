@@ -22,11 +22,17 @@ from oncelog.broker.seams.transport import SocketListener
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.config.listeners import ListenerConfig
+    from oncelog.broker.config.listeners import ListenerConfig, ListenerEndpoint
 
 
 class ListenError(Exception):
     """An address that cannot be listened on. The message is for the user and names it."""
+
+    @classmethod
+    def of(cls, endpoint: ListenerEndpoint, error: OSError) -> ListenError:
+        """The error for the user that stands for ``error``."""
+        hint = "; --port 0 takes a free port" if error.errno == errno.EADDRINUSE else ""
+        return cls(f"cannot listen on {address_text(endpoint.host, endpoint.port)}: {error.strerror}{hint}")
 
 
 async def serve(
@@ -45,7 +51,7 @@ async def serve(
     bound_listeners: list[BoundListener] = []
     try:
         for listener in listeners:
-            bound_listeners.append(_open(listener, config))
+            bound_listeners.append(open_listener(listener, config))
         node = Node(
             config,
             files=OsFileSystem(config.oncelog_open_files_max or OPEN_FILES_DEFAULT, durable=durable),
@@ -64,13 +70,12 @@ async def _run(node: Node, bound_listeners: list[BoundListener], task_status: tr
     await node.run(bound_listeners, task_status=task_status)
 
 
-def _open(listener: ListenerConfig, config: BrokerConfig) -> BoundListener:
-    host, port = listener.bind.host, listener.bind.port
+def open_listener(listener: ListenerConfig, config: BrokerConfig) -> BoundListener:
+    """Open one listener. Raises ListenError."""
     try:
-        bound = SocketListener.bind(host, port, config.socket_listen_backlog_size)
+        bound = SocketListener.bind(listener.bind.host, listener.bind.port, config.socket_listen_backlog_size)
     except OSError as error:
-        hint = "; --port 0 takes a free port" if error.errno == errno.EADDRINUSE else ""
-        raise ListenError(f"cannot listen on {address_text(host, port)}: {error.strerror}{hint}") from error
+        raise ListenError.of(listener.bind, error) from error
     bound.set_buffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes)
     told = listener.advertised or listener.bind
     return BoundListener(

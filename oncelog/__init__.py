@@ -2,8 +2,65 @@
 
 This package is what programs import; the packages below it are its inside and may change. `wire`, `coordinator`,
 `broker` and `spark` stand at the top of the repository (`spark` as `spark_it/sink`); links lead there from here.
+
+The names below are imported with their first use: ``import oncelog`` alone costs nothing.
 """
 
-__all__ = ["__version__"]
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.errors import (
+        BrokerFailedError,
+        InvalidArgumentError,
+        NotRunningError,
+        OncelogError,
+        UnsupportedError,
+        WaitTimeoutError,
+    )
+    from oncelog.broker.embedded.async_api.broker import AsyncBroker
+    from oncelog.broker.embedded.sync_api.broker import Broker
+    from oncelog.wire.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "AsyncBroker",
+    "Broker",
+    "BrokerFailedError",
+    "ErrorCode",
+    "InvalidArgumentError",
+    "KafkaError",
+    "NotRunningError",
+    "OncelogError",
+    "UnsupportedError",
+    "WaitTimeoutError",
+    "__version__",
+]
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "AsyncBroker": "oncelog.broker.embedded.async_api.broker",
+    "Broker": "oncelog.broker.embedded.sync_api.broker",
+    "BrokerFailedError": "oncelog.broker.control.errors",
+    "ErrorCode": "oncelog.wire.errors",
+    "InvalidArgumentError": "oncelog.broker.control.errors",
+    "KafkaError": "oncelog.wire.errors",
+    "NotRunningError": "oncelog.broker.control.errors",
+    "OncelogError": "oncelog.broker.control.errors",
+    "UnsupportedError": "oncelog.broker.control.errors",
+    "WaitTimeoutError": "oncelog.broker.control.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import gc
-import logging
-import os
-import resource
-import signal
 import struct
 import sys
-import threading
 from collections import Counter
 from pathlib import Path
 
@@ -24,6 +19,7 @@ from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.serve import serve
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.harness.log_lines import Lines
+from tests.harness.process_state import state_of_the_process
 
 STARTS = 50
 STARTS_BEFORE_MEASURING = 10
@@ -75,38 +71,6 @@ class Served:
         async with stream:
             await stream.send_all(struct.pack(">i", -9))
             assert await stream.receive_some() == b""
-
-
-def state_of_the_process() -> dict[str, object]:
-    """What a library must leave as it was. Trio itself keeps idle worker threads for some seconds."""
-    return {
-        "threads": {thread.name for thread in threading.enumerate() if not thread.name.startswith("Trio ")},
-        "descriptors": {
-            number: os.readlink(f"/proc/self/fd/{number}")
-            for number in os.listdir("/proc/self/fd")
-            if os.path.lexists(f"/proc/self/fd/{number}")
-        },
-        "signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
-        "wakeup descriptor": signal_wakeup_fd(),
-        "frozen": gc.get_freeze_count(),
-        "collector": (gc.isenabled(), gc.get_threshold(), len(gc.callbacks)),
-        "log handlers": (
-            list(logging.root.handlers),
-            logging.root.level,
-            sorted(logging.root.manager.loggerDict),
-        ),
-        "limit of descriptors": resource.getrlimit(resource.RLIMIT_NOFILE),
-        "hooks": (sys.excepthook, threading.excepthook, sys.unraisablehook),
-        "streams": (sys.stdout, sys.stderr),
-        "directory": os.getcwd(),
-        "mask": os.umask(os.umask(0o22)),
-    }
-
-
-def signal_wakeup_fd() -> int:
-    number = signal.set_wakeup_fd(-1)
-    signal.set_wakeup_fd(number)
-    return number
 
 
 def test_two_nodes_keep_to_themselves_and_leave_nothing(tmp_path: Path) -> None:

@@ -202,3 +202,6 @@ class KafkaError(Exception):
         super().__init__(code.name if message is None else f"{code.name}: {message}")
         self.code = code
         self.message = message
+
+    def __reduce__(self) -> tuple[type[KafkaError], tuple[ErrorCode, str | None]]:
+        return type(self), (self.code, self.message)

@@ -213,6 +213,16 @@ class MetadataStore:
         self.commit([record], durable=True)
         return first
 
+    def skip_producer_ids(self, next_producer_id: int) -> None:
+        """Give out no producer id below ``next_producer_id`` from now on. Raises as `commit`."""
+        if self.image.next_producer_id < next_producer_id:
+            record = ProducerIdsRecord(
+                broker_id=self.config.node_id,
+                broker_epoch=self.broker_epoch,
+                next_producer_id=next_producer_id,
+            )
+            self.commit([record])
+
     def new_uuid(self) -> Uuid:
         """Return a random (version 4) UUID that Kafka would give out (``Uuid.randomUuid``): not a reserved one, and its
         text does not begin with ``-``, which command lines would take for an option."""

@@ -42,6 +42,8 @@ class Platform(NamedTuple):
     """The highest soft limit of open files that can be asked for; None: the hard limit."""
     polls_terminals: bool
     """Whether poll works for a terminal, as select does."""
+    keeps_bound_ports: bool
+    """Whether a second socket, which listens, may be bound to the port of one that does not."""
 
 
 def platform_of(name: str, constant: Callable[[str], int | None]) -> Platform:
@@ -60,6 +62,7 @@ def platform_of(name: str, constant: Callable[[str], int | None]) -> Platform:
         send_more_flag=constant("MSG_MORE") or 0,
         open_files_max=MACOS_OPEN_FILES_MAX if macos else None,
         polls_terminals=not macos,
+        keeps_bound_ports=not macos,
     )
 
 

@@ -112,6 +112,21 @@ class SocketTransport:
             self._sock.close()
 
 
+def _bound_socket(host: str, port: int) -> socket.socket:
+    """A TCP socket that is bound to the first of the host's addresses. Raises OSError."""
+    family, kind, proto, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
 class SocketListener:
     """A listening TCP socket."""
 
@@ -124,13 +139,8 @@ class SocketListener:
     def bind(cls, host: str, port: int, backlog: int) -> SocketListener:
         """Listen on ``host:port`` (port 0: a free one). ``backlog``: connections that may wait to be accepted.
         Raises OSError if the address cannot be bound."""
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind, proto)
+        sock = _bound_socket(host, port)
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
             sock.listen(backlog)
             sock.setblocking(False)
         except OSError:
@@ -165,6 +175,24 @@ class SocketListener:
             self._sock.close()
 
 
+class PortReservation:
+    """A port that stays ours while nobody listens on it: ``port``, a free one for 0.
+
+    It is bound and does not listen. On Linux a listener may be bound beside it, and the system gives its port to nobody
+    who asks for a free one. Elsewhere the port is only chosen, not kept. Raises OSError if it cannot be bound.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._sock = _bound_socket(host, port)
+        self.port: int = self._sock.getsockname()[1]
+        if not HERE.keeps_bound_ports:
+            self._sock.close()
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._sock.close()
+
+
 async def connect(host: str, port: int) -> SocketTransport:
     """A TCP connection to the first of the host's addresses that accepts one. Raises OSError, the last address's."""
     refused: OSError | None = None
@@ -190,4 +218,13 @@ async def connect(host: str, port: int) -> SocketTransport:
     raise refused
 
 
-__all__ = ["WOULD_BLOCK", "Buffer", "Connect", "SocketListener", "SocketTransport", "Transport", "connect"]
+__all__ = [
+    "WOULD_BLOCK",
+    "Buffer",
+    "Connect",
+    "PortReservation",
+    "SocketListener",
+    "SocketTransport",
+    "Transport",
+    "connect",
+]

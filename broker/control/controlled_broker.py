@@ -1,0 +1,260 @@
+"""`ControlledBroker`: a broker that a test starts, stops, kills and resets. It lives in one Trio loop.
+
+A `Node` is one run of a broker and cannot be started twice. What outlives it is here: the address, the disk, the clock,
+the random numbers, and what stands between clients and handlers.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import trio
+
+from oncelog.broker.config.listeners import address_text, resolve_listeners
+from oncelog.broker.control.errors import (
+    BrokerFailedError,
+    InvalidArgumentError,
+    NotRunningError,
+    UnsupportedError,
+)
+from oncelog.broker.control.log_lines import LogLines
+from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
+from oncelog.broker.logs import LogOutput, get_logger, logging_to
+from oncelog.broker.metadata.topics import create
+from oncelog.broker.node import Node
+from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
+from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
+from oncelog.broker.seams.transport import PortReservation
+from oncelog.broker.serve import ListenError, open_listener
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.net.server import BoundListener
+    from oncelog.broker.seams.files import FileSystem
+
+log = get_logger(__name__)
+
+
+class _Run:
+    """One run of a node, from its start to its end."""
+
+    def __init__(self, node: Node, bound: list[BoundListener]) -> None:
+        self.node = node
+        self.bound = bound
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+
+
+class ControlledBroker:
+    """A broker with ``options``. It opens nothing before `start`. `run` must run meanwhile."""
+
+    def __init__(self, options: BrokerOptions) -> None:
+        self.options = options
+        self.config = options.broker_config()
+        self.seed = options.seed
+        self.random = random.Random(self.seed)
+        self.lines = LogLines()
+        """The log lines of all its nodes."""
+        self.clock = MovableClock()
+        self.files = self._new_disk()
+        self._run: _Run | None = None
+        """The latest run."""
+        self._failure: BaseException | None = None
+        """Why the latest run ended, if nobody asked it to."""
+        self._reserved: dict[str, PortReservation] = {}
+        """The port of each listener from the first start on, by its name."""
+        self._producer_ids_from = 0
+        """Producer ids below this one were given out before a reset."""
+        self._nursery: trio.Nursery
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Carry nodes until cancelled. A node that runs then is stopped cleanly."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            for reservation in self._reserved.values():
+                reservation.close()
+
+    # -- what there is now
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a node serves."""
+        return self._run is not None and not self._run.ended.is_set()
+
+    @property
+    def node(self) -> Node:
+        """The node that serves. Raises NotRunningError, and BrokerFailedError if it ended by itself."""
+        if self._run is not None and not self._run.ended.is_set():
+            return self._run.node
+        if self._failure is not None:
+            raise BrokerFailedError(f"the broker ended by itself: {self._failure!r}")
+        raise NotRunningError("the broker is stopped: start() starts it again")
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The advertised addresses of all listeners, separated by commas; the same after a restart."""
+        if self._run is None:
+            raise NotRunningError("the broker has no address before its first start")
+        return ",".join(address_text(row.host, row.port) for row in self._run.bound)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster id; the same after a restart and a reset."""
+        if self._run is None:
+            raise NotRunningError("the broker has no cluster id before its first start")
+        return self._run.node.logs.cluster_id
+
+    # -- its runs
+
+    async def start(self) -> None:
+        """Start a node on the disk as it is, at the address of the node before. Nothing happens if one runs.
+
+        Topics of the options that are missing are created. Raises BrokerFailedError if it cannot start,
+        InvalidArgumentError for a topic that cannot be created.
+        """
+        if self.is_running:
+            return
+        if isinstance(self.files, MemoryFileSystem):
+            self.files.restart()
+        self._failure = None
+        try:
+            bound = self._open_listeners()
+        except ListenError as error:
+            raise BrokerFailedError(str(error)) from error
+        node = Node(self.config, files=self.files, clock=self.clock, rng=self.random, on_loaded=self._prepare)
+        run = _Run(node, bound)
+        try:
+            await self._nursery.start(self._carry, run)
+        except DataDirectoryError as error:
+            raise BrokerFailedError(str(error)) from error
+        finally:
+            if run.ended.is_set():
+                for row in bound:
+                    row.listener.close()
+        self._run = run
+
+    async def stop(self) -> None:
+        """Stop the node cleanly, as SIGTERM does. Nothing happens if none runs."""
+        if self._run is not None:
+            self._run.scope.cancel()
+            await self._run.ended.wait()
+
+    async def kill(self) -> None:
+        """End the node as SIGKILL does: what it wrote stays, everything else is lost."""
+        self._disk_in_memory("kill").kill()
+        await self.stop()
+
+    async def lose_power(self) -> None:
+        """End the node as a loss of power does: what it had not flushed is lost, too."""
+        self._disk_in_memory("lose_power").lose_power()
+        await self.stop()
+
+    async def reset(self) -> None:
+        """Make the broker as it was after its first start, with the same address and cluster id. No topic id and no
+        producer id is given out again. Connections are closed.
+        """
+        metadata = self.node.metadata
+        identity = self.files.read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
+        self._producer_ids_from = metadata.image.next_producer_id
+        await self.kill()
+        self.clock = MovableClock()
+        self.files = self._new_disk()
+        self.files.replace(f"{self.config.data_dir}/{META_PROPERTIES}", identity)
+        await self.start()
+
+    async def _carry(self, run: _Run, task_status: trio.TaskStatus[None]) -> None:
+        """Run one node until its end. An error before it is ready is raised; a later one is kept for who asks next."""
+        is_ready = False
+        try:
+            with logging_to(LogOutput(self.lines, self.clock)), run.scope:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(self._run_node, run)
+                    is_ready = True
+                    task_status.started()
+        except BaseException as error:
+            failure = _without_deaths(error)
+            if not is_ready:
+                raise failure or NotRunningError("the broker was killed while it started") from error
+            self._failure = failure
+            if isinstance(failure, KeyboardInterrupt | SystemExit):
+                raise
+        finally:
+            run.ended.set()
+
+    @staticmethod
+    async def _run_node(run: _Run, task_status: trio.TaskStatus[None]) -> None:
+        await run.node.run(run.bound, task_status=task_status)
+
+    def _prepare(self, node: Node) -> None:
+        """Called before the node listens."""
+        node.metadata.skip_producer_ids(self._producer_ids_from)
+        wanted = [
+            CreatableTopic(
+                name,
+                topic.partitions,
+                -1,
+                configs=[CreatableTopicConfig(key, value) for key, value in topic.config.items()],
+            )
+            for name, topic in self.options.topics.items()
+            if name not in node.metadata.image.topics
+        ]
+        for result in create(node.metadata, node.config, wanted):
+            if result.error_code:
+                reason = result.error_message or ErrorCode(result.error_code).name
+                raise InvalidArgumentError(f"topic {result.name}: {reason}")
+
+    # -- its disk and its address
+
+    def _new_disk(self) -> FileSystem:
+        if self.options.data_dir is not None:
+            return OsFileSystem(self.config.oncelog_open_files_max or OPEN_FILES_DEFAULT)
+        files = MemoryFileSystem(self.clock.now_ms)
+        files.makedirs(self.config.data_dir)
+        files.sync_dir("/")
+        return files
+
+    def _disk_in_memory(self, operation: str) -> MemoryFileSystem:
+        if not isinstance(self.files, MemoryFileSystem):
+            raise UnsupportedError(f"{operation}: the data is on a real disk ({self.options.data_dir})")
+        return self.files
+
+    def _open_listeners(self) -> list[BoundListener]:
+        """Listen on all addresses of the configuration. Where it says port 0, a free port is taken once and kept."""
+        configured, _ = resolve_listeners(self.config, lambda: "localhost")
+        bound: list[BoundListener] = []
+        try:
+            for listener in configured:
+                endpoint = listener.bind
+                reserved = self._reserved.get(endpoint.listener)
+                if reserved is None:
+                    try:
+                        reserved = PortReservation(endpoint.host, endpoint.port)
+                    except OSError as error:
+                        raise ListenError.of(endpoint, error) from error
+                    self._reserved[endpoint.listener] = reserved
+                there = endpoint._replace(port=reserved.port)
+                bound.append(open_listener(listener._replace(bind=there), self.config))
+        except ListenError:
+            for row in bound:
+                row.listener.close()
+            raise
+        return bound
+
+
+def _without_deaths(error: BaseException) -> BaseException | None:
+    """Return the error without the deaths of a killed node, and out of groups that hold nothing else; None if nothing
+    is left.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        rest = error.split(ProcessDied)[1]
+        while isinstance(rest, BaseExceptionGroup) and len(rest.exceptions) == 1:
+            rest = rest.exceptions[0]
+        return rest
+    return None if isinstance(error, ProcessDied) else error

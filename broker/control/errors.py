@@ -1,0 +1,30 @@
+"""What the test kit raises. Every message says what is wrong and, where there is one, the way out.
+
+All can be pickled with nothing but their message: a broker in a child process raises them too.
+"""
+
+from __future__ import annotations
+
+
+class OncelogError(Exception):
+    """Every error of the test kit but `KafkaError` is one of these."""
+
+
+class InvalidArgumentError(OncelogError, ValueError):
+    """An argument that makes no sense. Nothing was changed."""
+
+
+class NotRunningError(OncelogError, RuntimeError):
+    """The broker does not run: it was stopped, killed or closed, or it belongs to another process."""
+
+
+class BrokerFailedError(OncelogError, RuntimeError):
+    """The broker ended by itself: it could not start, or met a defect of its own."""
+
+
+class UnsupportedError(OncelogError, RuntimeError):
+    """This broker cannot do that, such as losing power on a real disk."""
+
+
+class WaitTimeoutError(OncelogError, TimeoutError):
+    """What was waited for did not happen in time. The message says what happened instead."""

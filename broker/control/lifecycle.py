@@ -1,0 +1,53 @@
+"""Operations: start, stop and break the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.control.types import BrokerInfo
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.controlled_broker import ControlledBroker
+
+
+async def start(broker: ControlledBroker) -> BrokerInfo:
+    """Start the broker, with the data and at the address of its last run. Nothing happens if it runs."""
+    await broker.start()
+    return await info(broker)
+
+
+async def stop(broker: ControlledBroker) -> None:
+    """Stop the broker cleanly. Nothing happens if it does not run."""
+    await broker.stop()
+
+
+async def kill(broker: ControlledBroker) -> None:
+    """End the broker as SIGKILL does: what it wrote stays."""
+    await broker.kill()
+
+
+async def lose_power(broker: ControlledBroker) -> None:
+    """End the broker as a loss of power does: what it had not flushed is lost."""
+    await broker.lose_power()
+
+
+async def reset(broker: ControlledBroker) -> list[str]:
+    """Make the broker as it was after its first start. Returns the client ids that were still connected."""
+    await broker.reset()
+    return []
+
+
+async def info(broker: ControlledBroker) -> BrokerInfo:
+    """Return what identifies the broker, and whether it runs."""
+    return BrokerInfo(
+        bootstrap_servers=broker.bootstrap_servers,
+        cluster_id=broker.cluster_id,
+        node_id=broker.config.node_id,
+        seed=broker.seed,
+        is_running=broker.is_running,
+    )
+
+
+async def log_lines(broker: ControlledBroker) -> list[str]:
+    """Return the latest log lines, newest last."""
+    return broker.lines.latest()

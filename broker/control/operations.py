@@ -1,0 +1,35 @@
+"""The operations on a `ControlledBroker`: what `oncelog.Broker` and the control API call, by name.
+
+An operation is a function of that name in the module that `MODULES` names: ``async def name(broker, *, arguments)``.
+Arguments and results are plain values and the dataclasses of `oncelog.broker.control.types`, so that another process
+can call it. It raises what `oncelog.broker.control.errors` has, and KafkaError, before it has changed anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oncelog.broker.control.controlled_broker import ControlledBroker
+
+_HERE = "oncelog.broker.control."
+
+MODULES: dict[str, str] = {
+    "start": _HERE + "lifecycle",
+    "stop": _HERE + "lifecycle",
+    "kill": _HERE + "lifecycle",
+    "lose_power": _HERE + "lifecycle",
+    "reset": _HERE + "lifecycle",
+    "info": _HERE + "lifecycle",
+    "log_lines": _HERE + "lifecycle",
+}
+"""The module of each operation; it is imported with the first call."""
+
+
+async def call_operation(broker: ControlledBroker, name: str, arguments: Mapping[str, Any]) -> Any:
+    """Call an operation and return its result. Raises KeyError for a name that there is not."""
+    function = getattr(importlib.import_module(MODULES[name]), name)
+    return await function(broker, **arguments)

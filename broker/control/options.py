@@ -1,0 +1,126 @@
+"""`BrokerOptions`: what a controlled broker is started with, checked and plain: it can be sent to another process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.control.errors import InvalidArgumentError
+
+REQUESTS_KEPT = 1000
+"""How many requests of each API the journal keeps by default."""
+MEMORY_DATA_DIR = "/data"
+"""The data directory of a broker that keeps its data in memory."""
+PORT_MAX = 65_535
+
+KIT_CONFIG = {
+    # A first group in a test would wait three seconds for further members.
+    "group.initial.rebalance.delay.ms": "0",
+    # One partition each: a coordinator is loaded, and its topic made, with one log instead of fifty.
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+"""Defaults of the test kit that differ from Kafka's; `BrokerOptions.config` overrides them."""
+
+
+@dataclass(frozen=True)
+class TopicOptions:
+    """A topic that is made at the start."""
+
+    partitions: int = 1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BrokerOptions:
+    """See `oncelog.Broker`, which documents each. Made by `checked_options`."""
+
+    topics: Mapping[str, TopicOptions] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+    data_dir: str | None = None
+    port: int = 0
+    seed: int = 0
+    requests_kept: int = REQUESTS_KEPT
+
+    def broker_config(self) -> BrokerConfig:
+        """Return the configuration of the broker. Raises ConfigError."""
+        texts = {
+            **KIT_CONFIG,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            **self.config,
+            "log.dirs": self.data_dir or MEMORY_DATA_DIR,
+        }
+        return BrokerConfig(texts, dict.fromkeys(self.config, "config"))
+
+
+def checked_options(
+    *,
+    topics: Mapping[str, object] | Iterable[str] = (),
+    config: Mapping[str, object] | None = None,
+    data_dir: str | None = None,
+    port: int = 0,
+    seed: int = 0,
+    requests_kept: int = REQUESTS_KEPT,
+) -> BrokerOptions:
+    """Return the options. Raises InvalidArgumentError for the first one that makes no sense."""
+    if not 0 <= port <= PORT_MAX:
+        raise InvalidArgumentError(f"port={port}: expected 0 (a free one) to {PORT_MAX}")
+    if requests_kept < 0:
+        raise InvalidArgumentError(f"requests_kept={requests_kept}: expected 0 (none) or more")
+    texts = config_texts(config or {})
+    for key in ("log.dirs", "log.dir"):
+        if key in texts:
+            raise InvalidArgumentError(f"config {key}: use data_dir= to keep the data on a disk")
+    if port and "listeners" in texts:
+        raise InvalidArgumentError("port= and config listeners exclude each other")
+    options = BrokerOptions(_topics(topics), texts, data_dir, port, seed, requests_kept)
+    try:
+        options.broker_config()
+    except ConfigError as error:
+        raise InvalidArgumentError(str(error)) from None
+    return options
+
+
+def config_texts(config: Mapping[str, object]) -> dict[str, str]:
+    """Return configuration values as Kafka writes them: ``True`` is ``true``, a list is joined by commas.
+
+    Raises InvalidArgumentError for a value of another type.
+    """
+    return {key: _config_text(key, value) for key, value in config.items()}
+
+
+def _config_text(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(_config_text(key, one) for one in value)
+    raise InvalidArgumentError(
+        f"config {key}={value!r}: expected text, a number, True or False, or a list of these"
+    )
+
+
+def _topics(topics: Mapping[str, object] | Iterable[str]) -> dict[str, TopicOptions]:
+    if isinstance(topics, str):
+        raise InvalidArgumentError(f"topics={topics!r}: expected a list of names, or {{name: partitions}}")
+    if not isinstance(topics, Mapping):
+        return {name: TopicOptions() for name in topics}
+    return {name: _topic(name, given) for name, given in topics.items()}
+
+
+def _topic(name: str, given: object) -> TopicOptions:
+    if isinstance(given, TopicOptions):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool):
+        return TopicOptions(given)
+    if isinstance(given, Mapping) and given.keys() <= {"partitions", "config"}:
+        partitions = given.get("partitions", 1)
+        if isinstance(partitions, int):
+            return TopicOptions(partitions, config_texts(given.get("config", {})))
+    raise InvalidArgumentError(
+        f"topic {name}: {given!r}: expected a number of partitions, or "
+        "{'partitions': 3, 'config': {'cleanup.policy': 'compact'}}"
+    )

@@ -1,0 +1,127 @@
+"""`Host`: where a broker runs, apart from its user's loop and threads: a thread or a child process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+from outcome import Value
+
+from oncelog.broker.control.errors import NotRunningError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from outcome import Outcome
+
+
+class Host(Protocol):
+    """Carries one `ControlledBroker`. All but `submit`'s callback is for the user's threads."""
+
+    def submit(
+        self, operation: str, arguments: Mapping[str, Any], on_done: Callable[[Outcome[Any]], None]
+    ) -> Callable[[], None]:
+        """Begin an operation (`oncelog.broker.control.operations`). ``on_done`` is called once with its outcome, in
+        another thread. Returns a function that cancels it. Raises NotRunningError if the host was closed.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the broker and what carries it: no thread, process or socket is left. Blocks for milliseconds; with the
+        data on a disk, until it is flushed. A second call does nothing.
+        """
+        ...
+
+
+class Calls:
+    """Calls a host's operations for synchronous code, asyncio and Trio. Refuses to in a child made by fork."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._process = os.getpid()
+
+    def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """Return the operation's result; the calling thread waits. Raises what the operation raises."""
+        self._check_process()
+        done = threading.Event()
+        outcomes: list[Outcome[Any]] = []
+
+        def on_done(outcome: Outcome[Any]) -> None:
+            outcomes.append(outcome)
+            done.set()
+
+        cancel = self._host.submit(operation, arguments, on_done)
+        try:
+            done.wait()
+        except BaseException:  # Ctrl-C
+            cancel()
+            raise
+        return outcomes.pop().unwrap()
+
+    async def call_async(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """Return the operation's result; other tasks of the calling asyncio or Trio loop run meanwhile. A cancellation
+        cancels the operation. Raises what the operation raises.
+        """
+        self._check_process()
+        if trio.lowlevel.in_trio_run():
+            return (await self._in_trio(operation, arguments)).unwrap()
+        return (await self._in_asyncio(operation, arguments)).unwrap()
+
+    async def _in_trio(self, operation: str, arguments: Mapping[str, Any]) -> Outcome[Any]:
+        token = trio.lowlevel.current_trio_token()
+        task = trio.lowlevel.current_task()
+        waiting = True
+
+        def wake(outcome: Outcome[Any]) -> None:
+            if waiting:
+                trio.lowlevel.reschedule(task, Value(outcome))
+
+        def on_done(outcome: Outcome[Any]) -> None:
+            with suppress(trio.RunFinishedError):  # nobody waits any more
+                token.run_sync_soon(wake, outcome)
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            nonlocal waiting
+            waiting = False
+            cancel()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        cancel = self._host.submit(operation, arguments, on_done)
+        outcome: Outcome[Any] = await trio.lowlevel.wait_task_rescheduled(abort)
+        return outcome
+
+    async def _in_asyncio(self, operation: str, arguments: Mapping[str, Any]) -> Outcome[Any]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome[Any]] = loop.create_future()
+
+        def resolve(outcome: Outcome[Any]) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        def on_done(outcome: Outcome[Any]) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(resolve, outcome)
+
+        cancel = self._host.submit(operation, arguments, on_done)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            cancel()
+            raise
+
+    def close(self) -> None:
+        """Close the host. A child made by fork must not: the thread or process is its parent's."""
+        if os.getpid() == self._process:
+            self._host.close()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise NotRunningError(
+                f"this broker belongs to process {self._process}, which forked this one ({os.getpid()}): "
+                "connect to its bootstrap_servers, or start a broker of your own here"
+            )

@@ -1,0 +1,178 @@
+# Made by .ci/unasync.py from async_api/broker.py: edit that one.
+"""`Broker`: a broker in the program that uses it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.control.errors import NotRunningError
+from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from oncelog.broker.control.types import BrokerInfo
+    from oncelog.broker.embedded.host import Calls
+
+
+class Broker:
+    """A Kafka broker in this process, on a thread of its own, for tests.
+
+        with Broker(topics={"orders": 3}) as kafka:
+            client = SomeKafkaClient(kafka.bootstrap_servers)
+
+    It starts with the block, or with `start`, and is gone with the end of the block, or with `close`. Arguments that
+    make no sense raise InvalidArgumentError at once.
+
+    topics: created at the start: names, or ``{"orders": 3}`` with the number of partitions, or ``{"orders":
+        {"partitions": 3, "config": {"cleanup.policy": "compact"}}}``.
+    config: Kafka's broker configuration. `KIT_CONFIG` of `oncelog.broker.control.options` has the defaults that are not
+        Kafka's.
+    data_dir: where to keep the data. Without it, it is kept in memory and ends with the broker.
+    port: 0 takes a free one, which stays the broker's until `close`.
+    seed: for random ids and delays; without it, `seed` tells the one that was drawn.
+    requests_kept: how many requests of each API `requests` can show; 0 for none.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, object] | Iterable[str] = (),
+        config: Mapping[str, object] | None = None,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        port: int = 0,
+        seed: int | None = None,
+        requests_kept: int = REQUESTS_KEPT,
+    ) -> None:
+        self._options = checked_options(
+            topics=topics,
+            config=config,
+            data_dir=None if data_dir is None else os.path.abspath(data_dir),
+            port=port,
+            seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
+            requests_kept=requests_kept,
+        )
+        self._calls: Calls | None = None
+        self._info: BrokerInfo | None = None
+        self._is_closed = False
+
+    # -- its life
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the broker, or start it again after `stop`, `kill` and `lose_power`: at the same address, with the data
+        that is there. Nothing happens if it runs.
+
+        Raises BrokerFailedError if it cannot start, NotRunningError after `close`.
+        """
+        if self._is_closed:
+            raise NotRunningError("the broker was closed: make a new one")
+        is_first = self._calls is None
+        if self._calls is None:
+            from oncelog.broker.embedded.host import Calls
+            from oncelog.broker.embedded.thread_host import ThreadHost
+
+            self._calls = Calls(ThreadHost(self._options))
+        try:
+            self._info = self._call("start")
+        except BaseException:
+            if is_first:
+                self._calls.close()
+                self._calls = None
+            raise
+
+    def stop(self) -> None:
+        """Stop the broker cleanly, as SIGTERM does; `start` starts it again. Nothing happens if it does not run."""
+        self._call("stop")
+
+    def kill(self) -> None:
+        """End the broker as SIGKILL does: what it wrote stays, everything else is lost; `start` starts it again."""
+        self._call("kill")
+
+    def lose_power(self) -> None:
+        """End the broker as a loss of power does: what it had not flushed is lost, too; `start` starts it again.
+
+        Raises UnsupportedError if the data is on a real disk.
+        """
+        self._call("lose_power")
+
+    def reset(self) -> list[str]:
+        """Make the broker as it was after its first start: topics, groups, transactions, configuration, faults and
+        clock. Address and cluster id stay; topic ids and producer ids are not given out again. Connections are closed.
+
+        Returns the client ids that were still connected.
+        """
+        result: list[str] = self._call("reset")
+        return result
+
+    def close(self) -> None:
+        """End the broker for good: no thread, no socket and, without ``data_dir``, no data is left. A second call does
+        nothing.
+        """
+        calls, self._calls, self._is_closed = self._calls, None, True
+        if calls is not None:
+            calls.close()
+
+    # -- what identifies it
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients connect to: ``127.0.0.1:39093``. It stays the same until `close`."""
+        return self._known_info.bootstrap_servers
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster id. It stays the same until `close`."""
+        return self._known_info.cluster_id
+
+    @property
+    def seed(self) -> int:
+        """Random ids and delays follow from it."""
+        return self._known_info.seed
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the broker serves."""
+        if self._calls is None:
+            return False
+        info: BrokerInfo = self._call("info")
+        return info.is_running
+
+    @property
+    def log_lines(self) -> list[str]:
+        """The broker's latest log lines, newest last."""
+        lines: list[str] = self._call("log_lines")
+        return lines
+
+    def __repr__(self) -> str:
+        if self._info is None:
+            return f"<{type(self).__name__}, not started>"
+        closed = ", closed" if self._is_closed else ""
+        return f"<{type(self).__name__} {self._info.bootstrap_servers}{closed}>"
+
+    # -- how everything is done
+
+    @property
+    def _known_info(self) -> BrokerInfo:
+        if self._info is None:
+            raise NotRunningError("the broker was not started: use it in a with statement, or call start()")
+        return self._info
+
+    def _call(self, operation: str, **arguments: Any) -> Any:
+        if self._calls is None:
+            raise NotRunningError(
+                "the broker was closed: make a new one"
+                if self._is_closed
+                else "the broker was not started: use it in a with statement, or call start()"
+            )
+        return self._calls.call(operation, arguments)
