@@ -175,7 +175,7 @@ class Node:
             self.logs.stop()
             return
         try:
-            metadata.close()
+            metadata.close(sync=self.logs.keeps_data)
         finally:
             self.logs.stop(metadata.broker_epoch)
 

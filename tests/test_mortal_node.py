@@ -46,12 +46,13 @@ class MortalNode:
         self.files.sync_dir(self.directory.rpartition("/")[0] or "/")
         self.config = BrokerConfig({"log.dirs": self.directory, "message.max.bytes": "5000000", **texts})
         self.process: trio.CancelScope
+        self.node: Node
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ClusterClient]:
         """A client of a node that runs meanwhile and, unless it is killed, is stopped cleanly."""
         listener = SocketListener.bind("127.0.0.1", 0, 50)
-        node = Node(self.config, files=self.files, clock=self.clock, rng=random.Random(1))
+        node = self.node = Node(self.config, files=self.files, clock=self.clock, rng=random.Random(1))
         node.fail_on_bugs = True
         try:
             async with trio.open_nursery() as nursery:
@@ -102,6 +103,26 @@ def test_it_serves_and_stops(node: MortalNode) -> None:
                 assert await fetch(client) == VALUES
             assert node.files.exists(f"{node.directory}/.kafka_cleanshutdown")
             assert open_files(node.disk) == (0, 0)
+
+    trio.run(main)
+
+
+def test_a_node_whose_data_nobody_keeps_writes_nothing_at_its_end(node: MortalNode) -> None:
+    def content() -> tuple[list[str], dict[str, int]]:
+        partition = f"{node.directory}/t-0"
+        sizes = {name: node.files.size(f"{partition}/{name}") for name in node.files.listdir(partition)}
+        return node.files.listdir(node.directory), sizes
+
+    async def main() -> None:
+        async with node.running() as client:
+            await produce(client)
+            before = content()
+            node.node.logs.keeps_data = False
+        assert content() == before
+        assert ".kafka_cleanshutdown" not in before[0]
+        assert open_files(node.disk) == (0, 0)
+        async with node.running() as client:  # the directory is not locked
+            assert await fetch(client) == VALUES
 
     trio.run(main)
 

@@ -72,7 +72,7 @@ class ControlledBroker:
         self._nursery: trio.Nursery
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Carry nodes until cancelled. A node that runs then is stopped cleanly."""
+        """Carry nodes until cancelled. A node that runs then is stopped, cleanly if its data is on a disk."""
         try:
             async with trio.open_nursery() as self._nursery:
                 task_status.started()
@@ -129,6 +129,7 @@ class ControlledBroker:
         except ListenError as error:
             raise BrokerFailedError(str(error)) from error
         node = Node(self.config, files=self.files, clock=self.clock, rng=self.random, on_loaded=self._prepare)
+        node.logs.keeps_data = self.options.data_dir is not None  # unless it is stopped to be started again
         run = _Run(node, bound)
         try:
             await self._nursery.start(self._carry, run)
@@ -142,6 +143,11 @@ class ControlledBroker:
 
     async def stop(self) -> None:
         """Stop the node cleanly, as SIGTERM does. Nothing happens if none runs."""
+        if self._run is not None:
+            self._run.node.logs.keeps_data = True
+            await self._end()
+
+    async def _end(self) -> None:
         if self._run is not None:
             self._run.scope.cancel()
             await self._run.ended.wait()
@@ -161,9 +167,9 @@ class ControlledBroker:
         producer id is given out again. Connections are closed.
         """
         metadata = self.node.metadata
-        identity = self.files.read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
+        identity = self._disk_in_memory("reset").read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
         self._producer_ids_from = metadata.image.next_producer_id
-        await self.kill()
+        await self._end()
         self.clock = MovableClock()
         self.files = self._new_disk()
         self.files.replace(f"{self.config.data_dir}/{META_PROPERTIES}", identity)

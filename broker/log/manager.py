@@ -101,6 +101,9 @@ class LogManager:
         self._on_truncated: Callable[[PartitionLog], None] = lambda log: None
         self.offsets = PartitionOffsets(files, data_dir, self.logs, self._is_unopened)
         self._loaded = False
+        self.keeps_data = True
+        """Whether somebody may read the directory after the stop. If not, as with a disk in memory that ends with its
+        node, the stop writes nothing, and takes a fraction of the time."""
 
     @property
     def cluster_id(self) -> str:
@@ -159,19 +162,21 @@ class LogManager:
         try:
             await run_background(self, task_status)
         finally:
-            # `stop` would flush one file after the other; this flushes many at a time.
-            with trio.CancelScope(shield=True):
-                await self._flush_all()
+            if self.keeps_data:
+                # `stop` would flush one file after the other; this flushes many at a time.
+                with trio.CancelScope(shield=True):
+                    await self._flush_all()
 
     async def _flush_all(self) -> None:
         logs = self.usable_logs()
+        flushed_at_once = min(FLUSHED_AT_ONCE, len(self.logs))
 
         async def flush_one_by_one() -> None:
             for log in logs:
                 await self._flush_for_close(log)
 
         async with trio.open_nursery() as nursery:
-            for _ in range(FLUSHED_AT_ONCE):
+            for _ in range(flushed_at_once):
                 nursery.start_soon(flush_one_by_one)
 
     async def _flush_for_close(self, log: PartitionLog) -> None:
@@ -185,6 +190,10 @@ class LogManager:
     def stop(self, broker_epoch: int = -1) -> None:
         """Bring everything to the disk, and mark the stop as clean if nothing failed. It blocks."""
         try:
+            if not self.keeps_data:
+                for log in self.logs.values():
+                    log.local.close()
+                return
             if self._loaded:
                 clean = self._close_all() and not self._unusable and not self._queue
                 self.offsets.save_all()

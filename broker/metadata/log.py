@@ -246,10 +246,11 @@ class MetadataLog:
         self._remove_older()
         return snapshot_id
 
-    def close(self) -> None:
-        """Sync and close. Raises OSError."""
+    def close(self, *, sync: bool = True) -> None:
+        """Sync, unless nobody will read the log again, and close. Raises OSError."""
         try:
-            self.sync()
+            if sync:
+                self.sync()
         finally:
             if self._file is not None:
                 self._file.close()

@@ -243,9 +243,9 @@ class MetadataStore:
         except OSError as error:
             log.error("cluster metadata not flushed", error=str(error))
 
-    def close(self) -> None:
-        """Sync and close the log, as the last step of a clean stop. Raises OSError."""
-        self._log.close()
+    def close(self, *, sync: bool = True) -> None:
+        """Sync, unless nobody will read the log again, and close it, as the last step of a stop. Raises OSError."""
+        self._log.close(sync=sync)
 
     def _maybe_snapshot(self) -> None:
         interval_ms = self.config.metadata_log_max_snapshot_interval_ms

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oncelog.broker.seams.files import Buffer
 
 
@@ -74,14 +76,15 @@ class Inode(_Node):
 
 
 class Directory(_Node):
-    """Names now, and names on the disk."""
+    """Names now, and names on the disk; ``unsynced`` are the changes between them, oldest first."""
 
-    __slots__ = ("durable", "entries")
+    __slots__ = ("durable", "entries", "unsynced")
 
     def __init__(self) -> None:
         super().__init__()
         self.entries: dict[str, Inode | Directory] = {}
         self.durable: dict[str, Inode | Directory] = {}
+        self.unsynced: dict[NameChange, None] = {}
 
 
 class NameChange:
@@ -100,8 +103,11 @@ class NameChange:
         self.source = source
         self.target = target
 
-    def touches(self, directory: Directory) -> bool:
-        return any(side is not None and side[0] is directory for side in (self.source, self.target))
+    def directories(self) -> Iterator[Directory]:
+        """Yield the directories whose names it changes, one of them perhaps twice."""
+        for side in (self.source, self.target):
+            if side is not None:
+                yield side[0]
 
     def persist(self) -> None:
         if self.source is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import trio
@@ -147,7 +148,8 @@ class MemoryFileSystem:
         """``now_ms``: wall time, for when files were last written."""
         self._now_ms = now_ms
         self._root = Directory()
-        self._unsynced_names: list[NameChange] = []
+        self._unsynced_names: dict[NameChange, None] = {}
+        """Changes of names that no `sync_dir` covered, oldest first."""
         self._locked: set[str] = set()
         self.is_dead = False
         """Whether the process was killed and the next one has not begun."""
@@ -178,6 +180,7 @@ class MemoryFileSystem:
 
     def _lose_names(self, directory: Directory) -> None:
         directory.entries = dict(directory.durable)
+        directory.unsynced.clear()
         for name, node in directory.entries.items():
             node.parent, node.name = directory, name
             if isinstance(node, Directory):
@@ -242,11 +245,19 @@ class MemoryFileSystem:
         if target is not None:
             node.parent, node.name = target
             target[0].entries[target[1]] = node
-        self._unsynced_names.append(NameChange(node, source, target))
+        change = NameChange(node, source, target)
+        self._unsynced_names[change] = None
+        for directory in change.directories():
+            directory.unsynced[change] = None
         if len(self._unsynced_names) > UNSYNCED_NAMES_MAX:
-            for change in self._unsynced_names[: UNSYNCED_NAMES_MAX // 2]:
-                change.persist()
-            del self._unsynced_names[: UNSYNCED_NAMES_MAX // 2]
+            for oldest in list(islice(self._unsynced_names, UNSYNCED_NAMES_MAX // 2)):
+                self._sync_name(oldest)
+
+    def _sync_name(self, change: NameChange) -> None:
+        del self._unsynced_names[change]
+        for directory in change.directories():
+            directory.unsynced.pop(change, None)
+        change.persist()
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         self._enter("open", path)
@@ -340,13 +351,8 @@ class MemoryFileSystem:
     def sync_dir(self, path: str) -> None:
         directory = self._directory(path)
         self._enter("sync_dir", path)
-        unsynced: list[NameChange] = []
-        for change in self._unsynced_names:
-            if change.touches(directory):
-                change.persist()
-            else:
-                unsynced.append(change)
-        self._unsynced_names = unsynced
+        for change in list(directory.unsynced):
+            self._sync_name(change)
 
     def lock(self, path: str) -> MemoryLock:
         self.open(path, create=True).close()

@@ -55,7 +55,7 @@ class SimFileSystem(MemoryFileSystem):
 
     def lose_power(self) -> None:
         # A journal keeps changes in order; without one (or with several) any of them may be missing.
-        changes = self._unsynced_names
+        changes = list(self._unsynced_names)
         if self._chance.random() < 0.5:
             kept = changes[: self._chance.randint(0, len(changes))]
         else:
