@@ -25,6 +25,7 @@ from oncelog.broker.metadata.topics import create
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
+from oncelog.broker.seams.mortal_files import MortalFileSystem
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
 from oncelog.broker.seams.transport import PortReservation
 from oncelog.broker.serve import ListenError, open_listener
@@ -121,8 +122,7 @@ class ControlledBroker:
         """
         if self.is_running:
             return
-        if isinstance(self.files, MemoryFileSystem):
-            self.files.restart()
+        self.files.restart()
         self._failure = None
         try:
             bound = self._open_listeners()
@@ -154,23 +154,35 @@ class ControlledBroker:
 
     async def kill(self) -> None:
         """End the node as SIGKILL does: what it wrote stays, everything else is lost."""
-        self._disk_in_memory("kill").kill()
-        await self.stop()
+        self.files.kill()
+        await self._bury()
 
     async def lose_power(self) -> None:
-        """End the node as a loss of power does: what it had not flushed is lost, too."""
-        self._disk_in_memory("lose_power").lose_power()
-        await self.stop()
+        """End the node as a loss of power does: what it had not flushed is lost, too. Raises UnsupportedError if the
+        data is on a real disk.
+        """
+        try:
+            self.files.lose_power()
+        except OSError as error:
+            raise UnsupportedError(f"lose_power: {error.strerror}") from None
+        await self._bury()
+
+    async def _bury(self) -> None:
+        """Wait for the end of a killed node, and give back what it held."""
+        await self._end()
+        self.files.release_all()
 
     async def reset(self) -> None:
         """Make the broker as it was after its first start, with the same address and cluster id. No topic id and no
         producer id is given out again. Connections are closed.
         """
         metadata = self.node.metadata
-        identity = self._disk_in_memory("reset").read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
+        identity = self.files.read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
         self._producer_ids_from = metadata.image.next_producer_id
         await self._end()
         self.clock = MovableClock()
+        if self.options.data_dir is not None:
+            _remove_content(self.files.inner, self.config.data_dir)
         self.files = self._new_disk()
         self.files.replace(f"{self.config.data_dir}/{META_PROPERTIES}", identity)
         await self.start()
@@ -218,18 +230,13 @@ class ControlledBroker:
 
     # -- its disk and its address
 
-    def _new_disk(self) -> FileSystem:
+    def _new_disk(self) -> MortalFileSystem:
         if self.options.data_dir is not None:
-            return OsFileSystem(self.config.oncelog_open_files_max or OPEN_FILES_DEFAULT)
+            return MortalFileSystem(OsFileSystem(self.config.oncelog_open_files_max or OPEN_FILES_DEFAULT))
         files = MemoryFileSystem(self.clock.now_ms)
         files.makedirs(self.config.data_dir)
         files.sync_dir("/")
-        return files
-
-    def _disk_in_memory(self, operation: str) -> MemoryFileSystem:
-        if not isinstance(self.files, MemoryFileSystem):
-            raise UnsupportedError(f"{operation}: the data is on a real disk ({self.options.data_dir})")
-        return self.files
+        return MortalFileSystem(files)
 
     def _open_listeners(self) -> list[BoundListener]:
         """Listen on all addresses of the configuration. Where it says port 0, a free port is taken once and kept."""
@@ -252,6 +259,15 @@ class ControlledBroker:
                 row.listener.close()
             raise
         return bound
+
+
+def _remove_content(files: FileSystem, path: str) -> None:
+    for name in files.listdir(path):
+        inside = f"{path}/{name}"
+        if files.is_dir(inside):
+            files.remove_tree(inside)
+        else:
+            files.remove(inside)
 
 
 def _without_deaths(error: BaseException) -> BaseException | None:

@@ -37,8 +37,9 @@ def test_topics_are_there_at_the_start() -> None:
         assert topics_of(kafka.bootstrap_servers) == {"orders": 3, "audit": 2}
 
 
-def test_it_comes_back_at_the_same_address_with_its_data() -> None:
-    with oncelog.Broker(topics=["orders"]) as kafka:
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_it_comes_back_at_the_same_address_with_its_data(on_disk: bool, tmp_path: Path) -> None:
+    with oncelog.Broker(topics=["orders"], data_dir=tmp_path / "data" if on_disk else None) as kafka:
         address, cluster_id = kafka.bootstrap_servers, kafka.cluster_id
         for end in (kafka.stop, kafka.kill):
             end()
@@ -60,8 +61,9 @@ def test_its_port_is_nobody_elses_while_it_is_stopped() -> None:
             other.close()
 
 
-def test_reset_leaves_nothing_but_the_address_and_the_cluster_id() -> None:
-    with oncelog.Broker(topics={"orders": 3}) as kafka:
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_reset_leaves_nothing_but_the_address_and_the_cluster_id(on_disk: bool, tmp_path: Path) -> None:
+    with oncelog.Broker(topics={"orders": 3}, data_dir=tmp_path / "data" if on_disk else None) as kafka:
         address, cluster_id = kafka.bootstrap_servers, kafka.cluster_id
         admin = AdminClient({"bootstrap.servers": address})
         admin.create_topics([NewTopic("more", 1)])["more"].result(10)
@@ -204,6 +206,19 @@ def test_two_with_one_data_directory(tmp_path: Path) -> None:
             oncelog.Broker(data_dir=tmp_path).start()
         assert kafka.is_running
     assert os.listdir(tmp_path)
+
+
+def test_a_killed_broker_leaves_its_disk_to_others(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with oncelog.Broker(topics=["orders"], data_dir=tmp_path / "data") as kafka:
+        kafka.kill()
+        assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+        with oncelog.Broker(data_dir=tmp_path / "data") as other:
+            assert topics_of(other.bootstrap_servers) == {"orders": 1}
+            with pytest.raises(oncelog.BrokerFailedError, match="in use by another process"):
+                kafka.start()
+        kafka.start()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_lose_power_is_refused_on_a_disk(tmp_path: Path) -> None:
