@@ -14,6 +14,10 @@ class InvalidArgumentError(OncelogError, ValueError):
     """An argument that makes no sense. Nothing was changed."""
 
 
+class NotFoundError(OncelogError, LookupError):
+    """There is no topic, partition, group, transactional id or request of that name. The message says what there is."""
+
+
 class NotRunningError(OncelogError, RuntimeError):
     """The broker does not run: it was stopped, killed or closed, or it belongs to another process."""
 

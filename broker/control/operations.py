@@ -25,6 +25,14 @@ MODULES: dict[str, str] = {
     "reset": _HERE + "lifecycle",
     "info": _HERE + "lifecycle",
     "log_lines": _HERE + "lifecycle",
+    "topics": _HERE + "reading",
+    "topic": _HERE + "reading",
+    "records": _HERE + "reading",
+    "groups": _HERE + "reading",
+    "group": _HERE + "reading",
+    "transactions": _HERE + "reading",
+    "transaction": _HERE + "reading",
+    "producers": _HERE + "reading",
 }
 """The module of each operation; it is imported with the first call."""
 

@@ -79,6 +79,8 @@ class CoordinatorRuntime(Generic[S]):
         self._partition_by_key: dict[str, int] = {}
         self._loads_in_background = False
         self._load_event = trio.Event()
+        self._all_tried = trio.Event()
+        """Set when the background has loaded all that can be loaded now."""
         self._has_lost = False
         environment.metadata.subscribe(self._on_record)
 
@@ -126,6 +128,14 @@ class CoordinatorRuntime(Generic[S]):
     def has_unloaded(self) -> bool:
         """Whether shards of partitions with records are not loaded yet."""
         return bool(self._loading or self._unloaded)
+
+    async def wait_loaded(self) -> None:
+        """Wait until all shards with records are loaded, but for those that cannot be loaded now."""
+        if self.has_unloaded():
+            if self._all_tried.is_set():
+                self._all_tried = trio.Event()
+            self._load_event.set()
+            await self._all_tried.wait()
 
     def shards(self) -> list[S]:
         """Return all shards by partition. Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) if some are not loaded
@@ -343,6 +353,7 @@ class CoordinatorRuntime(Generic[S]):
             if self._loading:
                 await self._load_in_slices(*next(iter(self._loading.items())))
             elif not (self._loads_in_background and self._start_loading_unloaded()):
+                self._all_tried.set()
                 await self._load_event.wait()
 
     def _start_loading_unloaded(self) -> bool:

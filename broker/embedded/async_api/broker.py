@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.errors import NotRunningError
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
+from oncelog.broker.embedded.async_api.groups import AsyncGroup
+from oncelog.broker.embedded.async_api.topics import AsyncTopic
+from oncelog.broker.embedded.async_api.transactions import AsyncTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import TracebackType
 
-    from oncelog.broker.control.types import BrokerInfo
+    from oncelog.broker.control.types import BrokerInfo, IsolationLevel, ProducerInfo
     from oncelog.broker.embedded.host import Calls
 
 
@@ -121,6 +124,42 @@ class AsyncBroker:
         calls, self._calls, self._is_closed = self._calls, None, True
         if calls is not None:
             calls.close()
+
+    # -- what there is in it
+
+    @property
+    async def topics(self) -> list[str]:
+        """The names of all topics but those that Kafka itself uses, sorted."""
+        topics: list[str] = await self._call("topics")
+        return topics
+
+    def topic(self, name: str) -> AsyncTopic:
+        """Return a topic to read: ``kafka.topic("orders").records()``. It need not exist yet."""
+        return AsyncTopic(self, name)
+
+    @property
+    async def groups(self) -> list[str]:
+        """The ids of all groups, sorted."""
+        groups: list[str] = await self._call("groups")
+        return groups
+
+    def group(self, group_id: str, *, isolation: IsolationLevel = "read_uncommitted") -> AsyncGroup:
+        """Return a group to read: ``kafka.group("billing").committed``. It need not exist yet.
+
+        isolation: where its lag is counted to: the last stable offset, or, with Kafka's default, the high watermark.
+        """
+        return AsyncGroup(self, group_id, isolation)
+
+    @property
+    def transactions(self) -> AsyncTransactions:
+        """The transactional ids: ``kafka.transactions["app"].state``."""
+        return AsyncTransactions(self)
+
+    @property
+    async def producers(self) -> list[ProducerInfo]:
+        """The idempotent and transactional producers that partitions know, by topic, partition and producer id."""
+        producers: list[ProducerInfo] = await self._call("producers")
+        return producers
 
     # -- what identifies it
 

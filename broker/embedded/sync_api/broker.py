@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.errors import NotRunningError
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
+from oncelog.broker.embedded.sync_api.groups import Group
+from oncelog.broker.embedded.sync_api.topics import Topic
+from oncelog.broker.embedded.sync_api.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import TracebackType
 
-    from oncelog.broker.control.types import BrokerInfo
+    from oncelog.broker.control.types import BrokerInfo, IsolationLevel, ProducerInfo
     from oncelog.broker.embedded.host import Calls
 
 
@@ -122,6 +125,42 @@ class Broker:
         calls, self._calls, self._is_closed = self._calls, None, True
         if calls is not None:
             calls.close()
+
+    # -- what there is in it
+
+    @property
+    def topics(self) -> list[str]:
+        """The names of all topics but those that Kafka itself uses, sorted."""
+        topics: list[str] = self._call("topics")
+        return topics
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic to read: ``kafka.topic("orders").records()``. It need not exist yet."""
+        return Topic(self, name)
+
+    @property
+    def groups(self) -> list[str]:
+        """The ids of all groups, sorted."""
+        groups: list[str] = self._call("groups")
+        return groups
+
+    def group(self, group_id: str, *, isolation: IsolationLevel = "read_uncommitted") -> Group:
+        """Return a group to read: ``kafka.group("billing").committed``. It need not exist yet.
+
+        isolation: where its lag is counted to: the last stable offset, or, with Kafka's default, the high watermark.
+        """
+        return Group(self, group_id, isolation)
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactional ids: ``kafka.transactions["app"].state``."""
+        return Transactions(self)
+
+    @property
+    def producers(self) -> list[ProducerInfo]:
+        """The idempotent and transactional producers that partitions know, by topic, partition and producer id."""
+        producers: list[ProducerInfo] = self._call("producers")
+        return producers
 
     # -- what identifies it
 

@@ -1,0 +1,198 @@
+"""Reads the records of topics as a consumer would see them, but from the log and without a client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.control.names import check_word, not_found
+from oncelog.broker.control.types import IsolationLevel, Record, TimestampType
+from oncelog.broker.slices import Slices
+from oncelog.wire.batch import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MAX, read_header
+from oncelog.wire.records import iterate_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.node import Node
+    from oncelog.wire.batch import BatchHeader
+    from oncelog.wire.schema import Buffer
+
+READ_BYTES: Final = 1024 * 1024
+"""How much of a log is in memory at a time while it is read; one batch may be larger."""
+
+ISOLATION_LEVELS: Final[tuple[IsolationLevel, ...]] = ("read_committed", "read_uncommitted")
+
+
+def topic_of(node: Node, name: str) -> Topic:
+    """Return the topic. Raises NotFoundError."""
+    topic = node.metadata.image.topics.get(name)
+    if topic is None:
+        raise not_found("topic", name, node.metadata.image.topics)
+    return topic
+
+
+def partitions_of(node: Node, topic: str, partition: int | None) -> Sequence[int]:
+    """Return all partitions of a topic, or the one given. Raises NotFoundError."""
+    partitions = range(len(topic_of(node, topic).partitions))
+    if partition is None:
+        return partitions
+    if partition not in partitions:
+        raise not_found(f"partition of topic {topic}:", partition, partitions)
+    return (partition,)
+
+
+def end_of(log: PartitionLog, isolation: IsolationLevel) -> int:
+    """Return the end (exclusive) of what a consumer may read."""
+    return log.last_stable_offset if isolation == "read_committed" else log.high_watermark
+
+
+class RecordReader:
+    """Reads a topic once, or again and again: each `read` returns what came since the last one.
+
+    ``isolation``: under read_committed, records of aborted transactions are left out, and nothing is read beyond the
+    last stable offset. Control records, which no consumer sees, are always left out.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        isolation: IsolationLevel = "read_uncommitted",
+        partition: int | None = None,
+        from_offset: int = 0,
+        limit: int | None = None,
+    ) -> None:
+        """``from_offset`` holds for every partition that is read. ``limit``: the most records that are read.
+
+        Raises InvalidArgumentError.
+        """
+        self._isolation = check_word("isolation", isolation, ISOLATION_LEVELS)
+        if from_offset < 0:
+            raise InvalidArgumentError(f"from_offset={from_offset}: expected an offset from 0 on")
+        if limit is not None and limit < 0:
+            raise InvalidArgumentError(f"limit={limit}: expected a number of records, or None for all")
+        self._topic = topic
+        self._partition = partition
+        self._from_offset = from_offset
+        self._limit = limit
+        self._next: dict[int, int] = {}
+        """The offset at which each partition is read next."""
+
+    def logs(self, node: Node) -> list[PartitionLog]:
+        """Return the logs that are read. Raises NotFoundError, KafkaError."""
+        partitions = partitions_of(node, self._topic, self._partition)
+        return [node.cluster.leader_partition(self._topic, number).log for number in partitions]
+
+    async def read(self, node: Node) -> list[Record]:
+        """Return the records up to the present end, by partition and offset. Raises NotFoundError, KafkaError."""
+        await node.logs.recovered()
+        ends = [(log, end_of(log, self._isolation)) for log in self.logs(node)]
+        records: list[Record] = []
+        slices = Slices()
+        for log, end in ends:
+            start = self._next.get(log.partition, self._from_offset)
+            for record in self._read_log(log, start, end):
+                if self._limit is not None and len(records) >= self._limit:
+                    return records
+                if record is not None:
+                    records.append(record)
+                    self._next[log.partition] = record.offset + 1
+                if slices.is_over():
+                    await slices.pause()
+            self._next[log.partition] = max(start, end)
+        return records
+
+    def _read_log(self, log: PartitionLog, start: int, end: int) -> Iterator[Record | None]:
+        """Yield the records from ``start`` to before ``end``, and None after each batch."""
+        start = max(start, log.log_start_offset)  # which may be in the middle of a batch
+        aborted: list[tuple[int, int, int]] = []
+        if self._isolation == "read_committed" and start < end:
+            aborted = [entry[:3] for entry in log.aborted_transactions(start, end)]
+        for data, position, header in batches(log, start, end):
+            if not header.is_control and not (
+                header.is_transactional
+                and any(
+                    header.producer_id == producer_id and first <= header.base_offset <= last
+                    for producer_id, first, last in aborted
+                )
+            ):
+                for record in records_of_batch(log.topic, log.partition, data, position, header):
+                    if record.offset >= start:
+                        yield record
+            yield None
+
+
+def batches(log: PartitionLog, start: int, end: int) -> Iterator[tuple[bytes, int, BatchHeader]]:
+    """Yield the batches of a log from the one with offset ``start`` to those before ``end``: data that has the batch,
+    its position there, and its header. Raises KafkaError.
+    """
+    while True:
+        start = max(start, log.log_start_offset)  # which may rise meanwhile
+        if start >= end:
+            return
+        read = log.read(start, READ_BYTES, minimum_one=True, up_to=end)
+        if isinstance(read.records, bytes):
+            data = read.records
+        else:
+            try:
+                data = read.records.read()
+            except OSError as error:
+                raise log.storage_error(error) from error
+            finally:
+                read.records.release()
+        position, before = 0, start
+        while position + HEADER_SIZE <= len(data):
+            header = read_header(data, position)
+            if position + header.size > len(data):
+                break  # cut short: the next read has it whole
+            start = max(start, header.next_offset)
+            if header.last_offset >= before:
+                yield data, position, header
+            position += header.size
+        if start == before:
+            return  # a gap up to the end, as compaction leaves it
+
+
+def records_of_batch(
+    topic: str, partition: int, data: Buffer, position: int, header: BatchHeader
+) -> Iterator[Record]:
+    """Yield the records of the batch at ``position``, decompressed. Raises DecodeError."""
+    timestamp_type: TimestampType = "LogAppendTime" if header.is_log_append_time else "CreateTime"
+    for record in iterate_records(data, header, offset=position):
+        sequence = NO_SEQUENCE
+        if header.base_sequence != NO_SEQUENCE:
+            sequence = (header.base_sequence + record.offset - header.base_offset) & SEQUENCE_MAX
+        yield Record(
+            topic=topic,
+            partition=partition,
+            offset=record.offset,
+            value=record.value,
+            key=record.key,
+            headers=tuple((name.decode("utf-8", "replace"), value) for name, value in record.headers),
+            timestamp=record.timestamp,
+            timestamp_type=timestamp_type,
+            leader_epoch=header.partition_leader_epoch,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            sequence=sequence,
+            is_transactional=header.is_transactional,
+        )
+
+
+async def read_records(
+    node: Node,
+    topic: str,
+    *,
+    isolation: IsolationLevel = "read_uncommitted",
+    partition: int | None = None,
+    from_offset: int = 0,
+    limit: int | None = None,
+) -> list[Record]:
+    """Return a topic's records by partition and offset. Raises NotFoundError, InvalidArgumentError, KafkaError."""
+    reader = RecordReader(
+        topic, isolation=isolation, partition=partition, from_offset=from_offset, limit=limit
+    )
+    return await reader.read(node)

@@ -1,0 +1,293 @@
+"""What there is in a broker now: topics, groups, transactions and producers, as their logs and coordinators have them.
+
+Each function reads in one step, so that what it returns belongs together, unless it says otherwise. It waits only for
+what a start has not loaded yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.control.names import check_word, not_found
+from oncelog.broker.control.records import ISOLATION_LEVELS, end_of, partitions_of, topic_of
+from oncelog.broker.control.types import (
+    GroupInfo,
+    IsolationLevel,
+    Member,
+    Offsets,
+    PartitionInfo,
+    ProducerInfo,
+    TopicInfo,
+    TransactionInfo,
+)
+from oncelog.broker.metadata.configs import topic_rows
+from oncelog.broker.metadata.image import TOPIC
+from oncelog.broker.topic_names import INTERNAL_TOPICS
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.schema import uuid_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oncelog.broker.control.types import Assignment
+    from oncelog.broker.node import Node
+    from oncelog.coordinator.groups.classic.group import ClassicGroup
+    from oncelog.coordinator.groups.classic.member import ClassicGroupMember
+    from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+    from oncelog.coordinator.groups.group import Group as GroupState
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.messages.consumer_group_describe import Assignment as DescribedAssignment
+    from oncelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+VERSION_SIZE = 2
+"""Bytes of the version before a classic consumer's subscription or assignment."""
+
+# -- topics
+
+
+async def topics(node: Node, *, internal: bool = False) -> list[str]:
+    """Return the names of all topics, sorted; those that Kafka itself uses only with ``internal``."""
+    return sorted(name for name in node.metadata.image.topics if internal or name not in INTERNAL_TOPICS)
+
+
+async def topic(node: Node, name: str) -> TopicInfo:
+    """Return a topic. Raises NotFoundError, KafkaError (such as KAFKA_STORAGE_ERROR)."""
+    await node.logs.recovered()
+    image = node.metadata.image
+    found = topic_of(node, name)
+    partitions = []
+    for number in partitions_of(node, name, None):
+        leader = node.cluster.leader_partition(name, number)
+        log = leader.log
+        log.check_alive()
+        partitions.append(
+            PartitionInfo(
+                number,
+                log.log_start_offset,
+                log.last_stable_offset,
+                log.high_watermark,
+                log.log_end_offset,
+                leader.leader_epoch,
+            )
+        )
+    rows = topic_rows(image, node.config, name, None, documentation=False)
+    return TopicInfo(
+        name=name,
+        topic_id=uuid_to_text(found.topic_id),
+        partitions=tuple(partitions),
+        config={row.name: row.value for row in rows},
+        overrides=dict(image.configs.get((TOPIC, name), {})),
+        is_internal=name in INTERNAL_TOPICS,
+    )
+
+
+# -- groups
+
+
+async def groups(node: Node) -> list[str]:
+    """Return the ids of all groups, sorted."""
+    return sorted(await _shards_by_group(node))
+
+
+async def group(node: Node, group_id: str, *, isolation: IsolationLevel = "read_uncommitted") -> GroupInfo:
+    """Return a group. ``isolation``: where its lag is counted to, the last stable offset or the high watermark.
+
+    Raises NotFoundError.
+    """
+    check_word("isolation", isolation, ISOLATION_LEVELS)
+    shards = await _shards_by_group(node)
+    if group_id not in shards:
+        raise not_found("group", group_id, shards)
+    return group_view(node, shards[group_id], shards[group_id].groups[group_id], isolation)
+
+
+async def _shards_by_group(node: Node) -> dict[str, GroupShard]:
+    await node.logs.recovered()
+    await node.groups.runtime.wait_loaded()
+    return {group_id: shard for shard in node.groups.runtime.shards() for group_id in shard.groups}
+
+
+def group_view(node: Node, shard: GroupShard, found: GroupState, isolation: IsolationLevel) -> GroupInfo:
+    """Return the view of a group in its shard."""
+    from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+
+    committed: Offsets = {
+        name: {partition: stored[0] for partition, stored in sorted(partitions.items())}
+        for name, partitions in sorted(shard.offsets.topics(found.group_id).items())
+    }
+    is_consumer = isinstance(found, ConsumerGroup)
+    view = _consumer_group if is_consumer else _classic_group
+    protocol, epoch, members, subscribed = view(shard, found)  # type: ignore[arg-type]
+    for member in members:
+        subscribed |= member.assignment.keys()
+    return GroupInfo(
+        group_id=found.group_id,
+        type="consumer" if is_consumer else "classic",
+        state=found.state_name,
+        protocol_type=found.protocol_type,
+        protocol=protocol,
+        epoch=epoch,
+        members=members,
+        committed=committed,
+        pending=_pending(shard, found.group_id),
+        lag=_lag(node, committed, subscribed, isolation),
+    )
+
+
+def _classic_group(
+    shard: GroupShard, found: ClassicGroup
+) -> tuple[str | None, int, tuple[Member, ...], set[str]]:
+    members = tuple(_classic_member(found, member) for member in found.members.values())
+    subscribed = set(found.subscribed_topics() or ()).union(*(member.subscription for member in members))
+    return found.protocol_name, found.generation_id, members, subscribed
+
+
+def _classic_member(found: ClassicGroup, member: ClassicGroupMember) -> Member:
+    topics: list[str] = []
+    assignment: Assignment = {}
+    if found.uses_consumer_protocol():
+        from oncelog.wire.stored import consumer_protocol
+
+        # Every version begins as version 0 does. A client may send anything here.
+        if member.protocols and len(metadata := member.protocols[0].metadata) > VERSION_SIZE:
+            subscription: ConsumerProtocolSubscription
+            try:
+                decode = consumer_protocol.ConsumerProtocolSubscription.decoder(0)
+                subscription, _ = decode(metadata, VERSION_SIZE)
+                topics = sorted(subscription.topics)
+            except DecodeError:
+                pass
+        if len(member.assignment) > VERSION_SIZE:
+            given: ConsumerProtocolAssignment
+            try:
+                given, _ = consumer_protocol.ConsumerProtocolAssignment.decoder(0)(
+                    member.assignment, VERSION_SIZE
+                )
+                assignment = {row.topic: sorted(row.partitions) for row in given.assigned_partitions}
+            except DecodeError:
+                pass
+    return Member(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        instance_id=member.group_instance_id,
+        protocol="classic",
+        epoch=found.generation_id,
+        subscription=tuple(topics),
+        assignment=dict(sorted(assignment.items())),
+    )
+
+
+def _consumer_group(
+    shard: GroupShard, found: ConsumerGroup
+) -> tuple[str | None, int, tuple[Member, ...], set[str]]:
+    from oncelog.coordinator.groups.consumer.describe import describe
+
+    described = describe(shard, found.group_id)
+    members = tuple(
+        Member(
+            member_id=row.member_id,
+            client_id=row.client_id,
+            host=row.client_host,
+            instance_id=row.instance_id,
+            protocol="classic" if found.members[row.member_id].is_classic else "consumer",
+            epoch=row.member_epoch,
+            subscription=tuple(row.subscribed_topic_names),
+            subscription_regex=row.subscribed_topic_regex or None,
+            assignment=_assignment(row.assignment),
+            target_assignment=_assignment(row.target_assignment),
+        )
+        for row in described.members
+    )
+    return described.assignor_name or None, found.epoch, members, set(found.subscriptions.topics)
+
+
+def _assignment(described: DescribedAssignment) -> Assignment:
+    return {row.topic_name: list(row.partitions) for row in described.topic_partitions}
+
+
+def _pending(shard: GroupShard, group_id: str) -> Offsets:
+    pending: Offsets = {}
+    for offsets in shard.offsets.pending.values():
+        for name, partitions in offsets.by_group.get(group_id, {}).items():
+            pending.setdefault(name, {}).update(
+                {partition: stored[0] for partition, stored in partitions.items()}
+            )
+    return pending
+
+
+def _lag(node: Node, committed: Offsets, subscribed: set[str], isolation: IsolationLevel) -> Offsets:
+    lag: Offsets = {}
+    for name in sorted(committed.keys() | subscribed):
+        found = node.metadata.image.topics.get(name)
+        if found is None:
+            continue
+        offsets: Mapping[int, int] = committed.get(name, {})
+        partitions = range(len(found.partitions)) if name in subscribed else offsets
+        for partition in partitions:
+            log = node.cluster.leader_partition(name, partition).log
+            offset = max(offsets.get(partition, 0), log.log_start_offset)
+            lag.setdefault(name, {})[partition] = max(0, end_of(log, isolation) - offset)
+    return lag
+
+
+# -- transactions and producers
+
+
+async def transactions(node: Node) -> list[TransactionInfo]:
+    """Return all transactional ids with their last transaction, by id."""
+    from oncelog.coordinator.transactions.admin import describe_transaction
+
+    await node.logs.recovered()
+    await node.transactions.runtime.wait_loaded()
+    found = []
+    for shard in node.transactions.runtime.shards():
+        for transactional_id, state in shard.transactions.items():
+            described = describe_transaction(shard, transactional_id)
+            found.append(
+                TransactionInfo(
+                    transactional_id=transactional_id,
+                    state=described.transaction_state,
+                    producer_id=described.producer_id,
+                    producer_epoch=described.producer_epoch,
+                    timeout_ms=described.transaction_timeout_ms,
+                    start_ms=started if (started := described.transaction_start_time_ms) >= 0 else None,
+                    last_update_ms=state.metadata.last_update_ms,
+                    partitions={row.topic: sorted(row.partitions) for row in described.topics},
+                )
+            )
+    return sorted(found, key=lambda one: one.transactional_id)
+
+
+async def transaction(node: Node, transactional_id: str) -> TransactionInfo:
+    """Return a transactional id. Raises NotFoundError."""
+    found = {one.transactional_id: one for one in await transactions(node)}
+    if transactional_id not in found:
+        raise not_found("transactional id", transactional_id, found)
+    return found[transactional_id]
+
+
+async def producers(
+    node: Node, *, topic: str | None = None, partition: int | None = None
+) -> list[ProducerInfo]:
+    """Return the producers that the partitions know, by topic, partition and producer id. Raises NotFoundError."""
+    ids = {one.producer_id: one.transactional_id for one in await transactions(node)}
+    names = await topics(node) if topic is None else [topic]
+    return [
+        ProducerInfo(
+            topic=name,
+            partition=number,
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp,
+            transaction_start_offset=entry.txn_first_offset if entry.txn_first_offset >= 0 else None,
+            transactional_id=ids.get(entry.producer_id),
+        )
+        for name in names
+        for number in partitions_of(node, name, partition)
+        for entry in sorted(
+            node.cluster.leader_partition(name, number).log.producers.producers.values(),
+            key=lambda one: one.producer_id,
+        )
+    ]

@@ -1,0 +1,80 @@
+"""`AsyncTransactions`: the transactional ids of a broker, as a test reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.control.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.types import Assignment, TransactionInfo
+    from oncelog.broker.embedded.async_api.broker import AsyncBroker
+
+
+class AsyncTransactions:
+    """``transactions["app"]`` is the transactional id app; `all` has all of them."""
+
+    def __init__(self, broker: AsyncBroker) -> None:
+        self._broker = broker
+
+    def __getitem__(self, transactional_id: str) -> AsyncTransaction:
+        return AsyncTransaction(self._broker, transactional_id)
+
+    async def all(self) -> list[TransactionInfo]:
+        """Return all transactional ids with their last transaction, by id."""
+        found: list[TransactionInfo] = await self._broker._call("transactions")
+        return found
+
+    async def open(self) -> list[TransactionInfo]:
+        """Return the transactions that are neither committed nor aborted yet, by transactional id."""
+        return [one for one in await self.all() if one.is_open]
+
+
+class AsyncTransaction:
+    """A transactional id and its last transaction, as it is at each call. Its properties raise NotFoundError if the
+    broker does not know the id.
+    """
+
+    def __init__(self, broker: AsyncBroker, transactional_id: str) -> None:
+        self._broker = broker
+        self.transactional_id = transactional_id
+
+    @property
+    async def info(self) -> TransactionInfo:
+        """All there is to know, at one moment."""
+        info: TransactionInfo = await self._broker._call(
+            "transaction", transactional_id=self.transactional_id
+        )
+        return info
+
+    @property
+    async def exists(self) -> bool:
+        """Whether the broker knows the id."""
+        try:
+            await self.info
+        except NotFoundError:
+            return False
+        return True
+
+    @property
+    async def state(self) -> str:
+        """As Kafka's tools show it: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort."""
+        return (await self.info).state
+
+    @property
+    async def partitions(self) -> Assignment:
+        """The partitions in the transaction: ``{"orders": [0, 2]}``."""
+        return (await self.info).partitions
+
+    @property
+    async def producer_id(self) -> int:
+        """The id under which the broker knows the producer."""
+        return (await self.info).producer_id
+
+    @property
+    async def producer_epoch(self) -> int:
+        """Producers with a lower epoch are fenced."""
+        return (await self.info).producer_epoch
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.transactional_id}>"

@@ -1,0 +1,54 @@
+# Made by .ci/unasync.py from async_api/groups.py: edit that one.
+"""`Group`: a consumer group of a broker, as a test reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.types import GroupInfo, IsolationLevel, Member, Offsets
+    from oncelog.broker.embedded.sync_api.broker import Broker
+
+
+class Group:
+    """The group ``group_id``, of either protocol, as it is at each call. Its properties raise NotFoundError if it does
+    not exist.
+    """
+
+    def __init__(self, broker: Broker, group_id: str, isolation: IsolationLevel) -> None:
+        self._broker = broker
+        self.group_id = group_id
+        self.isolation = isolation
+
+    @property
+    def info(self) -> GroupInfo:
+        """All there is to know, at one moment."""
+        info: GroupInfo = self._broker._call("group", group_id=self.group_id, isolation=self.isolation)
+        return info
+
+    @property
+    def state(self) -> str:
+        """As Kafka's tools show it: Empty, PreparingRebalance, CompletingRebalance, Stable; with the consumer protocol
+        Empty, Assigning, Reconciling, Stable.
+        """
+        return (self.info).state
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Its members, with client id, host and assignment."""
+        return (self.info).members
+
+    @property
+    def committed(self) -> Offsets:
+        """The committed offsets: ``{"orders": {0: 5}}``, where 5 is the offset of the record to be read next."""
+        return (self.info).committed
+
+    @property
+    def lag(self) -> Offsets:
+        """How many records each partition has after the committed offset, or has at all where none was committed, for
+        the partitions with a committed offset and those of subscribed topics: ``{"orders": {0: 0, 1: 3}}``.
+        """
+        return (self.info).lag
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.group_id}>"

@@ -1,0 +1,79 @@
+# Made by .ci/unasync.py from async_api/topics.py: edit that one.
+"""`Topic`: a topic of a broker, as a test reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.types import IsolationLevel, ProducerInfo, Record, TopicInfo
+    from oncelog.broker.embedded.sync_api.broker import Broker
+
+
+class Topic:
+    """The topic ``name``, as it is at each call. All but the name raise NotFoundError if it does not exist."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self._broker = broker
+        self.name = name
+
+    def records(
+        self,
+        *,
+        isolation: IsolationLevel = "read_uncommitted",
+        partition: int | None = None,
+        from_offset: int = 0,
+        limit: int | None = None,
+    ) -> list[Record]:
+        """Return the topic's records, by partition and offset, as a consumer sees them: without control records.
+
+        isolation: as a consumer's ``isolation.level``, and with the same default. With "read_committed", records of
+            aborted transactions are left out, and all from the first record of an open transaction on.
+        partition: only this one.
+        from_offset: in every partition that is read.
+        limit: at most so many records.
+        """
+        records: list[Record] = self._broker._call(
+            "records",
+            topic=self.name,
+            isolation=isolation,
+            partition=partition,
+            from_offset=from_offset,
+            limit=limit,
+        )
+        return records
+
+    @property
+    def info(self) -> TopicInfo:
+        """All there is to know but the records, at one moment."""
+        info: TopicInfo = self._broker._call("topic", name=self.name)
+        return info
+
+    @property
+    def start_offsets(self) -> dict[int, int]:
+        """The log start offset of each partition."""
+        return {row.partition: row.log_start_offset for row in (self.info).partitions}
+
+    @property
+    def end_offsets(self) -> dict[int, int]:
+        """The high watermark of each partition: the end offsets of a consumer."""
+        return {row.partition: row.high_watermark for row in (self.info).partitions}
+
+    @property
+    def last_stable_offsets(self) -> dict[int, int]:
+        """The last stable offset of each partition: the end offsets of a consumer that reads only what is committed."""
+        return {row.partition: row.last_stable_offset for row in (self.info).partitions}
+
+    @property
+    def config(self) -> dict[str, str | None]:
+        """The value in effect of every configuration key; `info` has apart those that were set on the topic."""
+        return (self.info).config
+
+    @property
+    def producers(self) -> list[ProducerInfo]:
+        """The idempotent and transactional producers that its partitions know, by partition and producer id."""
+        producers: list[ProducerInfo] = self._broker._call("producers", topic=self.name)
+        return producers
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
