@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from outcome import Outcome
 
+    from oncelog.broker.control.options import BrokerOptions
+
 
 class Host(Protocol):
     """Carries one `ControlledBroker`. All but `submit`'s callback is for the user's threads."""
@@ -34,6 +36,17 @@ class Host(Protocol):
         data on a disk, until it is flushed. A second call does nothing.
         """
         ...
+
+
+def new_host(options: BrokerOptions, *, process: bool) -> Host:
+    """Return a host for a broker: a child process, or a thread."""
+    if process:
+        from oncelog.broker.embedded.process_host import ProcessHost
+
+        return ProcessHost(options)
+    from oncelog.broker.embedded.thread_host import ThreadHost
+
+    return ThreadHost(options)
 
 
 class Calls:

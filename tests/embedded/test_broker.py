@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import oncelog
 from tests.harness.process_state import state_of_the_process
+
+Start = Callable[..., oncelog.Broker]
+
+
+@pytest.fixture(params=["thread", "process"])
+def broker(request: pytest.FixtureRequest) -> Start:
+    """Makes a broker that runs on a thread, or in a child process."""
+    return partial(oncelog.Broker, process=request.param == "process")
 
 
 def topics_of(bootstrap_servers: str) -> dict[str, int]:
@@ -32,14 +44,14 @@ def accepts(bootstrap_servers: str) -> bool:
     return True
 
 
-def test_topics_are_there_at_the_start() -> None:
-    with oncelog.Broker(topics={"orders": 3, "audit": {"partitions": 2}}) as kafka:
+def test_topics_are_there_at_the_start(broker: Start) -> None:
+    with broker(topics={"orders": 3, "audit": {"partitions": 2}}) as kafka:
         assert topics_of(kafka.bootstrap_servers) == {"orders": 3, "audit": 2}
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_it_comes_back_at_the_same_address_with_its_data(on_disk: bool, tmp_path: Path) -> None:
-    with oncelog.Broker(topics=["orders"], data_dir=tmp_path / "data" if on_disk else None) as kafka:
+def test_it_comes_back_at_the_same_address_with_its_data(broker: Start, on_disk: bool, tmp_path: Path) -> None:
+    with broker(topics=["orders"], data_dir=tmp_path / "data" if on_disk else None) as kafka:
         address, cluster_id = kafka.bootstrap_servers, kafka.cluster_id
         for end in (kafka.stop, kafka.kill):
             end()
@@ -62,8 +74,8 @@ def test_its_port_is_nobody_elses_while_it_is_stopped() -> None:
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_reset_leaves_nothing_but_the_address_and_the_cluster_id(on_disk: bool, tmp_path: Path) -> None:
-    with oncelog.Broker(topics={"orders": 3}, data_dir=tmp_path / "data" if on_disk else None) as kafka:
+def test_reset_leaves_nothing_but_the_address_and_the_cluster_id(broker: Start, on_disk: bool, tmp_path: Path) -> None:
+    with broker(topics={"orders": 3}, data_dir=tmp_path / "data" if on_disk else None) as kafka:
         address, cluster_id = kafka.bootstrap_servers, kafka.cluster_id
         admin = AdminClient({"bootstrap.servers": address})
         admin.create_topics([NewTopic("more", 1)])["more"].result(10)
@@ -81,33 +93,34 @@ def test_data_on_a_disk_stays_after_the_end(tmp_path: Path) -> None:
         assert topics_of(kafka.bootstrap_servers) == {"orders": 1}
 
 
-def test_nothing_is_left_behind() -> None:
-    with oncelog.Broker():
+def test_nothing_is_left_behind(broker: Start) -> None:
+    with broker():
         pass
     before = state_of_the_process()
-    with oncelog.Broker() as kafka:
+    with broker() as kafka:
         assert threading.active_count() > 1
         assert accepts(kafka.bootstrap_servers)
     assert state_of_the_process() == before
-    with pytest.raises(ZeroDivisionError), oncelog.Broker():
+    with pytest.raises(ZeroDivisionError), broker():
         _ = 1 / 0
     assert state_of_the_process() == before
 
 
-def test_a_forgotten_broker_ends() -> None:
-    with oncelog.Broker():
+def test_a_forgotten_broker_ends(broker: Start) -> None:
+    with broker():
         pass
     before = state_of_the_process()
-    kafka = oncelog.Broker()
+    kafka = broker()
     kafka.start()
     del kafka
     gc.collect()
     assert state_of_the_process() == before
 
 
+@pytest.mark.parametrize("process", [False, True])
 @pytest.mark.parametrize("end", ["pass", "raise SystemExit", "kafka.kill()"])
-def test_the_interpreter_ends_with_a_broker_that_was_not_closed(end: str) -> None:
-    program = f"import oncelog\nkafka = oncelog.Broker()\nkafka.start()\n{end}"
+def test_the_interpreter_ends_with_a_broker_that_was_not_closed(end: str, process: bool) -> None:
+    program = f"import oncelog\nkafka = oncelog.Broker(process={process})\nkafka.start()\n{end}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
@@ -171,8 +184,8 @@ def test_a_wrong_argument_is_named_at_once(arguments: dict[str, object], said: s
     assert said in str(raised.value)
 
 
-def test_a_topic_that_cannot_be_created_is_named() -> None:
-    kafka = oncelog.Broker(topics=["no such name"])
+def test_a_topic_that_cannot_be_created_is_named(broker: Start) -> None:
+    kafka = broker(topics=["no such name"])
     with pytest.raises(oncelog.InvalidArgumentError, match="topic no such name"):
         kafka.start()
     with pytest.raises(oncelog.NotRunningError, match="was not started"):
@@ -191,10 +204,10 @@ def test_a_broker_before_its_start_and_after_its_end_says_so() -> None:
             use()
 
 
-def test_two_with_one_port() -> None:
-    with oncelog.Broker() as kafka:
+def test_two_with_one_port(broker: Start) -> None:
+    with broker() as kafka:
         port = int(kafka.bootstrap_servers.rpartition(":")[2])
-        other = oncelog.Broker(port=port)
+        other = broker(port=port)
         with pytest.raises(oncelog.BrokerFailedError, match=f"127.0.0.1:{port}"):
             other.start()
         assert kafka.is_running
@@ -226,3 +239,31 @@ def test_lose_power_is_refused_on_a_disk(tmp_path: Path) -> None:
         with pytest.raises(oncelog.UnsupportedError, match="real disk"):
             kafka.lose_power()
         assert kafka.is_running
+
+
+def test_the_end_of_its_process_is_told() -> None:
+    with oncelog.Broker(process=True) as kafka:
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        with pytest.raises(oncelog.OncelogError, match="process has ended"):
+            all(kafka.is_running for _ in iter(int, 1))
+
+
+def test_its_process_ends_with_its_parent() -> None:
+    program = (
+        "import oncelog, os, signal\n"
+        "kafka = oncelog.Broker(process=True)\n"
+        "kafka.start()\n"
+        "print(open(f'/proc/self/task/{os.getpid()}/children').read(), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    parent = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert parent.returncode == -9
+    [child] = [int(number) for number in parent.stdout.split()]
+    try:
+        watched = os.pidfd_open(child)
+    except ProcessLookupError:
+        return
+    assert select.select([watched], [], [], 60)[0]
+    os.close(watched)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.errors import NotRunningError
+from oncelog.broker.control.errors import NotRunningError, OncelogError
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
 from oncelog.broker.embedded.async_api.groups import AsyncGroup
 from oncelog.broker.embedded.async_api.topics import AsyncTopic
@@ -36,6 +37,7 @@ class AsyncBroker:
     port: 0 takes a free one, which stays the broker's until `close`.
     seed: for random ids and delays; without it, `seed` tells the one that was drawn.
     requests_kept: how many requests of each API `requests` can show; 0 for none.
+    process: run it in a child process instead of a thread, for a program that keeps Python's interpreter busy itself.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class AsyncBroker:
         port: int = 0,
         seed: int | None = None,
         requests_kept: int = REQUESTS_KEPT,
+        process: bool = False,
     ) -> None:
         self._options = checked_options(
             topics=topics,
@@ -56,6 +59,7 @@ class AsyncBroker:
             seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
             requests_kept=requests_kept,
         )
+        self._in_process = process
         self._calls: Calls | None = None
         self._info: BrokerInfo | None = None
         self._is_closed = False
@@ -81,10 +85,9 @@ class AsyncBroker:
             raise NotRunningError("the broker was closed: make a new one")
         is_first = self._calls is None
         if self._calls is None:
-            from oncelog.broker.embedded.host import Calls
-            from oncelog.broker.embedded.thread_host import ThreadHost
+            from oncelog.broker.embedded.host import Calls, new_host
 
-            self._calls = Calls(ThreadHost(self._options))
+            self._calls = Calls(new_host(self._options, process=self._in_process))
         try:
             self._info = await self._call("start")
         except BaseException:
@@ -123,7 +126,11 @@ class AsyncBroker:
         """
         calls, self._calls, self._is_closed = self._calls, None, True
         if calls is not None:
-            calls.close()
+            try:
+                with suppress(OncelogError):  # it has ended already
+                    await calls.call_async("stop", {})
+            finally:
+                calls.close()  # blocks, but not for long any more
 
     # -- what there is in it
 

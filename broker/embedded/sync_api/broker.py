@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.errors import NotRunningError
+from oncelog.broker.control.errors import NotRunningError, OncelogError
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
 from oncelog.broker.embedded.sync_api.groups import Group
 from oncelog.broker.embedded.sync_api.topics import Topic
@@ -37,6 +38,7 @@ class Broker:
     port: 0 takes a free one, which stays the broker's until `close`.
     seed: for random ids and delays; without it, `seed` tells the one that was drawn.
     requests_kept: how many requests of each API `requests` can show; 0 for none.
+    process: run it in a child process instead of a thread, for a program that keeps Python's interpreter busy itself.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Broker:
         port: int = 0,
         seed: int | None = None,
         requests_kept: int = REQUESTS_KEPT,
+        process: bool = False,
     ) -> None:
         self._options = checked_options(
             topics=topics,
@@ -57,6 +60,7 @@ class Broker:
             seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
             requests_kept=requests_kept,
         )
+        self._in_process = process
         self._calls: Calls | None = None
         self._info: BrokerInfo | None = None
         self._is_closed = False
@@ -82,10 +86,9 @@ class Broker:
             raise NotRunningError("the broker was closed: make a new one")
         is_first = self._calls is None
         if self._calls is None:
-            from oncelog.broker.embedded.host import Calls
-            from oncelog.broker.embedded.thread_host import ThreadHost
+            from oncelog.broker.embedded.host import Calls, new_host
 
-            self._calls = Calls(ThreadHost(self._options))
+            self._calls = Calls(new_host(self._options, process=self._in_process))
         try:
             self._info = self._call("start")
         except BaseException:
@@ -124,7 +127,11 @@ class Broker:
         """
         calls, self._calls, self._is_closed = self._calls, None, True
         if calls is not None:
-            calls.close()
+            try:
+                with suppress(OncelogError):  # it has ended already
+                    calls.call("stop", {})
+            finally:
+                calls.close()  # blocks, but not for long any more
 
     # -- what there is in it
 

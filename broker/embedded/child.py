@@ -1,0 +1,70 @@
+"""The child process of a `ProcessHost`: it carries one broker, and performs what its parent asks for."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import socket
+import threading
+import traceback
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.control.errors import BrokerFailedError
+from oncelog.broker.embedded.thread_host import ThreadHost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from outcome import Outcome
+
+
+def main(descriptor: int) -> None:
+    """Perform the operations that come on the socket ``descriptor`` until it ends."""
+    # Ctrl-C reaches every process of a terminal. It is the parent's to decide what it ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(fileno=descriptor) as parent:
+        requests, answers = parent.makefile("rb"), parent.makefile("wb")
+        lock = threading.Lock()
+        host = ThreadHost(pickle.load(requests))
+        cancels: dict[int, Callable[[], None]] = {}
+
+        def answer(number: int, outcome: Outcome[Any]) -> None:
+            message = _message(number, outcome)
+            with lock:
+                cancels.pop(number, None)
+                try:
+                    answers.write(message)
+                    answers.flush()
+                except OSError:
+                    pass  # the parent has gone
+
+        while True:
+            try:
+                number, operation, arguments = pickle.load(requests)
+            except (EOFError, OSError):
+                break
+            if operation is None:
+                cancel = cancels.get(number)
+                if cancel is not None:
+                    cancel()
+                continue
+            cancels[number] = lambda: None
+            cancel = host.submit(operation, arguments, partial(answer, number))
+            with lock:
+                if number in cancels:
+                    cancels[number] = cancel
+        host.close()
+
+
+def _message(number: int, outcome: Outcome[Any]) -> bytes:
+    try:
+        return pickle.dumps((number, outcome.unwrap(), None))
+    except BaseException as error:
+        try:
+            message = pickle.dumps((number, None, error))
+            pickle.loads(message)
+        except Exception:
+            text = "".join(traceback.format_exception(error))
+            return pickle.dumps((number, None, BrokerFailedError(f"in the broker's process:\n{text}")))
+        return message

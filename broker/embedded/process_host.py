@@ -1,0 +1,126 @@
+"""`ProcessHost`: a broker in a child process, for programs that keep Python's interpreter busy themselves.
+
+Parent and child send each other pickled tuples over a pair of sockets: (number, operation, arguments) or, to cancel,
+(number, None, None); and (number, result, error). The child ends when its socket does, however its parent ended.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from outcome import Error, Value
+
+from oncelog.broker.control.errors import BrokerFailedError, NotRunningError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from outcome import Outcome
+
+    from oncelog.broker.control.options import BrokerOptions
+
+STOP_TIMEOUT_S = 30
+"""Seconds that a child may take to flush its data and end; then it is killed."""
+
+_BOOT = "import sys; sys.path[:] = sys.argv[2:]; from oncelog.broker.embedded.child import main; main(int(sys.argv[1]))"
+
+
+class ProcessHost:
+    """See `Host`. The child begins at once; the broker with the operation ``start``.
+
+    If it is forgotten, or the interpreter ends, it is closed, too.
+    """
+
+    def __init__(self, options: BrokerOptions) -> None:
+        self._child = _Child(options)
+        self._close = weakref.finalize(self, self._child.close)
+
+    def submit(
+        self, operation: str, arguments: Mapping[str, Any], on_done: Callable[[Outcome[Any]], None]
+    ) -> Callable[[], None]:
+        """See `Host`."""
+        return self._child.submit(operation, arguments, on_done)
+
+    def close(self) -> None:
+        """See `Host`."""
+        self._close()
+
+
+class _Child:
+    """The process, the calls that it has not answered, and the thread that reads its answers."""
+
+    def __init__(self, options: BrokerOptions) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, str(theirs.fileno()), *sys.path],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        self._socket = ours
+        self._lock = threading.Lock()
+        """Held while a message is written, and for `_calls`."""
+        self._calls: dict[int, Callable[[Outcome[Any]], None]] | None = {}
+        """None: the child has ended."""
+        self._numbers = count()
+        ours.sendall(pickle.dumps(options))
+        self._reader = threading.Thread(target=self._read, name="oncelog", daemon=True)
+        self._reader.start()
+
+    def submit(
+        self, operation: str, arguments: Mapping[str, Any], on_done: Callable[[Outcome[Any]], None]
+    ) -> Callable[[], None]:
+        number = next(self._numbers)
+        with self._lock:
+            if self._calls is None:
+                raise NotRunningError("the broker was closed, or its process has ended: make a new one")
+            self._calls[number] = on_done
+            self._send((number, operation, dict(arguments)))
+
+        def cancel() -> None:
+            with self._lock:
+                if self._calls is not None and number in self._calls:
+                    self._send((number, None, None))
+
+        return cancel
+
+    def close(self) -> None:
+        with suppress(OSError):  # the child has ended
+            self._socket.shutdown(socket.SHUT_WR)
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if threading.current_thread() is not self._reader:
+            self._reader.join()
+        self._socket.close()
+
+    def _send(self, message: tuple[int, str | None, object]) -> None:
+        with suppress(OSError):  # the child has ended: the reader says so to every caller
+            self._socket.sendall(pickle.dumps(message))
+
+    def _read(self) -> None:
+        with self._socket.makefile("rb") as answers:
+            while True:
+                try:
+                    number, result, error = pickle.load(answers)
+                except (EOFError, OSError):
+                    break
+                with self._lock:
+                    assert self._calls is not None
+                    on_done = self._calls.pop(number)
+                on_done(Value(result) if error is None else Error(error))
+        with self._lock:
+            left, self._calls = self._calls or {}, None
+        for on_done in left.values():
+            on_done(Error(BrokerFailedError("the broker's process has ended")))
