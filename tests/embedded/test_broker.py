@@ -50,7 +50,9 @@ def test_topics_are_there_at_the_start(broker: Start) -> None:
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_it_comes_back_at_the_same_address_with_its_data(broker: Start, on_disk: bool, tmp_path: Path) -> None:
+def test_it_comes_back_at_the_same_address_with_its_data(
+    broker: Start, on_disk: bool, tmp_path: Path
+) -> None:
     with broker(topics=["orders"], data_dir=tmp_path / "data" if on_disk else None) as kafka:
         address, cluster_id = kafka.bootstrap_servers, kafka.cluster_id
         for end in (kafka.stop, kafka.kill):
@@ -74,7 +76,9 @@ def test_its_port_is_nobody_elses_while_it_is_stopped() -> None:
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_reset_leaves_nothing_but_the_address_and_the_cluster_id(broker: Start, on_disk: bool, tmp_path: Path) -> None:
+def test_reset_leaves_nothing_but_the_address_and_the_cluster_id(
+    broker: Start, on_disk: bool, tmp_path: Path
+) -> None:
     with broker(topics={"orders": 3}, data_dir=tmp_path / "data" if on_disk else None) as kafka:
         address, cluster_id = kafka.bootstrap_servers, kafka.cluster_id
         admin = AdminClient({"bootstrap.servers": address})

@@ -127,10 +127,11 @@ class AsyncBroker:
         calls, self._calls, self._is_closed = self._calls, None, True
         if calls is not None:
             try:
-                with suppress(OncelogError):  # it has ended already
-                    await calls.call_async("stop", {})
+                if self._options.data_dir is not None:
+                    with suppress(OncelogError):  # it has ended already
+                        await calls.call_async("stop", {})  # flushes, which `Calls.close` would block for
             finally:
-                calls.close()  # blocks, but not for long any more
+                calls.close()
 
     # -- what there is in it
 

@@ -128,10 +128,11 @@ class Broker:
         calls, self._calls, self._is_closed = self._calls, None, True
         if calls is not None:
             try:
-                with suppress(OncelogError):  # it has ended already
-                    calls.call("stop", {})
+                if self._options.data_dir is not None:
+                    with suppress(OncelogError):  # it has ended already
+                        calls.call("stop", {})  # flushes, which `Calls.close` would block for
             finally:
-                calls.close()  # blocks, but not for long any more
+                calls.close()
 
     # -- what there is in it
 
