@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class RequestContext:
     """One request's header, its body, and the connection that it came on."""
 
-    __slots__ = ("api", "api_version", "client_id", "connection", "correlation_id", "request")
+    __slots__ = ("api", "api_version", "client_id", "connection", "correlation_id", "frame", "request")
 
     def __init__(
         self,
@@ -33,6 +33,9 @@ class RequestContext:
         self.connection = connection
         self.request = request
         """The body; None for an ApiVersions of a version that is not served, whose response has version 0."""
+        self.frame: memoryview | None = None
+        """The request's bytes without their size, in memory of their own; an append stamps offsets in it. None if
+        nothing was installed when the request was read."""
 
     @property
     def principal(self) -> str:

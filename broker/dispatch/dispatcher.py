@@ -136,6 +136,8 @@ class Dispatcher:
         if self._is_watched:  # the frame is in a buffer that others use while interceptors wait
             frame = memoryview(bytearray(frame))
         context = self._decode(connection, frame)
+        if self._is_watched:
+            context.frame = frame
         if connection.pending and context.api.handler.api_key != PRODUCE_KEY:
             # While responses are pending, only a Produce is handled at once. In Kafka every request waits.
             return self._as_pending(context, Pending(self._handle_after_pending(context)))
@@ -158,10 +160,23 @@ class Dispatcher:
 
     async def complete(self, pending: Pending[Any]) -> None:
         """Wait for a response, show it to the interceptors, throttle, and put it behind the others in the writer."""
+        response: Any = None
+        failure: BaseException | None = None
+        try:
+            response = await self._complete(pending)
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            for interceptor in self._interceptors:
+                interceptor.on_done(pending.context, response, failure)
+
+    async def _complete(self, pending: Pending[Any]) -> Any:
+        """Do as `complete`; return the response that is in the writer, or None for none."""
         context = pending.context
         response = await self._or_refused(context, pending.wait())
         if response is None:
-            return
+            return None
         api, writer = context.api, context.connection.writer
         files = self._file_ranges(api, response) if self._is_watched else ()
         try:
@@ -169,7 +184,7 @@ class Dispatcher:
                 if interceptor in self._interceptors:  # not removed meanwhile
                     response = await self._or_refused(context, interceptor.on_response(context, response))
                     if response is None:
-                        return
+                        return None
             if self._quotas is not None:
                 self._throttle(self._quotas, context, response)
             if api.has_long_responses:
@@ -178,6 +193,7 @@ class Dispatcher:
                 api.encode_response(
                     context.api_version, context.correlation_id, response, writer.out, writer.ranges
                 )
+            return response
         finally:
             for file_range in files:
                 if all(file_range is not written for _, written in writer.ranges):

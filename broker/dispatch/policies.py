@@ -32,6 +32,13 @@ class Interceptor:
         """Return the response to send, or None to send none. Raises as `on_request`."""
         return response
 
+    def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        """The request is done: ``response`` is on its way to the client, after all that other interceptors did to it.
+
+        None: none is sent, because none was asked for, an interceptor dropped it, or the connection ended (``failure``:
+        why). A request that was handled before the installation is done without having been seen. Must not raise.
+        """
+
 
 class Quotas(Protocol):
     """How much of the node one client may use (Kafka: ``ClientQuotaManager``)."""

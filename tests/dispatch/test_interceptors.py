@@ -104,6 +104,63 @@ async def test_files_of_a_response_that_is_not_sent_are_released(act: Any, waits
             assert len(row.records) == len(LARGE)
 
 
+class Done(Interceptor):
+    """Notes what becomes of each request, and the bytes that it had."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, Any, Any]] = []
+        self.frames: list[memoryview | None] = []
+
+    def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        self.seen.append((context.api.handler.name, response, failure))
+        self.frames.append(context.frame)
+
+
+@pytest.mark.parametrize("act", [drop, replace, refuse, fail, close])
+@simulated
+async def test_done_is_told_what_leaves(act: Any) -> None:
+    async with SimBroker() as broker:
+        broker.node.fail_on_bugs = False
+        client = broker.connect()
+        await create_topic(client, "t")
+        done = Done()
+        broker.node.dispatcher.install(done)
+        broker.node.dispatcher.install(OnResponse(act))
+        request = fetch_request("t", 0)
+        await client.send(request, 12)
+        await trio.testing.wait_all_tasks_blocked()
+        [(name, response, failure)] = done.seen
+        assert name == "fetch"
+        if act is close:
+            assert isinstance(failure, CloseConnection)
+        else:
+            assert failure is None
+        if act in (drop, close):
+            assert response is None
+        else:
+            assert response == await client.receive(FetchResponse, 12)
+        [frame] = done.frames
+        assert frame is not None
+        assert bytes(frame).endswith(request.encode(12))
+
+
+@simulated
+async def test_done_is_told_of_no_response_and_of_a_lost_client() -> None:
+    async with SimBroker() as broker:
+        client, lost = broker.connect(), broker.connect()
+        await create_topic(client, "t")
+        done = Done()
+        broker.node.dispatcher.install(done)
+        await client.send(produce_request("t", batch(), acks=0), 9)
+        await trio.testing.wait_all_tasks_blocked()
+        assert done.seen == [("produce", None, None)]
+        await lost.send(fetch_request("t", 1, max_wait_ms=60_000), 12)
+        await trio.testing.wait_all_tasks_blocked()
+        await broker.stop()
+        assert [(name, response) for name, response, _ in done.seen[1:]] == [("fetch", None)]
+        assert isinstance(done.seen[1][2], trio.Cancelled)
+
+
 @simulated
 async def test_one_that_is_removed_in_the_middle_of_a_request_sees_nothing_from_then_on() -> None:
     seen: list[str] = []
