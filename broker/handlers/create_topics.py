@@ -16,9 +16,15 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
+CONFIGURATION_VERSION = 5
+
 
 def handle(services: Services, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     results = topics.create(
-        services.metadata, services.config, request.topics, validate_only=request.validate_only
+        services.metadata,
+        services.config,
+        request.topics,
+        validate_only=request.validate_only,
+        describe=context.api_version >= CONFIGURATION_VERSION,
     )
     return CreateTopicsResponse(topics=results)
