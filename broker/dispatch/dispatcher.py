@@ -58,6 +58,10 @@ class Dispatcher:
         """Delayed fetches that an append has just satisfied. A connection that finds some calls
         `complete_satisfied_fetches`.
         """
+        self.accepts: Callable[[str], bool] | None = None
+        """Asked with the name of its listener for every new connection; one that it refuses is closed at once.
+        None: all are accepted.
+        """
         self.dispatch: Callable[[Connection, memoryview], Pending[Any] | None]
         """Handle one request, a frame without its size. Append the response to the connection's writer and return None,
         or return a `Pending` one. Raises CloseConnection, DecodeError.
@@ -265,7 +269,15 @@ class Dispatcher:
                 response = await interceptor.on_request(context)
                 if response is not None:
                     return self._if_wanted(context, response)
-        return await finished(self._handle(context))
+        return await self.handle(context)
+
+    async def handle(self, context: RequestContext) -> Any:
+        """Authorize and handle ``context.request``, as after the last interceptor. An interceptor may call it, also
+        several times, and return a response of its own.
+
+        Returns the response, None if the request gets none. Raises CloseConnection, ConnectionLost.
+        """
+        return await self._or_refused(context, finished(self._handle(context)))
 
     @staticmethod
     def _if_wanted(context: RequestContext, response: Any) -> Any:

@@ -145,6 +145,11 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         return FetchContext(session.items, uses_topic_ids, session)
 
+    def items_of(self, session_id: int) -> list[FetchItem]:
+        """Return what a session remembers; nothing if there is no such session."""
+        session = self._sessions.get(session_id)
+        return list(session.items.values()) if session is not None else []
+
     def _end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:

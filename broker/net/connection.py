@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
@@ -324,6 +324,22 @@ class Connection:
             await self.writer.flush()
         until, self.muted_until = self.muted_until, 0.0
         await real_time.sleep_until(until)
+
+    async def be_silent(self) -> NoReturn:
+        """Respond to nothing any more and forget what the peer sends, until it closes. Only for who makes a response
+        that the connection waits for. Raises ConnectionLost.
+        """
+        if not self.pending:
+            await self.writer.flush()
+        buffer = self._server.receive_buffer
+        while True:
+            count = self.transport.receive_into(buffer)
+            if count == 0:
+                raise ConnectionLost("the peer closed")
+            if count == WOULD_BLOCK:
+                await self.transport.wait_readable()
+            else:
+                await trio.lowlevel.checkpoint()
 
     def _enqueue(self, pending: Pending[Any]) -> bool:
         """Queue a response if it lets the connection read on. Returns False if it does not, or the queue is full."""

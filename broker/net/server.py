@@ -129,6 +129,10 @@ class Server:
         self._room = trio.Event()
 
     def _admit(self, transport: Transport, listener_name: str) -> None:
+        accepts = self.dispatcher.accepts
+        if accepts is not None and not accepts(listener_name):
+            transport.close()
+            return
         address = _address_of(transport)
         config = self._config.current
         limit = config.connection_limits.get(address, config.max_connections_per_ip)

@@ -1,0 +1,131 @@
+"""A rule that is in force: how often it matched and fired, and what waits for it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from oncelog.broker.faults.rule import ROW_FILTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from oncelog.broker.faults.rows import Located, Row
+    from oncelog.broker.faults.rule import Rule
+
+
+@dataclass(frozen=True)
+class RuleState:
+    """What became of a rule so far."""
+
+    id: int
+    rule: dict[str, Any] = field(compare=False)
+    """The rule as it was given."""
+    text: str
+    """The rule in one line."""
+    matched: int
+    """How many requests passed its filters."""
+    fired: int
+    """How often it did what it says."""
+    held: int
+    """How many requests wait for its release now."""
+    is_released: bool
+    seed: int | None
+    """Of with_probability."""
+    notes: tuple[str, ...]
+    """Why it did not fire where one might expect it."""
+
+
+class ActiveRule:
+    """A rule in force. ``changed`` is called with every change of its state."""
+
+    def __init__(self, id_: int, rule: Rule, seed: int | None, changed: Callable[[], None]) -> None:
+        self.id = id_
+        self.rule = rule
+        self.seed = seed
+        self.matched = self.fired = self.held = 0
+        self.notes: dict[str, None] = {}
+        self._released = trio.Event()
+        self._random = random.Random(seed)
+        self._changed = changed
+
+    @property
+    def state(self) -> RuleState:
+        rule = self.rule
+        return RuleState(
+            self.id,
+            dict(rule.data),
+            rule.text,
+            self.matched,
+            self.fired,
+            self.held,
+            self._released.is_set(),
+            self.seed,
+            tuple(self.notes),
+        )
+
+    def lets_pass(self, facts: Mapping[str, Any]) -> bool:
+        """Whether every filter of the rule that ``facts`` can answer says yes."""
+        return all(facts[name] in values for name, values in self.rule.filters.items() if name in facts)
+
+    def matches(self, row: Row) -> bool:
+        """Whether a row is one of those that the rule's filters name. A row that stands for all there are is."""
+        for name in ROW_FILTERS:
+            values = self.rule.filters.get(name)
+            if values is not None and not (row.facts[name] in values if name in row.facts else row.is_all):
+                return False
+        return True
+
+    def finds(self, located: Located) -> bool:
+        """Whether a request has a row that the rule's filters name."""
+        return any(map(self.matches, located.whole.leaves()))
+
+    def depth_in(self, located: Located) -> int:
+        """Return how deep in the request's rows the rule looks; 0 for a rule that is not about rows."""
+        return max(
+            (located.depths.get(name, 0) for name in ROW_FILTERS if name in self.rule.filters), default=0
+        )
+
+    def count(self) -> bool:
+        """Count something that passed the filters; return whether the rule fires for it."""
+        self.matched += 1
+        if self._released.is_set():
+            return False
+        rule = self.rule
+        match rule.which:
+            case "nth":
+                return self.matched == rule.number
+            case "first":
+                return self.matched <= rule.number
+            case "every":
+                return self.matched % rule.number == 0
+            case "with_probability":
+                return self._random.random() < rule.number
+        return True
+
+    def fire(self) -> None:
+        """Take note that the rule did what it says."""
+        self.fired += 1
+        self._changed()
+
+    def note(self, text: str) -> None:
+        """Keep a remark for whoever wonders why the rule did not fire."""
+        self.notes[text] = None
+
+    async def hold(self) -> None:
+        """Wait for the release."""
+        self.held += 1
+        try:
+            self.fire()
+            await self._released.wait()
+        finally:
+            self.held -= 1
+            self._changed()
+
+    def release(self) -> None:
+        """Let go what waits; from now on the rule lets everything pass."""
+        self._released.set()
+        self._changed()

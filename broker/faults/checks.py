@@ -1,0 +1,75 @@
+"""Whether the APIs that a rule is for can be filtered and treated as it says."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.faults.refusal import Places
+from oncelog.broker.faults.rows import FACTS, depths_of
+from oncelog.broker.faults.rule import ONLY_FOR, RuleError, api_name
+from oncelog.broker.handlers.table import HANDLERS
+
+if TYPE_CHECKING:
+    from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.handlers.table import Handler
+
+_HANDLERS = {handler.name: handler for handler in HANDLERS.values()}
+
+
+def check_apis(rule: Rule) -> None:
+    """Raises RuleError where one of the rule's APIs has no such version, names no such thing, or cannot take the
+    action.
+    """
+    for name in sorted(rule.apis or ()):
+        handler = _HANDLERS[name]
+        versions = [
+            version
+            for version in range(handler.min_version, handler.max_version + 1)
+            if version in rule.filters.get("version", (version,))
+        ]
+        if not versions:
+            raise RuleError(
+                f"{api_name(name)} is served in versions {handler.min_version} to {handler.max_version}",
+                "version",
+            )
+        _check_filters(rule, handler, versions)
+        _check_action(rule, handler, versions)
+
+
+def messages_of(name: str) -> tuple[Any, Any]:
+    """Return the classes of an API's request and response."""
+    module = f"oncelog.wire.messages.{name}"
+    __import__(module)
+    messages = sys.modules[module]
+    return getattr(messages, api_name(name) + "Request"), getattr(messages, api_name(name) + "Response")
+
+
+def _check_filters(rule: Rule, handler: Handler, versions: list[int]) -> None:
+    request, _ = messages_of(handler.name)
+    named = {fact for version in versions for fact in depths_of(handler.name, request, version)}
+    for fact in FACTS:
+        if fact in rule.filters and fact not in named:
+            others = [one for one in FACTS if one in named] + ["client_id", "version", "listener"]
+            raise RuleError(
+                f"{api_name(handler.name)} names no {fact.replace('_', ' ')}: filter it by {', '.join(others)}",
+                fact,
+            )
+
+
+def _check_action(rule: Rule, handler: Handler, versions: list[int]) -> None:
+    name = api_name(handler.name)
+    request, response = messages_of(handler.name)
+    if rule.action == "error" and not any(
+        Places(handler.name, request, response, version).depth(0) is not None for version in versions
+    ):
+        raise RuleError(f"{name} responses of these versions have no place for an error", "error")
+    allowed = ONLY_FOR.get(rule.action)
+    if allowed is not None and handler.name not in allowed:
+        raise RuleError(
+            f"{rule.action} is only for {', '.join(map(api_name, allowed))}, not for {name}", rule.action
+        )
+    if rule.action == "throttle_ms" and not any(
+        field.name == "throttle_time_ms" for field in response.FIELDS
+    ):
+        raise RuleError(f"{name} responses have no throttle_time_ms: use delay_ms", "throttle_ms")

@@ -1,0 +1,184 @@
+"""One request for which rules are due, from its arrival to its response."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.faults.fetched import damage_crc, records_of, truncate
+from oncelog.broker.faults.refusal import Refusal, copy_of
+from oncelog.broker.faults.rows import PARTITION, TOPIC, Row
+from oncelog.broker.faults.rule import CLOSE, RECORD_ACTIONS, api_name
+from oncelog.broker.fetch.fetch import file_ranges
+from oncelog.broker.request import CloseConnection
+from oncelog.broker.seams.clock import real_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.dispatch.dispatcher import Dispatcher
+    from oncelog.broker.faults.active_rule import ActiveRule
+    from oncelog.broker.faults.rows import Located
+    from oncelog.broker.request import RequestContext
+    from oncelog.wire.schema import Uuid
+
+
+class Exchange:
+    """``locate`` finds the rows of a request, ``due`` are the rules that act on this one, in their order."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        context: RequestContext,
+        due: list[ActiveRule],
+        locate: Callable[[RequestContext], Located],
+        topic_name: Callable[[Uuid], str | None],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._context = context
+        self._due = due
+        self._locate = locate
+        self._topic_name = topic_name
+        self._request = context.request
+
+    async def run(self) -> Any:
+        """Do what the rules say. Returns None if the request goes on to its handler, else the response.
+
+        Raises CloseConnection and ConnectionLost where it gets none.
+        """
+        for active in self._due:
+            await self._before(active)
+        for active in self._of("duplicate"):
+            active.fire()
+            await self._handle(copy_of(self._request))
+        refusals = self._of("error")
+        changes = self._of("throttle_ms", "drop_response", *RECORD_ACTIONS)
+        if is_without_response(self._context):
+            for active in changes:
+                self._throttle(active, None)
+            return await self._respond(refusals) if refusals else None
+        if not refusals and not changes:
+            return None
+        response = await self._respond(refusals)
+        dropping = next((active for active in changes if active.rule.action == "drop_response"), None)
+        if dropping is not None:
+            release_files(response)
+            await self._drop(dropping, dropping.rule.value)
+        try:
+            for active in changes:
+                self._change(active, response)
+        except OSError as error:
+            release_files(response)
+            raise CloseConnection(f"a log file cannot be read: {error}") from error
+        return response
+
+    def _of(self, *actions: str) -> list[ActiveRule]:
+        return [active for active in self._due if active.rule.action in actions]
+
+    async def _before(self, active: ActiveRule) -> None:
+        """Do what comes before the request is handled."""
+        rule = active.rule
+        match rule.action:
+            case "delay_ms":
+                active.fire()
+                await real_time.sleep(rule.value / 1000)
+            case "hold" | "pause":
+                await active.hold()
+            case "drop_request":
+                await self._drop(active, rule.value)
+            case "close":
+                await self._drop(active, CLOSE)
+
+    async def _drop(self, active: ActiveRule, connection: str) -> None:
+        active.fire()
+        if connection == CLOSE:
+            raise CloseConnection(f"fault rule {active.id} ({active.rule.text})")
+        await self._context.connection.be_silent()
+
+    async def _handle(self, request: Any) -> Any:
+        context = self._context
+        context.request = request
+        try:
+            return await self._dispatcher.handle(context)
+        finally:
+            context.request = self._request
+
+    async def _respond(self, refusals: list[ActiveRule]) -> Any:
+        """Refuse what the rules refuse of the context's request, the first rule first; handle the rest."""
+        context = self._context
+        request = context.request
+        if not refusals:
+            return await self._handle(request)
+        active = refusals[0]
+        located = self._locate(context)
+        if not active.finds(located):  # what it is about was refused already
+            return await self._respond(refusals[1:])
+        refusal = Refusal(context.api, context.api_version, located, active)
+        handled = None
+        if not refusal.leaves_nothing:
+            context.request = refusal.remaining()
+            try:
+                handled = await self._respond(refusals[1:])
+            finally:
+                context.request = request
+        files = file_ranges(handled)
+        response = refusal.response(handled)
+        sent = file_ranges(response)
+        for file_range in files:
+            if file_range not in sent:
+                file_range.release()
+        if refusal.is_placed:
+            active.fire()
+        else:
+            name = f"{api_name(context.api.handler.name)} version {context.api_version}"
+            active.note(f"a response of {name} had no place for the error")
+        return response
+
+    def _change(self, active: ActiveRule, response: Any) -> None:
+        """Change the response. Raises OSError where its records cannot be read."""
+        rule = active.rule
+        match rule.action:
+            case "throttle_ms":
+                self._throttle(active, response)
+            case "truncate":
+                self._change_records(active, response, truncate)
+            case "damage_crc":
+                self._change_records(active, response, damage_crc)
+
+    def _throttle(self, active: ActiveRule, response: Any) -> None:
+        """As the dispatcher does for a client over its quota (KIP-219)."""
+        active.fire()
+        connection = self._context.connection
+        milliseconds = active.rule.value
+        if self._context.api.has_throttle_time and response is not None:
+            response.throttle_time_ms = max(response.throttle_time_ms, int(milliseconds))
+        connection.muted_until = max(connection.muted_until, real_time.monotonic() + milliseconds / 1000)
+
+    def _change_records(self, active: ActiveRule, response: Any, change: Callable[[bytes], bytes]) -> None:
+        """Change the records of all rows that the rule names, if there are any and the rule fires for them."""
+        rows = []
+        for topic in response.responses:
+            name = topic.topic or self._topic_name(topic.topic_id)
+            for row in topic.partitions:
+                facts = {TOPIC: name, PARTITION: row.partition_index}
+                if row.records is not None and active.matches(Row(row, {}, facts)) and has_records(row):
+                    rows.append(row)
+        if rows and active.count():
+            for row in rows:
+                row.records = change(records_of(row))
+            active.fire()
+
+
+def release_files(response: Any) -> None:
+    """Let the files of a response go, which is not sent."""
+    for file_range in file_ranges(response):
+        file_range.release()
+
+
+def has_records(row: Any) -> bool:
+    """Whether a row of a Fetch response has records, in memory or in a file."""
+    return bool(getattr(row.records, "size", None) or len(row.records))
+
+
+def is_without_response(context: RequestContext) -> bool:
+    """Whether the request is a Produce with acks=0, which gets no response."""
+    return context.api.handler.name == "produce" and context.request.acks == 0

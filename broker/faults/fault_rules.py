@@ -1,0 +1,224 @@
+"""`FaultRules`: the rules of a broker, between its clients and its handlers.
+
+They are installed in a node's dispatcher only while there are any, and outlive the node: `attach` gives them the next
+one. Several rules may match one request: all of them count it when it arrives, then they act in the order of their
+addition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.faults.active_rule import ActiveRule, RuleState
+from oncelog.broker.faults.exchange import Exchange, is_without_response
+from oncelog.broker.faults.fetched import add_session
+from oncelog.broker.faults.rows import TOPIC, Located, Row, locate
+from oncelog.broker.faults.rule import RuleError, parse_rule, suggestion
+from oncelog.broker.seams.clock import real_time
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping
+
+    from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.wire.schema import Uuid
+
+MAKES_TOPICS = frozenset(("create_topics", "metadata", "describe_topic_partitions", "delete_topics"))
+"""APIs whose requests often name a topic that does not exist."""
+
+
+class RuleTimeoutError(Exception):
+    """A rule did not fire in time."""
+
+
+class FaultRules(Interceptor):
+    """``rng`` draws the seeds of rules that say none."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._rules: list[ActiveRule] = []
+        self._next_id = 1
+        self._node: Node | None = None
+        self._is_installed = False
+        self._changed = trio.Event()
+
+    # -- the node behind it
+
+    def attach(self, node: Node) -> None:
+        """From now on the rules are for ``node``, whose dispatcher exists: call it before the node listens."""
+        self._node = node
+        self._is_installed = False
+        self._install()
+
+    def detach(self) -> None:
+        """The node has ended. The rules stay, for the next one."""
+        self._node = None
+        self._is_installed = False
+
+    def _install(self) -> None:
+        """Stand in the node's way as far as the rules need it, and no further."""
+        if self._node is None:
+            return
+        dispatcher = self._node.dispatcher
+        wanted = any(active.rule.is_about_requests for active in self._rules)
+        if wanted and not self._is_installed:
+            dispatcher.install(self)
+        elif self._is_installed and not wanted:
+            dispatcher.remove(self)
+        self._is_installed = wanted
+        dispatcher.accepts = self._accepts if self.has("refuse_connections") else None
+
+    # -- the rules
+
+    def add(self, data: Mapping[str, Any] | Rule, *, topics_must_exist: bool = False) -> int:
+        """Add a rule; return its id. Raises RuleError, before anything has changed.
+
+        ``topics_must_exist``: a topic of the rule that the node does not have is an error, too, unless the rule says
+        ``topic_exists: false``.
+        """
+        rule = data if isinstance(data, tuple) else parse_rule(data)
+        if topics_must_exist:
+            self._check_topics(rule)
+        seed = rule.seed
+        if rule.which == "with_probability" and seed is None:
+            seed = self._rng.getrandbits(32)
+        active = ActiveRule(self._next_id, rule, seed, self._note_change)
+        self._next_id += 1
+        self._rules.append(active)
+        self._install()
+        return active.id
+
+    def _check_topics(self, rule: Rule) -> None:
+        if self._node is None or rule.data.get("topic_exists") is False:
+            return
+        if rule.apis is not None and not rule.apis - MAKES_TOPICS:
+            return
+        known = self._node.metadata.image.topics
+        for name in rule.filters.get(TOPIC, ()):
+            if name not in known:
+                raise RuleError(
+                    f"topic {name!r} does not exist{suggestion(name, known)}; if it is created later, say "
+                    '"topic_exists": false',
+                    TOPIC,
+                )
+
+    @property
+    def states(self) -> list[RuleState]:
+        """What became of each rule, in the order of their addition."""
+        return [active.state for active in self._rules]
+
+    def release(self, rule_id: int) -> None:
+        """Let the requests go that the rule holds, and hold no more. Raises RuleError if there is no such rule."""
+        self._active(rule_id).release()
+
+    def remove(self, rule_id: int) -> None:
+        """Take a rule out; what it holds is released. Raises RuleError if there is no such rule."""
+        active = self._active(rule_id)
+        self._rules.remove(active)
+        active.release()
+        self._install()
+
+    def clear(self) -> None:
+        """Take all rules out, as `remove`."""
+        for active in list(self._rules):
+            self.remove(active.id)
+
+    async def wait_fired(self, rule_id: int, times: int = 1, timeout_s: float = 10) -> RuleState:
+        """Wait until a rule has fired so many times; return its state.
+
+        Raises RuleTimeoutError after ``timeout_s`` seconds of real time, RuleError if there is no such rule.
+        """
+        with real_time.move_on_after(timeout_s):
+            while (active := self._active(rule_id)).fired < times:
+                await self._changed.wait()
+            return active.state
+        state = self._active(rule_id).state
+        raise RuleTimeoutError(f"after {timeout_s:g} s, fired less than {times} times: {text_of(state)}")
+
+    def _active(self, rule_id: int) -> ActiveRule:
+        found = next((active for active in self._rules if active.id == rule_id), None)
+        if found is None:
+            raise RuleError(f"there is no rule {rule_id}: it was removed, or never added")
+        return found
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    # -- what passes
+
+    def has(self, action: str) -> bool:
+        """Whether there is a rule with this action."""
+        return any(active.rule.action == action for active in self._rules)
+
+    def due(self, action: str, value: Any, facts: Mapping[str, Any]) -> ActiveRule | None:
+        """Count something that is no request; return the rule that fires for it, if one does.
+
+        ``facts`` has what the rules' filters may ask of it; a filter that asks something else does not let it pass.
+        """
+        for active in self._rules:
+            rule = active.rule
+            if rule.action != action or rule.value != value:
+                continue
+            if all(facts.get(name) in values for name, values in rule.filters.items()) and active.count():
+                active.fire()
+                return active
+        return None
+
+    async def on_request(self, context: RequestContext) -> Any:
+        """Do what the rules say. Returns None where the handler goes on as usual, else the response."""
+        located = self._locate(context)
+        header = {
+            "client_id": context.client_id,
+            "version": context.api_version,
+            "listener": context.connection.listener_name,
+        }
+        due = []
+        for active in tuple(self._rules):
+            rule = active.rule
+            if not rule.is_about_requests or not rule.is_for(context.api.handler.name):
+                continue
+            if not active.lets_pass(header) or not active.finds(located):
+                continue
+            if rule.action == "drop_response" and is_without_response(context):
+                active.note("a Produce with acks=0 has no response to drop")
+            elif rule.counts_responses or active.count():
+                due.append(active)
+        if not due:
+            return None
+        assert self._node is not None
+        return await Exchange(self._node.dispatcher, context, due, self._locate, self._topic_name).run()
+
+    def _locate(self, context: RequestContext) -> Located:
+        if context.request is None:
+            return Located((), {}, Row(None, {}, {}))
+        located = locate(context.api.handler.name, context.request, context.api_version, self._topic_name)
+        if context.api.handler.name == "fetch" and self._node is not None:
+            add_session(located, context.request, self._node.fetch_sessions, self._topic_name)
+        return located
+
+    def _topic_name(self, topic_id: Uuid) -> str | None:
+        assert self._node is not None
+        topic = self._node.metadata.image.topics_by_id.get(topic_id)
+        return topic.name if topic is not None else None
+
+    def _accepts(self, listener: str) -> bool:
+        """Whether a new connection may come in by this listener."""
+        return self.due("refuse_connections", True, {"listener": listener}) is None
+
+
+def text_of(state: RuleState) -> str:
+    """Return a rule and what became of it in one line."""
+    parts = [f"matched {state.matched}", f"fired {state.fired}"]
+    if state.held:
+        parts.append(f"holds {state.held}")
+    if state.is_released:
+        parts.append("released")
+    if state.seed is not None:
+        parts.append(f"seed {state.seed}")
+    return "; ".join([f"rule {state.id} ({state.text}): {', '.join(parts)}", *state.notes])

@@ -1,0 +1,74 @@
+"""Fetches under rules: what a fetch session leaves unsaid in a request, and fetched records that are damaged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.faults.rows import PARTITION, TOPIC, Located, Row
+from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from oncelog.broker.log.results import FileRange
+from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD
+from oncelog.wire.messages.fetch import FetchTopic
+from oncelog.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.fetch.sessions import FetchSessions
+    from oncelog.wire.schema import Uuid
+
+CRC_AT = 17
+"""Position of the CRC in a batch."""
+
+
+def add_session(
+    located: Located, request: Any, sessions: FetchSessions, topic_name: Callable[[Uuid], str | None]
+) -> None:
+    """Add the partitions that the request's fetch session remembers and the request does not repeat (KIP-227)."""
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        return
+    topics = {(row.element.topic, row.element.topic_id): row for row in located.whole.inner}
+    asked = {(*key, inner.facts[PARTITION]) for key, row in topics.items() for inner in row.inner}
+    asked |= {(t.topic, t.topic_id, index) for t in request.forgotten_topics_data for index in t.partitions}
+    for item in sessions.items_of(request.session_id):
+        by_id = item.topic_id != ZERO_UUID
+        name = "" if by_id else item.topic
+        index = item.partition.partition
+        if (name, item.topic_id, index) in asked:
+            continue
+        row = topics.get((name, item.topic_id))
+        if row is None:
+            facts = located.whole.facts | {TOPIC: topic_name(item.topic_id) if by_id else name}
+            row = Row(FetchTopic(name, item.topic_id), {"topic": name, "topic_id": item.topic_id}, facts)
+            topics[name, item.topic_id] = row
+            located.whole.inner.append(row)
+        row.inner.append(Row(item.partition, {"partition_index": index}, row.facts | {PARTITION: index}))
+
+
+def records_of(row: Any) -> bytes:
+    """Return the records of a row, which it holds in memory from then on."""
+    records = row.records
+    if isinstance(records, FileRange):
+        try:
+            row.records = records.read()
+        finally:
+            records.release()
+    return bytes(row.records or b"")
+
+
+def damage_crc(records: bytes) -> bytes:
+    """Return the records with another CRC in their first batch."""
+    if len(records) < HEADER_SIZE:
+        return records
+    damaged = bytearray(records)
+    damaged[CRC_AT] ^= 0xFF
+    return bytes(damaged)
+
+
+def truncate(records: bytes) -> bytes:
+    """Return the records without the second half of their last batch."""
+    start = position = 0
+    while position + LOG_OVERHEAD <= len(records):
+        start = position
+        position += LOG_OVERHEAD + int.from_bytes(records[position + 8 : position + 12], "big")
+    return records[: start + (len(records) - start) // 2]
