@@ -34,8 +34,7 @@ DECLARED = (
 PUBLIC = ("oncelog/*.py", "broker/embedded/*_api/*", "broker/control/types.py")
 
 KEPT = {
-    "install": "for what is installed in front of handlers, as are the two that follow: later issues call it",
-    "authorize_with": "",
+    "authorize_with": "for what is installed in front of handlers, as is the one that follows: later issues call it",
     "throttle_with": "",
     "use_fast_paths": "a test compares both ways",
     "advance": "for the test kit: moves the clock",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from oncelog.broker.embedded.async_api.broker import AsyncBroker
     from oncelog.broker.embedded.sync_api.broker import Broker
+    from oncelog.broker.faults.state import RuleState
     from oncelog.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "PartitionInfo",
     "ProducerInfo",
     "Record",
+    "RuleState",
     "TopicInfo",
     "TransactionInfo",
     "UnsupportedError",
@@ -72,6 +74,7 @@ _MODULES = {
     "PartitionInfo": "oncelog.broker.control.types",
     "ProducerInfo": "oncelog.broker.control.types",
     "Record": "oncelog.broker.control.types",
+    "RuleState": "oncelog.broker.faults.state",
     "TopicInfo": "oncelog.broker.control.types",
     "TransactionInfo": "oncelog.broker.control.types",
     "UnsupportedError": "oncelog.broker.control.errors",

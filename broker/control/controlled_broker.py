@@ -34,6 +34,7 @@ from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicCo
 
 if TYPE_CHECKING:
     from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.seams.files import FileSystem
 
@@ -70,6 +71,7 @@ class ControlledBroker:
         """The port of each listener from the first start on, by its name."""
         self._producer_ids_from = 0
         """Producer ids below this one were given out before a reset."""
+        self._faults: FaultRules | None = None
         self._nursery: trio.Nursery
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -111,6 +113,17 @@ class ControlledBroker:
         if self._run is None:
             raise NotRunningError("the broker has no cluster id before its first start")
         return self._run.node.logs.cluster_id
+
+    @property
+    def faults(self) -> FaultRules:
+        """The rules for what goes wrong between clients and handlers."""
+        if self._faults is None:
+            from oncelog.broker.faults.fault_rules import FaultRules
+
+            self._faults = FaultRules(random.Random(self.seed))
+            if self.is_running:
+                self._faults.attach(self.node)
+        return self._faults
 
     # -- its runs
 
@@ -179,6 +192,8 @@ class ControlledBroker:
         metadata = self.node.metadata
         identity = self.files.read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
         self._producer_ids_from = metadata.image.next_producer_id
+        if self._faults is not None:
+            self._faults.clear()
         await self._end()
         self.clock = MovableClock()
         if self.options.data_dir is not None:
@@ -204,6 +219,8 @@ class ControlledBroker:
             if isinstance(failure, KeyboardInterrupt | SystemExit):
                 raise
         finally:
+            if self._faults is not None:
+                self._faults.detach()
             run.ended.set()
 
     @staticmethod
@@ -227,6 +244,8 @@ class ControlledBroker:
             if result.error_code:
                 reason = result.error_message or ErrorCode(result.error_code).name
                 raise InvalidArgumentError(f"topic {result.name}: {reason}")
+        if self._faults is not None:
+            self._faults.attach(node)
 
     # -- its disk and its address
 

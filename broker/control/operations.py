@@ -33,6 +33,12 @@ MODULES: dict[str, str] = {
     "transactions": _HERE + "reading",
     "transaction": _HERE + "reading",
     "producers": _HERE + "reading",
+    "add_rule": _HERE + "rules",
+    "rules": _HERE + "rules",
+    "wait_fired": _HERE + "rules",
+    "release": _HERE + "rules",
+    "remove_rule": _HERE + "rules",
+    "clear_rules": _HERE + "rules",
 }
 """The module of each operation; it is imported with the first call."""
 

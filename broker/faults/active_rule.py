@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from oncelog.broker.faults.rule import ROW_FILTERS
+from oncelog.broker.faults.state import RuleState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from oncelog.broker.faults.rows import Located, Row
     from oncelog.broker.faults.rule import Rule
-
-
-@dataclass(frozen=True)
-class RuleState:
-    """What became of a rule so far."""
-
-    id: int
-    rule: dict[str, Any] = field(compare=False)
-    """The rule as it was given."""
-    text: str
-    """The rule in one line."""
-    matched: int
-    """How many requests passed its filters."""
-    fired: int
-    """How often it did what it says."""
-    held: int
-    """How many requests wait for its release now."""
-    is_released: bool
-    seed: int | None
-    """Of with_probability."""
-    notes: tuple[str, ...]
-    """Why it did not fire where one might expect it."""
 
 
 class ActiveRule:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.faults.active_rule import ActiveRule, RuleState
+from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.exchange import Exchange, is_without_response
 from oncelog.broker.faults.fetched import add_session
 from oncelog.broker.faults.rows import TOPIC, Located, Row, locate
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.faults.state import RuleState
     from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
     from oncelog.wire.schema import Uuid
@@ -34,6 +35,10 @@ MAKES_TOPICS = frozenset(("create_topics", "metadata", "describe_topic_partition
 
 class RuleTimeoutError(Exception):
     """A rule did not fire in time."""
+
+
+class UnknownRuleError(Exception):
+    """There is no rule with this id (any more)."""
 
 
 class FaultRules(Interceptor):
@@ -113,11 +118,11 @@ class FaultRules(Interceptor):
         return [active.state for active in self._rules]
 
     def release(self, rule_id: int) -> None:
-        """Let the requests go that the rule holds, and hold no more. Raises RuleError if there is no such rule."""
+        """Let the requests go that the rule holds, and hold no more. Raises UnknownRuleError."""
         self._active(rule_id).release()
 
     def remove(self, rule_id: int) -> None:
-        """Take a rule out; what it holds is released. Raises RuleError if there is no such rule."""
+        """Take a rule out; what it holds is released. Raises UnknownRuleError."""
         active = self._active(rule_id)
         self._rules.remove(active)
         active.release()
@@ -131,19 +136,19 @@ class FaultRules(Interceptor):
     async def wait_fired(self, rule_id: int, times: int = 1, timeout_s: float = 10) -> RuleState:
         """Wait until a rule has fired so many times; return its state.
 
-        Raises RuleTimeoutError after ``timeout_s`` seconds of real time, RuleError if there is no such rule.
+        Raises RuleTimeoutError after ``timeout_s`` seconds of real time, UnknownRuleError.
         """
         with real_time.move_on_after(timeout_s):
             while (active := self._active(rule_id)).fired < times:
                 await self._changed.wait()
             return active.state
         state = self._active(rule_id).state
-        raise RuleTimeoutError(f"after {timeout_s:g} s, fired less than {times} times: {text_of(state)}")
+        raise RuleTimeoutError(f"after {timeout_s:g} s, fired less than {times} times: {state}")
 
     def _active(self, rule_id: int) -> ActiveRule:
         found = next((active for active in self._rules if active.id == rule_id), None)
         if found is None:
-            raise RuleError(f"there is no rule {rule_id}: it was removed, or never added")
+            raise UnknownRuleError(f"there is no rule {rule_id}: it was removed, or never added")
         return found
 
     def _note_change(self) -> None:
@@ -210,15 +215,3 @@ class FaultRules(Interceptor):
     def _accepts(self, listener: str) -> bool:
         """Whether a new connection may come in by this listener."""
         return self.due("refuse_connections", True, {"listener": listener}) is None
-
-
-def text_of(state: RuleState) -> str:
-    """Return a rule and what became of it in one line."""
-    parts = [f"matched {state.matched}", f"fired {state.fired}"]
-    if state.held:
-        parts.append(f"holds {state.held}")
-    if state.is_released:
-        parts.append("released")
-    if state.seed is not None:
-        parts.append(f"seed {state.seed}")
-    return "; ".join([f"rule {state.id} ({state.text}): {', '.join(parts)}", *state.notes])

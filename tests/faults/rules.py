@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from oncelog.broker.faults.active_rule import RuleState
 from oncelog.broker.faults.fault_rules import FaultRules
+from oncelog.broker.faults.state import RuleState
 from tests.harness.sim_broker import SimBroker
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.faults.fault_rules import RuleTimeoutError
+from oncelog.broker.faults.fault_rules import RuleTimeoutError, UnknownRuleError
 from oncelog.broker.faults.rule import COUNTS, WORDS, RuleError, parse_rule
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.faults.rules import ruled
@@ -174,7 +174,7 @@ async def test_rules_stand_in_the_way_only_while_there_are_any() -> None:
         assert dispatcher.accepts is not None
         it.rules.clear()
         assert dispatcher.accepts is None
-        with pytest.raises(RuleError, match=f"there is no rule {refusing}"):
+        with pytest.raises(UnknownRuleError, match=f"there is no rule {refusing}"):
             it.rules.release(refusing)
 
 

@@ -1,0 +1,63 @@
+"""Operations: rules for what goes wrong on purpose (`oncelog.broker.faults`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
+from oncelog.broker.faults.fault_rules import RuleTimeoutError, UnknownRuleError
+from oncelog.broker.faults.rule import RuleError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.faults.state import RuleState
+
+
+async def add_rule(broker: ControlledBroker, *, rule: Mapping[str, Any]) -> int:
+    """Add a rule; return its id. Raises InvalidArgumentError, which names the word that makes no sense."""
+    try:
+        return broker.faults.add(rule, topics_must_exist=True)
+    except RuleError as error:
+        raise InvalidArgumentError(str(error)) from error
+
+
+async def rules(broker: ControlledBroker) -> list[RuleState]:
+    """Return what became of each rule so far, in the order of their addition."""
+    return broker.faults.states
+
+
+async def wait_fired(
+    broker: ControlledBroker, *, rule_id: int, times: int = 1, timeout: float = 10
+) -> RuleState:
+    """Wait until a rule has fired so many times. ``timeout``: seconds. Raises WaitTimeoutError, NotFoundError."""
+    if times < 1:
+        raise InvalidArgumentError(f"times is a number from 1 on, not {times}")
+    try:
+        return await broker.faults.wait_fired(rule_id, times, timeout)
+    except RuleTimeoutError as error:
+        raise WaitTimeoutError(str(error)) from error
+    except UnknownRuleError as error:
+        raise NotFoundError(str(error)) from error
+
+
+async def release(broker: ControlledBroker, *, rule_id: int) -> None:
+    """Let the requests go that a rule holds, and hold no more. Raises NotFoundError."""
+    try:
+        broker.faults.release(rule_id)
+    except UnknownRuleError as error:
+        raise NotFoundError(str(error)) from error
+
+
+async def remove_rule(broker: ControlledBroker, *, rule_id: int) -> None:
+    """Take a rule out; what it holds is released. Raises NotFoundError."""
+    try:
+        broker.faults.remove(rule_id)
+    except UnknownRuleError as error:
+        raise NotFoundError(str(error)) from error
+
+
+async def clear_rules(broker: ControlledBroker) -> None:
+    """Take all rules out; what they hold is released."""
+    broker.faults.clear()
