@@ -37,7 +37,6 @@ KEPT = {
     "authorize_with": "for what is installed in front of handlers, as is the one that follows: later issues call it",
     "throttle_with": "",
     "use_fast_paths": "a test compares both ways",
-    "advance": "for the test kit: moves the clock",
     "MEMBER_TRANSITIONS": "what Kafka allows: tests hold every step against it",
     "GROUP_TRANSITIONS": "the same",
     "uint32": "one of the types that a declaration may have",

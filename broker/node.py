@@ -142,7 +142,15 @@ class Node:
         }
         self.cluster = Cluster(config.node_id, self.metadata, logs, addresses)
         environment = CoordinatorEnvironment(
-            self.config, self.metadata, self.cluster, logs, self.files, self.clock, self.lines, self.note_bug
+            config=self.config,
+            metadata=self.metadata,
+            cluster=self.cluster,
+            logs=logs,
+            files=self.files,
+            clock=self.clock,
+            lines=self.lines,
+            background=logs.background,
+            note_bug=self.note_bug,
         )
         self.groups = GroupCoordinator(environment, self.random)
         self.transactions = TransactionCoordinator(environment, self.groups, self.next_producer_id)
@@ -184,10 +192,11 @@ class Node:
         interval_s = self.config.current.log_flush_offset_checkpoint_interval_ms / 1000
         flushed = -1
         while True:
-            await self.clock.sleep(interval_s)
+            await self.clock.pause(interval_s)
             offset = self.metadata.image.offset
             if offset != flushed:
-                await self.metadata.flush_in_background()
+                with self.logs.background.running("flush of the metadata"):
+                    await self.metadata.flush_in_background()
                 flushed = offset
 
     def next_producer_id(self) -> int:

@@ -3,6 +3,9 @@
 A heartbeat only postpones its member's deadline, which costs no queue operation. A postponed or cancelled deadline
 leaves a stale entry in the queue, which is queued again or dropped when its time comes. Where most entries are stale
 they are all dropped at once: thousands of members with long sessions may come and go. Kafka: ``CoordinatorTimer``.
+
+A periodic check may come due earlier than its interval says, by up to ``early_ms``: whoever moves time ahead wants what
+the check would find. `next_possible`, `postpone`, `hasten` and `hasten_possible` are for moving time.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Collection, Hashable, Iterator
 
 NEVER = float("inf")
 
@@ -21,10 +24,11 @@ STALE_ENTRIES_MAX = 1_000
 
 
 class _Deadline:
-    __slots__ = ("action", "at", "queued_at")
+    __slots__ = ("action", "at", "possible_at", "queued_at")
 
-    def __init__(self, at: float, action: Callable[[], None]) -> None:
+    def __init__(self, at: float, possible_at: float, action: Callable[[], None]) -> None:
         self.at = at
+        self.possible_at = possible_at
         self.action = action
         self.queued_at = NEVER
 
@@ -43,15 +47,19 @@ class Deadlines:
         self._queue: list[tuple[float, int, Hashable, _Deadline]] = []
         self._counter = count()
 
-    def set(self, key: Hashable, delay_ms: float, action: Callable[[], None]) -> None:
-        """Call ``action`` in ``delay_ms`` milliseconds, and replace an earlier deadline of ``key``."""
+    def set(self, key: Hashable, delay_ms: float, action: Callable[[], None], *, early_ms: float = 0) -> None:
+        """Call ``action`` in ``delay_ms`` milliseconds, and replace an earlier deadline of ``key``.
+
+        ``early_ms``: by how much earlier `hasten_possible` may call it.
+        """
         at = self._now() + delay_ms / 1000
         existing = self._by_key.get(key)
         if existing is not None and existing.queued_at <= at:
             existing.at = at
+            existing.possible_at = at - early_ms / 1000
             existing.action = action
             return
-        deadline = self._by_key[key] = _Deadline(at, action)
+        deadline = self._by_key[key] = _Deadline(at, at - early_ms / 1000, action)
         earlier = at < self.next_at()
         self._enqueue(key, deadline)
         if earlier:
@@ -91,6 +99,45 @@ class Deadlines:
         """Call the actions of all deadlines that are due, earliest first."""
         while (due := self.take_due()) is not None:
             due[1]()
+
+    # -- moving time
+
+    def __iter__(self) -> Iterator[Hashable]:
+        """The keys."""
+        return iter(tuple(self._by_key))
+
+    def next_possible(self, but: Collection[Hashable] = ()) -> float:
+        """When the next deadline may come due that may not yet, in the clock's seconds. ``but`` are left out."""
+        now = self._now()
+        return min(
+            (it.possible_at for key, it in self._by_key.items() if it.possible_at > now and key not in but),
+            default=NEVER,
+        )
+
+    def postpone(self, keys: Collection[Hashable], seconds: float) -> None:
+        """Let the deadlines of ``keys`` come due ``seconds`` later."""
+        for key in keys:
+            deadline = self._by_key[key]
+            deadline.at += seconds
+            deadline.possible_at += seconds
+
+    def hasten_possible(self, since: float = -NEVER) -> None:
+        """Let all deadlines come due now that may, if they may only since then (in the clock's seconds)."""
+        now = self._now()
+        for key, deadline in self._by_key.items():
+            if since < deadline.possible_at <= now < deadline.at:
+                self._hasten(key, deadline)
+
+    def hasten(self, key: Hashable) -> None:
+        """Let the deadline of ``key`` come due now. Raises KeyError."""
+        self._hasten(key, self._by_key[key])
+
+    def _hasten(self, key: Hashable, deadline: _Deadline) -> None:
+        deadline.at = min(deadline.at, self._now())
+        self._enqueue(key, deadline)
+        self.on_earlier()
+
+    # -- the queue
 
     def _enqueue(self, key: Hashable, deadline: _Deadline) -> None:
         deadline.queued_at = deadline.at

@@ -62,6 +62,8 @@ class ControlledBroker:
         self.lines = LogLines()
         """The log lines of all its nodes."""
         self.clock = MovableClock()
+        self.moving_time = trio.Lock()
+        """Held by who moves the clock, until what came due is done."""
         self.files = self._new_disk()
         self._run: _Run | None = None
         """The latest run."""

@@ -39,6 +39,13 @@ MODULES: dict[str, str] = {
     "release": _HERE + "rules",
     "remove_rule": _HERE + "rules",
     "clear_rules": _HERE + "rules",
+    "clock": _HERE + "clock",
+    "clock_advance": _HERE + "clock",
+    "clock_set": _HERE + "clock",
+    "clock_freeze": _HERE + "clock",
+    "clock_resume": _HERE + "clock",
+    "expire_member": _HERE + "clock",
+    "expire_transaction": _HERE + "clock",
 }
 """The module of each operation; it is imported with the first call."""
 

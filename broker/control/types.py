@@ -48,6 +48,35 @@ class BrokerInfo:
     is_running: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ClockInfo:
+    """What time it is in a broker."""
+
+    now_ms: int
+    """In milliseconds since 1970-01-01 UTC."""
+    is_frozen: bool
+    """Whether time stands still."""
+    ahead_ms: int
+    """By how much it is ahead of the machine's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """Something that the broker did because its time had come. ``str()`` gives the text."""
+
+    at_ms: int
+    """When."""
+    what: str
+    """The kind: ``member dropped``, ``transaction timed out``, ..."""
+    text: str
+    """In words: ``member c-1 of group billing: session expired``."""
+    about: dict[str, str | int]
+    """The facts in the text by name: ``{"group": "billing", "member": "c-1", "reason": "session expired"}``."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Record:
     """One record of a topic."""

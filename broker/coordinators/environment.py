@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncelog.broker.background_work import BackgroundWork
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.line_limiter import LineLimiter
@@ -25,5 +26,6 @@ class CoordinatorEnvironment(NamedTuple):
     clock: Clock
     lines: LineLimiter
     """Limits log lines that would repeat with every request."""
+    background: BackgroundWork
     note_bug: Callable[[], None]
     """Called after work failed because of a bug. Tests end the node then."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.coordinators.members_heard import MembersHeard
 from oncelog.broker.coordinators.runtime import CoordinatorRuntime, M
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.image import GROUP
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
     from oncelog.broker.coordinators.log import CoordinatorLog
+    from oncelog.broker.coordinators.members_heard import Peer
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.request import Pending
@@ -79,12 +81,14 @@ class GroupCoordinator:
         self._config = environment.config
         self._clock = environment.clock
         self._lines = environment.lines
+        self._came_due = environment.background.came_due
         self._random = rng
         self._context: GroupContext | None = None
         self._changed_topics: dict[str, None] = {}
         self._deleted_topics: list[tuple[str, Uuid]] = []
         self._deleted_before_load: list[tuple[str, Uuid]] = []
         """Topics deleted before all shards were loaded. Shards that are loaded later may have offsets for them."""
+        self.members_heard = MembersHeard(self._expects)
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(OFFSETS_TOPIC, self, environment)
         self._metadata.subscribe(self._on_record)
 
@@ -101,6 +105,7 @@ class GroupCoordinator:
                 overrides=self._overrides,
                 topics=_ImageTopics(self._metadata),
                 log_info=_log.info,
+                came_due=self._came_due,
             )
         return self._context
 
@@ -123,17 +128,30 @@ class GroupCoordinator:
         error_response: Callable[[KafkaError], M],
         *,
         empty_allowed: bool = False,
+        sender: tuple[str, Peer] | None = None,
     ) -> M | Pending[M]:
         """Run ``step`` in the group's shard and return what the handler returns: see `CoordinatorRuntime.respond`.
 
-        ``error_response`` makes the response for a KafkaError of the step, after `to_client_error`.
+        ``error_response`` makes the response for a KafkaError of the step, after `to_client_error`. ``sender``: the
+        member that sent the request, and its connection. A new member has no id yet; its response has.
         """
         try:
             shard = self.shard(group_id, empty_allowed=empty_allowed)
             result = step(shard)
         except KafkaError as error:
             return error_response(to_client_error(error))
+        if sender is not None:
+            group = shard.groups.get(group_id)
+            member_id = sender[0] or getattr(result, "member_id", "")
+            if group is not None and group.expects(member_id):
+                self.members_heard.note(group_id, member_id, sender[1])
         return self.runtime.respond([shard], result, error_response)
+
+    def _expects(self, group_id: str, member_id: str) -> bool:
+        """Whether a group has that member, or waits for it to join."""
+        context = self.runtime.loaded.get(self.runtime.partition_for(group_id))
+        group = None if context is None else context.shard.groups.get(group_id)
+        return group is not None and group.expects(member_id)
 
     # -- ShardBuilder
 
@@ -164,7 +182,8 @@ class GroupCoordinator:
 
     def _set_expiry(self) -> None:
         interval_ms = self._config.current.offsets_retention_check_interval_ms
-        self.runtime.timer.deadlines.set(_EXPIRY, min(interval_ms, INTERVAL_MAX_MS), self._expire)
+        delay_ms = min(interval_ms, INTERVAL_MAX_MS)
+        self.runtime.timer.deadlines.set(_EXPIRY, delay_ms, self._expire, early_ms=delay_ms)
 
     def _expire(self) -> None:
         """Remove offsets older than ``offsets.retention.minutes``, and groups that have nothing else."""

@@ -53,6 +53,7 @@ class MarkerWriter:
         self._cluster = environment.cluster
         self._clock = environment.clock
         self._lines = environment.lines
+        self._background = environment.background
         self._note_bug = environment.note_bug
         self._nursery: trio.Nursery | None = None
         self._ended: dict[PendingEnd, trio.Event] = {}
@@ -109,6 +110,10 @@ class MarkerWriter:
         return True
 
     async def _finish(self, shard: TransactionShard, pending: PendingEnd) -> None:
+        with self._background.running(f"end of transaction {pending.transactional_id}"):
+            await self._finish_until_done(shard, pending)
+
+    async def _finish_until_done(self, shard: TransactionShard, pending: PendingEnd) -> None:
         from oncelog.coordinator.transactions import markers
 
         while markers.is_current(shard, pending):

@@ -64,9 +64,9 @@ class CoordinatorRuntime(Generic[S]):
         self._clock = environment.clock
         self._note_bug = environment.note_bug
         self.timer = CoordinatorTimer(
-            topic, self._clock, environment.lines, self._unload_lost, self._note_bug
+            topic, self._clock, environment.lines, environment.background, self._unload_lost, self._note_bug
         )
-        self.background = SlicedWork(topic, self._note_bug)
+        self.background = SlicedWork(topic, environment.background, self._note_bug)
         self.loaded: dict[int, ShardContext[S]] = {}
         self._loading: dict[int, ShardContext[S]] = {}
         self._unloaded: dict[int, float] = {}
@@ -235,7 +235,9 @@ class CoordinatorRuntime(Generic[S]):
     def _retry_loading(self, partition: int) -> None:
         """Load the shard after a back-off, or earlier if a request needs it."""
         self._unloaded[partition] = self._clock.monotonic() + RETRY_BACKOFF_MS / 1000
-        self.timer.deadlines.set(("load", partition), RETRY_BACKOFF_MS, self._wake_loading)
+        self.timer.deadlines.set(
+            ("load", partition), RETRY_BACKOFF_MS, self._wake_loading, early_ms=RETRY_BACKOFF_MS
+        )
 
     def _wake_loading(self) -> None:
         self._load_event.set()

@@ -18,14 +18,17 @@ from oncelog.wire.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from oncelog.broker.background_work import BackgroundWork
+
 _log = get_logger(__name__)
 
 
 class SlicedWork:
     """A queue of work on the shards of ``topic``. ``note_bug`` is called after work failed because of a bug."""
 
-    def __init__(self, topic: str, note_bug: Callable[[], None]) -> None:
+    def __init__(self, topic: str, background: BackgroundWork, note_bug: Callable[[], None]) -> None:
         self._topic = topic
+        self._background = background
         self._note_bug = note_bug
         self._queue: deque[Iterator[object]] = deque()
         self._added = trio.Event()
@@ -41,7 +44,8 @@ class SlicedWork:
             self._added = trio.Event()
             while self._queue:
                 try:
-                    await in_slices(self._queue.popleft())
+                    with self._background.running(f"work on {self._topic}"):
+                        await in_slices(self._queue.popleft())
                 except KafkaError as error:
                     _log.warning("work on shards not finished", topic=self._topic, error=str(error))
                 except Exception:

@@ -17,6 +17,7 @@ from oncelog.wire.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from oncelog.broker.background_work import BackgroundWork
     from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.seams.clock import Clock
 
@@ -36,6 +37,7 @@ class CoordinatorTimer:
         topic: str,
         clock: Clock,
         lines: LineLimiter,
+        background: BackgroundWork,
         on_wake: Callable[[], None],
         note_bug: Callable[[], None],
     ) -> None:
@@ -43,6 +45,7 @@ class CoordinatorTimer:
         self._topic = topic
         self._clock = clock
         self._lines = lines
+        self._background = background
         self._on_wake = on_wake
         self._note_bug = note_bug
         self._woken = trio.Event()
@@ -58,11 +61,12 @@ class CoordinatorTimer:
             self._woken = trio.Event()
             with self._clock.move_on_at(self.deadlines.next_at()):
                 await self._woken.wait()
-            slices = Slices()
-            while (due := self.deadlines.take_due()) is not None:
-                self._act(*due)
-                if slices.is_over():
-                    await slices.pause()
+            with self._background.running(f"deadlines of {self._topic}"):
+                slices = Slices()
+                while (due := self.deadlines.take_due()) is not None:
+                    self._act(*due)
+                    if slices.is_over():
+                        await slices.pause()
 
     def _act(self, key: Hashable, action: Callable[[], None]) -> None:
         """Call ``action``. If it cannot write its records, try again after `RETRY_BACKOFF_MS`."""
@@ -72,7 +76,7 @@ class CoordinatorTimer:
             about = {"topic": self._topic, "deadline": key}
             self._lines.write(_log.warning, "could not be done in time", about, error=error)
             if key not in self.deadlines:
-                self.deadlines.set(key, RETRY_BACKOFF_MS, action)
+                self.deadlines.set(key, RETRY_BACKOFF_MS, action, early_ms=RETRY_BACKOFF_MS)
         except Exception:
             _log.exception("a deadline failed by our own fault", topic=self._topic, deadline=key)
             self._note_bug()

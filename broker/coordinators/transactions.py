@@ -50,6 +50,7 @@ class TransactionCoordinator:
         self._metadata = environment.metadata
         self._config = environment.config
         self._clock = environment.clock
+        self._came_due = environment.background.came_due
         self._next_producer_id = next_producer_id
         self._context: TransactionContext | None = None
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
@@ -69,6 +70,7 @@ class TransactionCoordinator:
                 transaction_version=self.transaction_version,
                 next_producer_id=self._next_producer_id,
                 on_prepared=self.markers.on_prepared,
+                came_due=self._came_due,
             )
         return self._context
 

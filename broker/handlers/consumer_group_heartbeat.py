@@ -39,7 +39,10 @@ def handle(
     except KafkaError as error:
         return _error_response(error)
     return services.groups.serve(
-        request.group_id, lambda shard: heartbeat(shard, request, client), _error_response
+        request.group_id,
+        lambda shard: heartbeat(shard, request, client),
+        _error_response,
+        sender=(request.member_id, context.connection),
     )
 
 

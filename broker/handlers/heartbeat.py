@@ -23,7 +23,10 @@ def handle(
 
     client = client_of(context)
     return services.groups.serve(
-        request.group_id, lambda shard: heartbeat(shard, request, client), _error_response
+        request.group_id,
+        lambda shard: heartbeat(shard, request, client),
+        _error_response,
+        sender=(request.member_id, context.connection),
     )
 
 

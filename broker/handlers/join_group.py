@@ -31,4 +31,5 @@ def handle(
         request.group_id,
         lambda shard: join(shard, request, client),
         lambda error: as_versioned(join_error(error.code), version),
+        sender=(request.member_id, context.connection),
     )

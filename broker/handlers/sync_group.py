@@ -30,7 +30,10 @@ def handle(
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     client = client_of(context)
     return services.groups.serve(
-        request.group_id, lambda shard: sync(shard, request, client), _error_response
+        request.group_id,
+        lambda shard: sync(shard, request, client),
+        _error_response,
+        sender=(request.member_id, context.connection),
     )
 
 

@@ -80,10 +80,11 @@ async def _every(
     wait_ms = delay_ms or interval_ms
     while True:
         late = 1 + JITTER * manager.random.random()
-        await manager.clock.sleep(min(max(1, wait_ms) / 1000 * late, LONGEST_SLEEP_S))
+        await manager.clock.pause(min(max(1, wait_ms) / 1000 * late, LONGEST_SLEEP_S))
         wait_ms = interval_ms
         try:
-            await work()
+            with manager.background.running("periodic work on logs"):
+                await work()
         except OSError as error:
             # Only a checkpoint raises this. Its old content is still there, and the next round writes it again.
             about = {"path": error.filename or manager.data_dir}
@@ -94,7 +95,7 @@ async def _every(
 
 async def _compact(manager: LogManager) -> None:
     while not any(log.config.compact for log in manager.logs.values()):
-        await manager.clock.sleep(manager.config.log_cleaner_backoff_ms / 1000)
+        await manager.clock.pause(manager.config.log_cleaner_backoff_ms / 1000)
     from oncelog.broker.log.cleaner.cleaner import (
         Cleaner,  # most brokers never need it, so it must not delay their start
     )
@@ -109,7 +110,10 @@ def _report_bug(manager: LogManager) -> None:
 
 def _expire_producers(manager: LogManager) -> Iterator[None]:
     for log in manager.usable_logs():
-        log.remove_expired_producers(manager.clock.now_ms())
+        for producer_id in log.remove_expired_producers(manager.clock.now_ms()):
+            manager.background.came_due(
+                "producer expired", producer_id=producer_id, topic=log.topic, partition=log.partition
+            )
         yield
 
 
@@ -126,7 +130,11 @@ def _delete_old_segments(manager: LogManager) -> Iterator[None]:
         yield
     for log in manager.usable_logs():
         try:
-            delete_old_segments(log, manager.clock.now_ms())
+            count = delete_old_segments(log, manager.clock.now_ms())
+            if count:
+                manager.background.came_due(
+                    "segments deleted", topic=log.topic, partition=log.partition, count=count
+                )
         except OSError as error:
             log.fail(error)
         yield

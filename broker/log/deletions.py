@@ -17,6 +17,7 @@ from oncelog.broker.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncelog.broker.background_work import BackgroundWork
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
 
@@ -26,8 +27,9 @@ _log = get_logger(__name__)
 class Deletions:
     """Paths of files and directories, each with the time when it is removed."""
 
-    def __init__(self, files: FileSystem, clock: Clock) -> None:
+    def __init__(self, files: FileSystem, clock: Clock, background: BackgroundWork) -> None:
         self._files = files
+        self._background = background
         self._clock = clock
         self._waiting: list[tuple[float, int, str, Callable[[], None] | None]] = []
         self._added = 0
@@ -56,7 +58,8 @@ class Deletions:
                 _, _, path, before = heappop(self._waiting)
                 if before is not None:
                     before()
-                await self._remove(path)
+                with self._background.running("removal of files"):
+                    await self._remove(path)
 
     async def _remove(self, path: str) -> None:
         try:

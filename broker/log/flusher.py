@@ -16,6 +16,7 @@ from oncelog.broker.logs import get_logger
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from oncelog.broker.background_work import BackgroundWork
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -39,8 +40,9 @@ class Flusher:
     nobody knows what is on the disk, and a second fsync would report success.
     """
 
-    def __init__(self, files: FileSystem, clock: Clock, data_dir: str) -> None:
+    def __init__(self, files: FileSystem, clock: Clock, data_dir: str, background: BackgroundWork) -> None:
         self._files = files
+        self._background = background
         self._clock = clock
         self._data_dir = data_dir
         self._running: dict[PartitionLog, trio.Event] = {}
@@ -152,7 +154,8 @@ class Flusher:
                 time, _, log = heappop(wakeups)
                 if self._next_wakeup.get(log) == time:
                     del self._next_wakeup[log]
-                    await self._flush_if_due(log)
+                    with self._background.running("flush"):
+                        await self._flush_if_due(log)
 
     async def _flush_if_due(self, log: PartitionLog) -> None:
         deadline = self._deadlines.get(log)

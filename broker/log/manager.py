@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from oncelog.broker.background_work import BackgroundWork
 from oncelog.broker.log.checkpoints import PartitionKey, PartitionOffsets
 from oncelog.broker.log.data_directory import (
     DELETE_SUFFIX,
@@ -76,8 +77,9 @@ class LogManager:
         self.config = config
         """The broker's configuration; `update_broker_config` replaces it."""
         self.on_bug: Callable[[], None] = lambda: None
-        self.flusher = Flusher(files, clock, data_dir)
-        self.deletions = Deletions(files, clock)
+        self.background = BackgroundWork()
+        self.flusher = Flusher(files, clock, data_dir, self.background)
+        self.deletions = Deletions(files, clock, self.background)
         self.logs: dict[PartitionKey, PartitionLog] = {}
         """The partitions that are open."""
         self.random = random

@@ -286,9 +286,9 @@ class PartitionLog:
             producer_id, epoch, sequence, self.env.clock.now_ms(), raises_epochs=raises_epochs
         )
 
-    def remove_expired_producers(self, now_ms: int) -> None:
-        """Forget producers that have written nothing for ``producer.id.expiration.ms``."""
-        self.producers.remove_expired(now_ms, self.env.producer_id_expiration_ms)
+    def remove_expired_producers(self, now_ms: int) -> list[int]:
+        """Forget producers that have written nothing for ``producer.id.expiration.ms``. Returns their ids."""
+        return self.producers.remove_expired(now_ms, self.env.producer_id_expiration_ms)
 
     # Reading.
 

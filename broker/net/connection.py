@@ -141,6 +141,11 @@ class Connection:
         self._principal = principal
         self.produce_fronts = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has closed it, as far as is known."""
+        return self in self._server.connections
+
     def close(self, reason: str) -> None:
         """Close from another task; `serve` ends with that reason in the log."""
         self.close_reason = reason

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from oncelog.coordinator.came_due import nobody
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping, Sequence
 
+    from oncelog.coordinator.came_due import CameDue
     from oncelog.coordinator.deadlines import Deadlines
     from oncelog.wire.schema import Uuid
 
@@ -91,10 +94,11 @@ class GroupContext:
     """What the groups of all shards of a node get from outside.
 
     ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``overrides`` a group's dynamic
-    configuration (ConfigResource type GROUP) by key; ``log_info`` writes to the broker's own log.
+    configuration (ConfigResource type GROUP) by key; ``log_info`` writes to the broker's own log; ``came_due`` is told
+    what was done because of a deadline.
     """
 
-    __slots__ = ("deadlines", "log_info", "now_ms", "overrides", "random", "settings", "topics")
+    __slots__ = ("came_due", "deadlines", "log_info", "now_ms", "overrides", "random", "settings", "topics")
 
     def __init__(
         self,
@@ -106,6 +110,7 @@ class GroupContext:
         overrides: Callable[[str], Mapping[str, str]],
         topics: Topics,
         log_info: InfoLogger = _discard,
+        came_due: CameDue = nobody,
     ) -> None:
         self.now_ms = now_ms
         self.random = rng
@@ -114,6 +119,12 @@ class GroupContext:
         self.overrides = overrides
         self.topics = topics
         self.log_info = log_info
+        self.came_due = came_due
+
+    def note_dropped(self, group_id: str, member_id: str, reason: str) -> None:
+        """Say that a member was removed because it was late."""
+        self.log_info("a member is dropped", group=group_id, member=member_id, reason=reason)
+        self.came_due("member dropped", group=group_id, member=member_id, reason=reason)
 
     def new_uuid_text(self) -> str:
         """A random UUID as text with dashes (Java's ``UUID.randomUUID().toString()``), for member ids."""

@@ -22,6 +22,8 @@ class Group(Protocol):
     """A group of any protocol. The ``check_…`` methods raise KafkaError with the error for the client."""
 
     group_id: str
+    static_members: dict[str, str]
+    """Instance id -> member id."""
     group_type: str
     """`CLASSIC` or `CONSUMER`; ListGroups has it capitalised."""
 
@@ -35,7 +37,18 @@ class Group(Protocol):
 
     def has_member(self, member_id: str) -> bool: ...
 
+    def member_ids(self) -> Collection[str]: ...
+
+    def has_waiting_request(self, member_id: str) -> bool:
+        """Whether a JoinGroup or SyncGroup of the member waits for other members."""
+
+    def expects(self, member_id: str) -> bool:
+        """Whether it has that member, or has given out that member id and waits for the member to join."""
+
     def is_empty(self) -> bool: ...
+
+    def awaited_members(self, kind: str) -> Collection[str]:
+        """The ids of the members for which the group's timer of that kind (`GroupDeadline`) waits."""
 
     def check_offset_commit(
         self,

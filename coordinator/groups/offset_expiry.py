@@ -40,10 +40,16 @@ def expire_group(shard: GroupShard, group_id: str) -> Iterator[None]:
             return
         part = partitions[begin : begin + TOMBSTONES_PER_BATCH_MAX]
         records = [tombstone(group_id, *at) for at in _expired(shard, group, part)]
+        expired = len(records)
         left = sum(len(offsets) for offsets in store.topics(group_id).values()) - len(records)
-        if not left and not store.pending_partitions(group_id) and group.is_empty():
+        is_over = not left and not store.pending_partitions(group_id) and group.is_empty()
+        if is_over:
             records += group.tombstones()
         shard.commit(records)
+        if expired:
+            shard.context.came_due("offsets expired", group=group_id, count=expired)
+        if is_over:
+            shard.context.came_due("group removed", group=group_id)
         yield
 
 

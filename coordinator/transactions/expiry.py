@@ -2,7 +2,8 @@
 
 Kafka checks all transactions every ``transaction.abort.timed.out.transaction.cleanup.interval.ms``. Here each
 transaction has a timer, set to the first such check that would find it timed out; so the interval has the same effect
-as in Kafka, without periodic checks. Source: Kafka's ``abortTimedOutTransactions``, ``removeExpiredTransactionalIds``.
+as in Kafka, without periodic checks. Where time is moved, a check may come earlier (``early_ms`` of `Deadlines`).
+Source: Kafka's ``abortTimedOutTransactions``, ``removeExpiredTransactionalIds``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from oncelog.coordinator.transactions.shard import TransactionShard
+    from oncelog.coordinator.transactions.state import Transaction
 
 EXPIRED_BATCH = 100
 """Tombstones in one batch."""
@@ -33,10 +35,18 @@ def schedule_timeout(shard: TransactionShard, transactional_id: str) -> None:
     metadata = shard.transactions[transactional_id].metadata
     if metadata.state is not TransactionState.ONGOING or metadata.timeout_ms == TIMEOUT_NEVER_MS:
         return
+    _set(shard, transactional_id, metadata.start_ms + metadata.timeout_ms + 1)
+
+
+def _set(shard: TransactionShard, transactional_id: str, due_ms: int) -> None:
+    """Set the timer to the first check that is not before ``due_ms``, a wall time."""
     interval = shard.context.settings().transaction_abort_timed_out_transaction_cleanup_interval_ms
-    delay = _delay_to_next_check(shard, metadata.start_ms + metadata.timeout_ms + 1, interval)
+    delay = _delay_to_next_check(shard, due_ms, interval)
     shard.context.deadlines.set(
-        _key(shard, transactional_id), delay, partial(_time_out, shard, transactional_id)
+        _key(shard, transactional_id),
+        delay,
+        partial(_time_out, shard, transactional_id),
+        early_ms=delay - max(due_ms - shard.context.now_ms(), 0),
     )
 
 
@@ -58,20 +68,27 @@ def _time_out(shard: TransactionShard, transactional_id: str) -> None:
     metadata = transaction.metadata
     if metadata.start_ms + metadata.timeout_ms < shard.context.now_ms():
         try:
-            fence(shard, transactional_id, transaction)
+            abort(shard, transactional_id, transaction)
         except KafkaError:
             # The append failed: try again at the next check, as Kafka does.
-            _retry(shard, transactional_id)
+            _set(shard, transactional_id, shard.context.now_ms() + 1)
     else:
         # A newer transaction, or wall time was set back.
         schedule_timeout(shard, transactional_id)
 
 
-def _retry(shard: TransactionShard, transactional_id: str) -> None:
-    interval = shard.context.settings().transaction_abort_timed_out_transaction_cleanup_interval_ms
-    delay = _delay_to_next_check(shard, shard.context.now_ms() + 1, interval)
-    shard.context.deadlines.set(
-        _key(shard, transactional_id), delay, partial(_time_out, shard, transactional_id)
+def abort(shard: TransactionShard, transactional_id: str, transaction: Transaction) -> None:
+    """Abort an open transaction because its time is over, and fence its producer.
+
+    Raises KafkaError: errors of the log; then nothing has changed.
+    """
+    metadata = transaction.metadata
+    fence(shard, transactional_id, transaction)
+    shard.context.came_due(
+        "transaction timed out",
+        transactional_id=transactional_id,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
     )
 
 
@@ -83,7 +100,7 @@ def schedule_id_expiration(shard: TransactionShard) -> None:
         return
     interval = shard.context.settings().transaction_remove_expired_transaction_cleanup_interval_ms
     delay = _delay_to_next_check(shard, shard.context.now_ms() + 1, interval)
-    deadlines.set(key, delay, lambda: _expire_ids(shard))
+    deadlines.set(key, delay, lambda: _expire_ids(shard), early_ms=delay)
 
 
 def _expire_ids(shard: TransactionShard) -> None:
@@ -107,5 +124,8 @@ def forget_expired(shard: TransactionShard) -> list[str]:
         and transaction.metadata.last_update_ms <= before
     ]
     for at in range(0, len(expired), EXPIRED_BATCH):
-        shard.forget(expired[at : at + EXPIRED_BATCH])
+        names = expired[at : at + EXPIRED_BATCH]
+        shard.forget(names)
+        for name in names:
+            shard.context.came_due("transactional id expired", transactional_id=name)
     return expired

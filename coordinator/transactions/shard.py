@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from oncelog.coordinator.came_due import nobody
 from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorRecord
 from oncelog.coordinator.transactions import expiry
 from oncelog.coordinator.transactions.errors import to_client_error
@@ -27,6 +28,7 @@ from oncelog.wire.stored.transactions import TransactionLogKey, TransactionLogVa
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from oncelog.coordinator.came_due import CameDue
     from oncelog.coordinator.deadlines import Deadlines
     from oncelog.coordinator.partition_writer import PartitionWriter
     from oncelog.wire.schema import Message
@@ -47,9 +49,18 @@ class TransactionContext:
     ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``transaction_version`` the
     finalized level of that feature, ``next_producer_id`` a new producer id (it may raise KafkaError). ``on_prepared``
     is called in the step that decides a transaction and has its markers written, as described in `markers`.
+    ``came_due`` is told what was done because of a deadline.
     """
 
-    __slots__ = ("deadlines", "next_producer_id", "now_ms", "on_prepared", "settings", "transaction_version")
+    __slots__ = (
+        "came_due",
+        "deadlines",
+        "next_producer_id",
+        "now_ms",
+        "on_prepared",
+        "settings",
+        "transaction_version",
+    )
 
     def __init__(
         self,
@@ -60,6 +71,7 @@ class TransactionContext:
         transaction_version: Callable[[], int],
         next_producer_id: Callable[[], int],
         on_prepared: Callable[[TransactionShard, PendingEnd], None],
+        came_due: CameDue = nobody,
     ) -> None:
         self.now_ms = now_ms
         self.deadlines = deadlines
@@ -67,6 +79,7 @@ class TransactionContext:
         self.transaction_version = transaction_version
         self.next_producer_id = next_producer_id
         self.on_prepared = on_prepared
+        self.came_due = came_due
 
 
 class TransactionShard:

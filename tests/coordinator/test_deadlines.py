@@ -25,8 +25,8 @@ class Timeline:
     def _on_earlier(self) -> None:
         self.earlier += 1
 
-    def set(self, key: object, delay_ms: float) -> None:
-        self.deadlines.set(key, delay_ms, lambda: self.done.append((self.now_ms, key)))
+    def set(self, key: object, delay_ms: float, early_ms: float = 0) -> None:
+        self.deadlines.set(key, delay_ms, lambda: self.done.append((self.now_ms, key)), early_ms=early_ms)
 
     def advance(self, to_ms: int) -> None:
         """Sleep until the next deadline, as the coordinator's task does."""
@@ -135,3 +135,68 @@ def test_against_a_plain_model(seed: int) -> None:
         assert len(line.deadlines) == len(model)
         assert line.deadlines.next_at() * 1000 <= min(model.values(), default=NEVER) + 0.5
     assert [at for at, _ in line.done] == sorted(at for at, _ in line.done)
+
+
+# --- moving time
+
+
+def test_a_periodic_check_may_come_due_earlier() -> None:
+    line = Timeline()
+    line.set("session", 50)
+    line.set("check", 100, early_ms=70)
+    line.set("sweep", 300, early_ms=300)
+    assert line.deadlines.next_possible() == 0.03
+    line.advance(20)
+    line.deadlines.hasten_possible(since=0)
+    line.advance(20)
+    assert line.done == []
+    line.now = 0.03
+    line.deadlines.hasten_possible(since=0.02)
+    line.advance(30)
+    assert line.done == [(30, "check")]
+    assert line.deadlines.next_possible() == 0.05
+    assert line.deadlines.next_possible(but={"session"}) == NEVER
+    line.deadlines.hasten_possible()
+    line.advance(30)
+    assert line.done == [(30, "check"), (30, "sweep")]
+    line.advance(50)
+    assert line.done[2:] == [(50, "session")]
+    line.advance(400)
+    assert (len(line.done), line.deadlines.next_at()) == (3, NEVER)
+
+
+def test_a_check_that_is_set_anew_is_early_by_the_new_time() -> None:
+    line = Timeline()
+    line.set("check", 100, early_ms=100)
+    line.set("check", 200, early_ms=10)
+    assert line.deadlines.next_possible() == pytest.approx(0.19)
+    line.deadlines.hasten_possible()
+    line.advance(199)
+    assert line.done == []
+    line.advance(200)
+    assert line.done == [(200, "check")]
+
+
+def test_postponed_and_hastened_deadlines() -> None:
+    line = Timeline()
+    for key, delay_ms in (("a", 10), ("b", 10), ("c", 30)):
+        line.set(key, delay_ms)
+    line.deadlines.postpone({"a"}, 0.005)
+    earlier = line.earlier
+    line.deadlines.hasten("c")
+    assert line.earlier == earlier + 1
+    assert set(line.deadlines) == {"a", "b", "c"}
+    line.advance(40)
+    assert line.done == [(0, "c"), (10, "b"), (15, "a")]
+    with pytest.raises(KeyError):
+        line.deadlines.hasten("c")
+
+
+def test_a_deadline_hastened_and_set_again_comes_due_at_its_new_time() -> None:
+    line = Timeline()
+    line.set("a", 30)
+    line.deadlines.hasten("a")
+    line.set("a", 40)
+    line.advance(100)
+    assert line.done == [(40, "a")]
+    assert line.deadlines.next_at() == NEVER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Awaitable, Callable
 
@@ -20,10 +21,20 @@ def moved() -> MovableClock:
     return clock
 
 
+def thawed() -> MovableClock:
+    """Frozen for a while, and moved meanwhile."""
+    clock = MovableClock(VirtualWall(1_000).now_ms, ahead_ms=-5_000)
+    clock.freeze()
+    clock.advance(0.1)
+    clock.resume()
+    return clock
+
+
 CLOCKS: dict[str, Callable[[], Clock]] = {
     "system": SystemClock,
     "movable": MovableClock,
     "moved": moved,
+    "thawed": thawed,
     "virtual": lambda: VirtualWall(0),
 }
 
@@ -46,6 +57,9 @@ def test_sleep_takes_that_long(make: Callable[[], Clock]) -> None:
             await clock.sleep(seconds)
             assert clock.monotonic() - ours == pytest.approx(seconds)
             assert trio.current_time() - trios == pytest.approx(seconds)
+            await clock.pause(seconds)
+            assert clock.monotonic() - ours == pytest.approx(2 * seconds)
+            ours = clock.monotonic() - seconds
         await clock.sleep_until(clock.monotonic() + 5)
         assert clock.monotonic() - ours == pytest.approx(3605)
 
@@ -57,6 +71,7 @@ def test_a_deadline_in_the_past_is_a_checkpoint(make: Callable[[], Clock]) -> No
         clock = make()
         waits: list[Callable[[], Awaitable[None]]] = [
             lambda: clock.sleep(0),
+            lambda: clock.pause(0),
             lambda: clock.sleep_until(clock.monotonic() - 1),
         ]
         for wait in waits:
@@ -210,9 +225,130 @@ def test_real_time_is_not_moved() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("seconds", [-1, -1e-9, math.nan])
+@pytest.mark.parametrize("seconds", [-1, -1e-9, math.nan, math.inf])
 def test_time_does_not_go_back(seconds: float) -> None:
     clock = MovableClock(VirtualWall(0).now_ms)
     with pytest.raises(ValueError, match="only ahead"):
         clock.advance(seconds)
     assert clock.now_ms() == 0
+
+
+def test_setting_wall_time_moves_all_time() -> None:
+    async def main() -> None:
+        clock = MovableClock(VirtualWall(1_000).now_ms)
+        monotonic = clock.monotonic()
+        clock.set(61_000)
+        assert (clock.now_ms(), clock.monotonic() - monotonic, clock.ahead_ms) == (61_000, 60, 60_000)
+        clock.set(61_000)
+        with pytest.raises(ValueError, match=r"set back.*1\.5 s"):
+            clock.set(59_500)
+        assert clock.now_ms() == 61_000
+
+    run(main)
+
+
+def test_frozen_time_stands_until_it_is_moved_or_resumed() -> None:
+    async def main() -> None:
+        clock = MovableClock(VirtualWall(1_000).now_ms)
+        clock.advance(100)
+        clock.freeze()
+        frozen = clock.now_ms(), clock.monotonic()
+        await trio.sleep(3600)
+        clock.freeze()
+        assert clock.is_frozen
+        assert (clock.now_ms(), clock.monotonic()) == frozen == (101_000, frozen[1])
+        clock.advance(0.25)
+        clock.set(101_500)
+        assert (clock.now_ms(), clock.monotonic()) == (101_500, frozen[1] + 0.5)
+        clock.resume()
+        clock.resume()
+        assert not clock.is_frozen
+        assert (clock.now_ms(), clock.monotonic()) == (101_500, pytest.approx(frozen[1] + 0.5))
+        await trio.sleep(2)
+        assert (clock.now_ms(), clock.monotonic()) == (103_500, pytest.approx(frozen[1] + 2.5))
+
+    run(main)
+
+
+def test_waits_follow_frozen_time() -> None:
+    async def main() -> None:
+        clock = MovableClock()
+        ended: list[str] = []
+
+        async def sleeper(name: str, seconds: float) -> None:
+            await clock.sleep(seconds)
+            ended.append(name)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sleeper, "before", 10)
+            nursery.start_soon(sleeper, "long", 100)
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(9)
+            clock.freeze()
+            nursery.start_soon(sleeper, "during", 20)
+            nursery.start_soon(sleeper, "none", 0)
+            await trio.sleep(1_000)
+            assert ended == ["none"]
+            clock.advance(1)
+            await trio.testing.wait_all_tasks_blocked()
+            assert ended == ["none", "before"]
+            clock.resume()
+            before = trio.current_time()
+            await trio.sleep(18.9)
+            assert ended == ["none", "before"]
+            await trio.sleep(0.2)
+            assert ended == ["none", "before", "during"]
+        assert trio.current_time() - before == pytest.approx(90)
+
+    run(main)
+
+
+def test_a_jump_to_a_deadline_reaches_it() -> None:
+    """Also where the sum of two floats would not."""
+
+    async def main() -> None:
+        clock = MovableClock()
+        await trio.sleep(1e9 / 7)
+        clock.freeze()
+        rng = random.Random(1)
+        for _ in range(1000):
+            deadline = clock.monotonic() + (1 + rng.random()) * 10 ** rng.randrange(-6, 6)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(clock.sleep_until, deadline)
+                await trio.testing.wait_all_tasks_blocked()
+                assert not clock.has_due()
+                clock.advance_to(deadline)
+                assert clock.has_due()
+            assert clock.monotonic() == deadline
+            clock.advance_to(deadline - 1)
+            assert clock.monotonic() == deadline
+
+    run(main)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_pauses_can_be_ended_and_no_other_wait(frozen: bool) -> None:
+    async def main() -> None:
+        clock = MovableClock()
+        rounds = 0
+
+        async def work() -> None:
+            nonlocal rounds
+            while True:
+                await clock.pause(300)
+                rounds += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work)
+            nursery.start_soon(clock.sleep, 1)
+            if frozen:
+                clock.freeze()
+            before = clock.monotonic()
+            for expected in (0, 1, 2):
+                await trio.testing.wait_all_tasks_blocked()
+                assert rounds == expected
+                clock.end_pauses()
+            assert (clock.monotonic(), len(nursery.child_tasks)) == (before, 2)
+            nursery.cancel_scope.cancel()
+
+    run(main)

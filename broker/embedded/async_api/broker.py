@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.errors import NotRunningError, OncelogError
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
+from oncelog.broker.embedded.async_api.clock import AsyncClock
 from oncelog.broker.embedded.async_api.groups import AsyncGroup
 from oncelog.broker.embedded.async_api.topics import AsyncTopic
 from oncelog.broker.embedded.async_api.transactions import AsyncTransactions
@@ -168,6 +169,13 @@ class AsyncBroker:
         """The idempotent and transactional producers that partitions know, by topic, partition and producer id."""
         producers: list[ProducerInfo] = await self._call("producers")
         return producers
+
+    # -- its time
+
+    @property
+    def clock(self) -> AsyncClock:
+        """The broker's time: ``kafka.clock.advance(days=7)``."""
+        return AsyncClock(self)
 
     # -- what identifies it
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.control.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from oncelog.broker.control.types import Assignment, TransactionInfo
+    from oncelog.broker.control.types import Assignment, Occurrence, TransactionInfo
     from oncelog.broker.embedded.async_api.broker import AsyncBroker
 
 
@@ -75,6 +75,17 @@ class AsyncTransaction:
     async def producer_epoch(self) -> int:
         """Producers with a lower epoch are fenced."""
         return (await self.info).producer_epoch
+
+    async def expire(self) -> list[Occurrence]:
+        """Let the open transaction time out now: it is aborted, and its producer fenced.
+
+        Returns what came of it, when the markers are written. Raises NotFoundError; InvalidArgumentError if none is
+        open.
+        """
+        result: list[Occurrence] = await self._broker._call(
+            "expire_transaction", transactional_id=self.transactional_id
+        )
+        return result
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.transactional_id}>"

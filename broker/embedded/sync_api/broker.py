@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.errors import NotRunningError, OncelogError
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
+from oncelog.broker.embedded.sync_api.clock import Clock
 from oncelog.broker.embedded.sync_api.groups import Group
 from oncelog.broker.embedded.sync_api.topics import Topic
 from oncelog.broker.embedded.sync_api.transactions import Transactions
@@ -169,6 +170,13 @@ class Broker:
         """The idempotent and transactional producers that partitions know, by topic, partition and producer id."""
         producers: list[ProducerInfo] = self._call("producers")
         return producers
+
+    # -- its time
+
+    @property
+    def clock(self) -> Clock:
+        """The broker's time: ``kafka.clock.advance(days=7)``."""
+        return Clock(self)
 
     # -- what identifies it
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oncelog.broker.control.types import GroupInfo, IsolationLevel, Member, Offsets
+    from oncelog.broker.control.types import GroupInfo, IsolationLevel, Member, Occurrence, Offsets
     from oncelog.broker.embedded.sync_api.broker import Broker
 
 
@@ -49,6 +49,17 @@ class Group:
         the partitions with a committed offset and those of subscribed topics: ``{"orders": {0: 0, 1: 3}}``.
         """
         return (self.info).lag
+
+    def expire_member(self, member: str) -> list[Occurrence]:
+        """Let the session of a member expire now, as if it had sent no heartbeat for so long. ``member`` is its member
+        id, or its ``group.instance.id``. A client that is alive joins again as a new member.
+
+        Returns what came of it. Raises NotFoundError; InvalidArgumentError while the member waits for a rebalance.
+        """
+        result: list[Occurrence] = self._broker._call(
+            "expire_member", group_id=self.group_id, member=member
+        )
+        return result
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.group_id}>"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.control.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from oncelog.broker.control.types import Assignment, TransactionInfo
+    from oncelog.broker.control.types import Assignment, Occurrence, TransactionInfo
     from oncelog.broker.embedded.sync_api.broker import Broker
 
 
@@ -76,6 +76,17 @@ class Transaction:
     def producer_epoch(self) -> int:
         """Producers with a lower epoch are fenced."""
         return (self.info).producer_epoch
+
+    def expire(self) -> list[Occurrence]:
+        """Let the open transaction time out now: it is aborted, and its producer fenced.
+
+        Returns what came of it, when the markers are written. Raises NotFoundError; InvalidArgumentError if none is
+        open.
+        """
+        result: list[Occurrence] = self._broker._call(
+            "expire_transaction", transactional_id=self.transactional_id
+        )
+        return result
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.transactional_id}>"

@@ -52,7 +52,7 @@ class Cleaner:
     async def run(self) -> None:
         while True:
             if not await self.clean_filthiest():
-                await self._manager.clock.sleep(self._manager.config.log_cleaner_backoff_ms / 1000)
+                await self._manager.clock.pause(self._manager.config.log_cleaner_backoff_ms / 1000)
 
     async def clean_filthiest(self) -> bool:
         """Clean the log with the highest cleanable ratio of those that are due. Returns whether there was
@@ -70,12 +70,13 @@ class Cleaner:
 
     async def _clean(self, to_clean: LogToClean) -> bool:
         manager, log = self._manager, to_clean.log
-        memory = manager.config.log_cleaner_dedupe_buffer_size
+        start, memory = to_clean.first_dirty_offset, manager.config.log_cleaner_dedupe_buffer_size
         cleaning = Cleaning(manager.files, to_clean, manager.clock.now_ms(), memory)
         try:
             before = log.size
-            end = await cleaning.run()
-            await manager.offsets.save_cleaned(log, end)
+            with manager.background.running("compaction"):
+                end = await cleaning.run()
+                await manager.offsets.save_cleaned(log, end)
         except CleaningAborted:
             return True
         except OSError as error:
@@ -89,10 +90,13 @@ class Cleaner:
             "compacted",
             topic=log.topic,
             partition=log.partition,
-            from_offset=to_clean.first_dirty_offset,
+            from_offset=start,
             to_offset=end,
             bytes_before=before,
             bytes_after=log.size,
+        )
+        manager.background.came_due(
+            "log compacted", topic=log.topic, partition=log.partition, from_offset=start, to_offset=end
         )
         return True
 

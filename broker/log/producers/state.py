@@ -344,8 +344,9 @@ class ProducerStateManager:
             self._completed = [row for row in self._completed if row[1] >= offset]
         self.has_transactions = bool(self._ongoing or self._completed)
 
-    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers without an open transaction that have written nothing for ``expiration_ms``."""
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> list[int]:
+        """Forget producers without an open transaction that have written nothing for ``expiration_ms``. Returns their
+        ids."""
         expired = [
             entry.producer_id
             for entry in self.producers.values()
@@ -356,6 +357,7 @@ class ProducerStateManager:
         for producer_id, verification in list(self._verifications.items()):
             if now_ms - verification.timestamp >= expiration_ms:
                 del self._verifications[producer_id]
+        return expired
 
     def clear(self) -> None:
         self.producers.clear()

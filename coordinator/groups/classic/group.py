@@ -91,8 +91,26 @@ class ClassicGroup:
     def has_member(self, member_id: str) -> bool:
         return member_id in self.members
 
+    def member_ids(self) -> Collection[str]:
+        return self.members
+
+    def has_waiting_request(self, member_id: str) -> bool:
+        member = self.members.get(member_id)
+        return member is not None and (member.join_promise is not None or member.sync_promise is not None)
+
+    def expects(self, member_id: str) -> bool:
+        return member_id in self.members or member_id in self.pending_joins
+
     def is_empty(self) -> bool:
         return self.state is ClassicGroupState.EMPTY
+
+    def awaited_members(self, kind: str) -> Collection[str]:
+        if kind == timers.SYNC:
+            return self.pending_syncs
+        if kind == timers.JOIN:
+            late = {member_id for member_id, member in self.members.items() if member.join_promise is None}
+            return late | self.pending_joins
+        return ()
 
     def check_offset_commit(
         self,

@@ -45,7 +45,7 @@ def prepare(shard: GroupShard, group: ClassicGroup, reason: str = "the group was
     elif group.all_joined():
         complete(shard, group)
     else:
-        timers.set_join(shard, group, group.rebalance_timeout_ms(), lambda: complete(shard, group))
+        timers.set_join(shard, group, group.rebalance_timeout_ms(), lambda: _complete_late(shard, group))
 
 
 def delay_first_rebalance(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
@@ -59,9 +59,15 @@ def delay_first_rebalance(shard: GroupShard, group: ClassicGroup, delay_ms: int,
                 shard, group, min(initial_ms, remaining_ms), max(remaining_ms - delay_ms, 0)
             )
         else:
-            complete(shard, group)
+            _complete_late(shard, group)
 
     timers.set_join(shard, group, delay_ms, on_delay_over)
+
+
+def _complete_late(shard: GroupShard, group: ClassicGroup) -> None:
+    """The time to join is over. Raises KafkaError as `complete`."""
+    shard.context.came_due("join phase ended", group=group.group_id)
+    complete(shard, group)
 
 
 def complete_if_all_joined(shard: GroupShard, group: ClassicGroup) -> None:
@@ -91,11 +97,11 @@ def complete(shard: GroupShard, group: ClassicGroup) -> None:
             for member in group.members.values()
             if member.join_promise is None and member.group_instance_id is None
         ],
-        "it did not join again in time",
+        "did not join again in time",
     )
     if group.members and not group.elect_joined_leader():
         # Only static members are left, and none has joined: they may return until their sessions expire.
-        timers.set_join(shard, group, group.rebalance_timeout_ms(), lambda: complete(shard, group))
+        timers.set_join(shard, group, group.rebalance_timeout_ms(), lambda: _complete_late(shard, group))
         return
     group.begin_generation(shard.context.now_ms())
     if group.members:
@@ -129,7 +135,7 @@ def expire_syncs(shard: GroupShard, group: ClassicGroup) -> None:
     if not group.pending_syncs:
         return
     late = [member_id for member_id in group.members if member_id in group.pending_syncs]
-    _remove_members(shard, group, late, "it did not send SyncGroup in time")
+    _remove_members(shard, group, late, "did not send SyncGroup in time")
     prepare(shard, group, "members did not send SyncGroup in time")
 
 
@@ -137,7 +143,7 @@ def _remove_members(shard: GroupShard, group: ClassicGroup, member_ids: Iterable
     for member_id in member_ids:
         group.remove(member_id)
         timers.cancel_session(shard, group, member_id)
-        shard.context.log_info("a member is dropped", group=group.group_id, member=member_id, reason=reason)
+        shard.context.note_dropped(group.group_id, member_id, reason)
 
 
 def clear_assignments(shard: GroupShard, group: ClassicGroup, code: ErrorCode) -> None:

@@ -18,14 +18,14 @@ def expire(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
     """The session of a member expired, or a member id that was given out has not joined in time."""
     if member_id in group.pending_joins:
         group.remove(member_id)
+        reason = "did not join with its new member id in time"
+        shard.context.came_due("member dropped", group=group.group_id, member=member_id, reason=reason)
     else:
         member = group.members.get(member_id)
         if member is None or member.is_kept_alive:
             return
         remove(group, member)
-        shard.context.log_info(
-            "a member is dropped", group=group.group_id, member=member_id, reason="its session expired"
-        )
+        shard.context.note_dropped(group.group_id, member_id, "session expired")
         if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             rebalance.prepare_or_complete(shard, group, f"the session of {member_id} expired")
             return

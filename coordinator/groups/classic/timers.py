@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.classic import removal
 from oncelog.coordinator.groups.classic.states import ClassicGroupState
+from oncelog.coordinator.groups.group_deadline import GroupDeadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -22,15 +23,15 @@ SESSION, JOIN, SYNC = "classic-session", "classic-join", "classic-sync"
 
 
 def session_key(shard: GroupShard, group_id: str, member_id: str) -> Hashable:
-    return (shard.partition, group_id, SESSION, member_id)
+    return GroupDeadline(shard.partition, group_id, SESSION, member_id)
 
 
 def join_key(shard: GroupShard, group_id: str) -> Hashable:
-    return (shard.partition, group_id, JOIN)
+    return GroupDeadline(shard.partition, group_id, JOIN)
 
 
 def sync_key(shard: GroupShard, group_id: str) -> Hashable:
-    return (shard.partition, group_id, SYNC)
+    return GroupDeadline(shard.partition, group_id, SYNC)
 
 
 def renew_session(shard: GroupShard, group: ClassicGroup, member: ClassicGroupMember) -> None:

@@ -275,7 +275,7 @@ def remove(
         except KafkaError as error:
             code = error.code
         rows.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
-    leave.fence(shard, group, list(leaving.values()), None)
+    leave.fence(shard, group, list(leaving.values()))
     return LeaveGroupResponse(members=rows)
 
 

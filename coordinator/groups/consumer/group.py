@@ -112,7 +112,19 @@ class ConsumerGroup:
     def is_empty(self) -> bool:
         return not self.members
 
+    def awaited_members(self, kind: str) -> Collection[str]:
+        return ()
+
     def has_member(self, member_id: str) -> bool:
+        return member_id in self.members
+
+    def member_ids(self) -> Collection[str]:
+        return self.members
+
+    def has_waiting_request(self, member_id: str) -> bool:
+        return False
+
+    def expects(self, member_id: str) -> bool:
         return member_id in self.members
 
     def member(self, member_id: str) -> ConsumerGroupMember:

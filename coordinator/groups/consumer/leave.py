@@ -32,14 +32,14 @@ def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Consumer
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
-        fence(shard, group, [group.member(request.member_id)], None)
+        fence(shard, group, [group.member(request.member_id)])
         return response
     holder = group.static_member(request.instance_id)
     member = joining.member_of_instance(holder, request.member_id, request.instance_id)
     if request.member_epoch == STATIC_LEAVING_EPOCH:
         _leave_temporarily(shard, group, member)
     else:
-        fence(shard, group, [member], None)
+        fence(shard, group, [member])
     return response
 
 
@@ -56,20 +56,13 @@ def _leave_temporarily(shard: GroupShard, group: ConsumerGroup, member: Consumer
     )
 
 
-def fence(
-    shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], reason: str | None
-) -> None:
-    """Remove the members, which must be distinct, and cancel their timers. ``reason``: None if they left themselves."""
+def fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerGroupMember]) -> None:
+    """Remove the members that left, which must be distinct, and cancel their timers."""
     if not members:
         return
     _fence(shard, group, members)
     for member in members:
-        if reason is None:
-            shard.context.log_info("a member left", group=group.group_id, member=member.member_id)
-        else:
-            shard.context.log_info(
-                "a member is dropped", group=group.group_id, member=member.member_id, reason=reason
-            )
+        shard.context.log_info("a member left", group=group.group_id, member=member.member_id)
 
 
 def _fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerGroupMember]) -> None:
@@ -101,4 +94,5 @@ def fence_expired(
         return
     member = group.members.get(member_id)
     if member is not None and only_at_epoch in (None, member.epoch):
-        fence(shard, group, [member], reason)
+        _fence(shard, group, [member])
+        shard.context.note_dropped(group_id, member_id, reason)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.consumer import settings
 from oncelog.coordinator.groups.consumer.states import MemberState
+from oncelog.coordinator.groups.group_deadline import GroupDeadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -30,15 +31,15 @@ SESSION, REBALANCE, JOIN, SYNC = KINDS = (
 
 REGEX = "consumer-regex"
 _REASONS = {
-    SESSION: "its session expired",
-    REBALANCE: "it did not revoke its partitions in time",
-    JOIN: "it did not join again in time",
-    SYNC: "it did not send SyncGroup in time",
+    SESSION: "session expired",
+    REBALANCE: "did not revoke its partitions in time",
+    JOIN: "did not join again in time",
+    SYNC: "did not send SyncGroup in time",
 }
 
 
 def key(shard: GroupShard, kind: str, group_id: str, member_id: str) -> Hashable:
-    return (shard.partition, group_id, kind, member_id)
+    return GroupDeadline(shard.partition, group_id, kind, member_id)
 
 
 def cancel(shard: GroupShard, kind: str, group_id: str, member_id: str) -> None:
@@ -126,7 +127,7 @@ def cancel_group(shard: GroupShard, group: ConsumerGroup) -> None:
 
 
 def _regex_key(shard: GroupShard, group_id: str) -> Hashable:
-    return (shard.partition, group_id, REGEX)
+    return GroupDeadline(shard.partition, group_id, REGEX)
 
 
 def _fence(shard: GroupShard, group_id: str, member_id: str, kind: str, epoch: int | None) -> None:

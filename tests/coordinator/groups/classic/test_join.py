@@ -402,7 +402,7 @@ def test_reasons_are_logged() -> None:
     assert told == [
         ("a group rebalances", f"{client.member_id} is new: a reason"),
         ("a generation begins", None),
-        ("a member is dropped", "its session expired"),
+        ("a member is dropped", "session expired"),
         ("a group rebalances", f"the session of {client.member_id} expired"),
         ("a group is empty", None),
     ]

@@ -289,9 +289,9 @@ class Crowd:
             for member_id in group.pending_joins:
                 assert (PARTITION, name, "classic-session", member_id) in keys
             if group.state is ClassicGroupState.PREPARING_REBALANCE:
-                assert (PARTITION, name, "classic-join") in keys
+                assert (PARTITION, name, "classic-join", "") in keys
             if group.state is ClassicGroupState.COMPLETING_REBALANCE:
-                assert (PARTITION, name, "classic-sync") in keys or not group.pending_syncs
+                assert (PARTITION, name, "classic-sync", "") in keys or not group.pending_syncs
 
     def check_owners(self) -> None:
         """No two clients with an assignment of the same generation own the same partition."""

@@ -18,6 +18,7 @@ from oncelog.coordinator.groups.consumer.states import (
     MEMBER_TRANSITIONS,
     ConsumerGroupState,
 )
+from oncelog.coordinator.groups.group_deadline import GroupDeadline
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.harness.classic_consumers import ClassicConsumer
 from tests.harness.consumer_clients import Consumer, durable, group_of, settle
@@ -251,8 +252,8 @@ class Machine:
             if member.epoch > 0:
                 assert revokes == (member.state.name == "UNREVOKED_PARTITIONS"), member
         for key in keys:
-            assert isinstance(key, tuple)
-            assert len(key) == 3 or key[3] in group.members, "a deadline of what is gone"
+            assert isinstance(key, GroupDeadline)
+            assert not key.member_id or key.member_id in group.members, "a deadline of what is gone"
 
     def converge(self) -> None:
         """All remaining members acknowledge until they are reconciled to the target assignment."""

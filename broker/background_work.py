@@ -1,0 +1,44 @@
+"""`BackgroundWork`: what a node's tasks beside requests are doing, and what they did because its time had come.
+
+Whoever moves time waits until they are done, and tells what came due. Nobody else listens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+
+class BackgroundWork:
+    """Shared by all parts of a node."""
+
+    __slots__ = ("_running", "listener")
+
+    def __init__(self) -> None:
+        self.listener: Callable[[str, Mapping[str, str | int]], None] | None = None
+        """Called after something was done because its time had come, with what it was and the facts about it."""
+        self._running: Counter[str] = Counter()
+
+    @contextmanager
+    def running(self, name: str) -> Iterator[None]:
+        """Note that a task does ``name`` inside of the block."""
+        self._running[name] += 1
+        try:
+            yield
+        finally:
+            self._running[name] -= 1
+            if not self._running[name]:
+                del self._running[name]
+
+    def names(self) -> list[str]:
+        """What is being done just now."""
+        return list(self._running)
+
+    def came_due(self, what: str, **about: str | int) -> None:
+        """Tell the listener, if there is one."""
+        if self.listener is not None:
+            self.listener(what, about)

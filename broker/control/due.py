@@ -1,0 +1,36 @@
+"""What a broker does because its time has come, in words: `Occurrence` of what `BackgroundWork.listener` is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.control.types import Occurrence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TEXTS = {
+    "member dropped": "member {member} of group {group}: {reason}",
+    "join phase ended": "group {group}: the time to join is over",
+    "offsets expired": "group {group}: {offsets} expired",
+    "group removed": "group {group}: removed, since it has neither members nor offsets",
+    "transaction timed out": "transaction {transactional_id} (producer id {producer_id}, epoch {producer_epoch}): "
+    "timed out, aborted",
+    "transactional id expired": "transactional id {transactional_id}: expired",
+    "producer expired": "topic {topic} partition {partition}: producer id {producer_id} expired",
+    "segments deleted": "topic {topic} partition {partition}: {segments} deleted by retention",
+    "log compacted": "topic {topic} partition {partition}: compacted from offset {from_offset} to {to_offset}",
+}
+"""By what was done."""
+
+COUNTED = {"offsets expired": "offset", "segments deleted": "segment"}
+"""Of what ``count`` tells the number."""
+
+
+def occurrence(at_ms: int, what: str, about: Mapping[str, str | int]) -> Occurrence:
+    """Return what happened at ``at_ms``. Raises KeyError for what is not in `TEXTS`, or lacks a fact."""
+    facts = dict(about)
+    if what in COUNTED:
+        noun, count = COUNTED[what], facts["count"]
+        facts[f"{noun}s"] = f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return Occurrence(at_ms, what, TEXTS[what].format(**facts), dict(about))

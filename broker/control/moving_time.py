@@ -1,0 +1,169 @@
+"""Moving the broker time of a running node, so that all that comes due happens in order and at its time.
+
+Time jumps from deadline to deadline. There are two kinds of them:
+
+- What has a deadline of its own: a member's session, a rebalance, a transaction. Time stops at each, in order, and goes
+  on when all that follows from it is done: the rebalance has begun, the markers are written.
+- What a periodic task finds: retention, compaction, expiry of offsets, ids and producers, checkpoints. Such a task does
+  not run as often as its interval fits into the jump, but where a stop is further than its interval, and once more
+  at the end, as if its time had just come.
+
+Clients live in real time. So a member whose connection is open counts as if it had gone on sending heartbeats and had
+done in time what is awaited of it: deadlines that are only for such members move along with the jump.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from oncelog.broker.control.due import occurrence
+from oncelog.broker.control.errors import NotRunningError, WaitTimeoutError
+from oncelog.broker.seams.clock import real_time
+from oncelog.coordinator.groups.group_deadline import GroupDeadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Mapping
+
+    from oncelog.broker.control.types import Occurrence
+    from oncelog.broker.node import Node
+    from oncelog.broker.seams.clock import MovableClock
+    from oncelog.coordinator.groups.group import Group
+
+LOOKS_IN_A_ROW = 100
+"""So often the loop is looked at again without a pause. Then something waits for a thread or a peer."""
+PAUSE_S = 0.001
+"""Seconds of real time between looks after that."""
+
+
+class TimeMove:
+    """One move of the time of ``node``, whose clock is ``clock``. ``is_running`` tells whether the node serves."""
+
+    def __init__(self, node: Node, clock: MovableClock, is_running: Callable[[], bool]) -> None:
+        self._node = node
+        self._clock = clock
+        self._is_running = is_running
+        self._group_deadlines = node.groups.runtime.timer.deadlines
+        self._transaction_deadlines = node.transactions.runtime.timer.deadlines
+        self._under_way: list[str] = []
+        self.happened: list[Occurrence] = []
+        """What has come due so far, in order."""
+
+    async def advance(self, seconds: float, *, keep_members: bool, timeout_s: float) -> None:
+        """Move time ahead by ``seconds``, and return when all that comes due is done.
+
+        Time stands still meanwhile but for the jumps. Raises WaitTimeoutError after ``timeout_s`` seconds of real time;
+        time has then been moved as far as the error says. Raises NotRunningError if the node ends meanwhile.
+        """
+        clock = self._clock
+        was_frozen = clock.is_frozen
+        clock.freeze()
+        try:
+            begin = clock.monotonic()
+            await self._done(self._advance(begin + seconds, keep_members), timeout_s)
+        except WaitTimeoutError as error:
+            moved = clock.monotonic() - begin
+            raise WaitTimeoutError(f"{error}; time was moved by {moved:g} of {seconds:g} s") from None
+        finally:
+            if not was_frozen:
+                clock.resume()
+
+    async def settle(self, timeout_s: float, change: Callable[[], None] = lambda: None) -> None:
+        """Make a change, when all that is due already is done, and wait until what follows from it is done.
+
+        Raises WaitTimeoutError, NotRunningError, and what ``change`` raises.
+        """
+
+        async def settled() -> None:
+            await self._settle()
+            change()
+            await self._settle()
+
+        await self._done(settled(), timeout_s)
+
+    async def _done(self, work: Coroutine[None, None, None], timeout_s: float) -> None:
+        background = self._node.logs.background
+        background.listener = self._note
+        try:
+            with real_time.move_on_after(timeout_s) as scope:
+                await work
+        finally:
+            background.listener = None
+        if scope.cancelled_caught:
+            names = ", ".join(self._under_way) or "other tasks, which leave no time"
+            raise WaitTimeoutError(f"not done after {timeout_s:g} s of real time: {names}")
+
+    def _note(self, what: str, about: Mapping[str, str | int]) -> None:
+        self.happened.append(occurrence(self._clock.now_ms(), what, about))
+
+    async def _advance(self, end: float, keep_members: bool) -> None:
+        await self._settle()  # what is due already, and what is still being loaded
+        while True:
+            self._jump(end, keep_members)
+            await self._settle()
+            if self._clock.monotonic() >= end:
+                break
+        self._group_deadlines.hasten_possible()
+        self._transaction_deadlines.hasten_possible()
+        self._clock.end_pauses()
+        await self._settle()
+
+    def _jump(self, end: float, keep_members: bool) -> None:
+        """Jump to the next deadline, but not beyond ``end``."""
+        groups, transactions = self._group_deadlines, self._transaction_deadlines
+        now = self._clock.monotonic()
+        moved_along = {key for key in groups if self._moves_along(key)} if keep_members else set()
+        at = min(end, groups.next_possible(moved_along), transactions.next_possible())
+        groups.postpone(moved_along, at - now)
+        self._clock.advance_to(at)
+        groups.hasten_possible(now)
+        transactions.hasten_possible(now)
+
+    def _moves_along(self, key: Hashable) -> bool:
+        if not isinstance(key, GroupDeadline):
+            return False
+        context = self._node.groups.runtime.loaded.get(key.partition)
+        group = None if context is None else context.shard.groups.get(key.group_id)
+        if group is None:
+            return False
+        members = (key.member_id,) if key.member_id else group.awaited_members(key.kind)
+        return any(self._is_alive(group, member_id) for member_id in members)
+
+    def _is_alive(self, group: Group, member_id: str) -> bool:
+        return group.has_waiting_request(member_id) or self._node.groups.members_heard.is_connected(
+            group.group_id, member_id
+        )
+
+    # -- when it is done
+
+    async def _settle(self) -> None:
+        """Wait until no task of the node does anything, or is about to, because its time had come.
+
+        A task that was woken runs in the next round of the loop, and says then what it does: two rounds in a row
+        without anything mean that nothing is left.
+        """
+        quiet = looks = 0
+        while quiet < 2:
+            await trio.lowlevel.checkpoint()
+            if not self._is_running():
+                raise NotRunningError("the broker ended while its time was moved")
+            self._under_way = self._what_is_under_way()
+            quiet = 0 if self._under_way else quiet + 1
+            looks += 1
+            if looks > LOOKS_IN_A_ROW and self._under_way:
+                await real_time.sleep(PAUSE_S)
+
+    def _what_is_under_way(self) -> list[str]:
+        node = self._node
+        names = node.logs.background.names()
+        if not node.logs.is_recovered:
+            names.append("recovery of logs")
+        for runtime in (node.groups.runtime, node.transactions.runtime):
+            if runtime.has_unloaded():
+                names.append(f"loading of {runtime.topic}")
+            if runtime.timer.deadlines.next_at() <= self._clock.monotonic():
+                names.append(f"deadlines of {runtime.topic}")
+        if self._clock.has_due() and not names:
+            names.append("a task whose time has come")
+        return names
