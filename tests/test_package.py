@@ -55,6 +55,8 @@ def files_of(source: pathlib.Path, *, installed: bool) -> set[str]:
             place = pathlib.PurePath("oncelog", entry.name) if installed else real.relative_to(source)
             below = [file.relative_to(real) for file in real.rglob("*") if file.is_file()]
             found |= {str(place / file) for file in below if "__pycache__" not in file.parts}
+        elif entry.is_dir() and entry.name != "__pycache__":
+            found |= {f"oncelog/{entry.name}/{file.name}" for file in entry.iterdir() if file.is_file()}
         elif entry.is_file():
             found.add(f"oncelog/{entry.name}")
     return found

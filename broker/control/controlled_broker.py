@@ -14,14 +14,13 @@ import trio
 from oncelog.broker.config.listeners import address_text, resolve_listeners
 from oncelog.broker.control.errors import (
     BrokerFailedError,
-    InvalidArgumentError,
     NotRunningError,
     UnsupportedError,
 )
 from oncelog.broker.control.log_lines import LogLines
+from oncelog.broker.control.new_topics import create_topics
 from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
-from oncelog.broker.metadata.topics import create
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
@@ -29,8 +28,6 @@ from oncelog.broker.seams.mortal_files import MortalFileSystem
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
 from oncelog.broker.seams.transport import PortReservation
 from oncelog.broker.serve import ListenError, open_listener
-from oncelog.wire.errors import ErrorCode
-from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
     from oncelog.broker.control.options import BrokerOptions
@@ -232,20 +229,9 @@ class ControlledBroker:
     def _prepare(self, node: Node) -> None:
         """Called before the node listens."""
         node.metadata.skip_producer_ids(self._producer_ids_from)
-        wanted = [
-            CreatableTopic(
-                name,
-                topic.partitions,
-                -1,
-                configs=[CreatableTopicConfig(key, value) for key, value in topic.config.items()],
-            )
-            for name, topic in self.options.topics.items()
-            if name not in node.metadata.image.topics
-        ]
-        for result in create(node.metadata, node.config, wanted):
-            if result.error_code:
-                reason = result.error_message or ErrorCode(result.error_code).name
-                raise InvalidArgumentError(f"topic {result.name}: {reason}")
+        topics = self.options.topics.items()
+        missing = {name: topic for name, topic in topics if name not in node.metadata.image.topics}
+        create_topics(node, missing)
         if self._faults is not None:
             self._faults.attach(node)
 

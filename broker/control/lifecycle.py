@@ -1,9 +1,11 @@
-"""Operations: start, stop and break the broker."""
+"""Operations: start, stop and break the broker; create topics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.control import new_topics
+from oncelog.broker.control.options import topic_options
 from oncelog.broker.control.types import BrokerInfo
 
 if TYPE_CHECKING:
@@ -35,6 +37,15 @@ async def reset(broker: ControlledBroker) -> list[str]:
     """Make the broker as it was after its first start. Returns the client ids that were still connected."""
     await broker.reset()
     return []
+
+
+async def create_topics(broker: ControlledBroker, *, topics: dict[str, object] | list[str]) -> None:
+    """Create topics, given as `oncelog.Broker` takes them. Raises InvalidArgumentError for the first that cannot be
+    created; none is created then.
+    """
+    wanted = topic_options(topics)
+    new_topics.create_topics(broker.node, wanted, validate_only=True)
+    new_topics.create_topics(broker.node, wanted)
 
 
 async def info(broker: ControlledBroker) -> BrokerInfo:

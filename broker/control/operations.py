@@ -23,6 +23,7 @@ MODULES: dict[str, str] = {
     "kill": _HERE + "lifecycle",
     "lose_power": _HERE + "lifecycle",
     "reset": _HERE + "lifecycle",
+    "create_topics": _HERE + "lifecycle",
     "info": _HERE + "lifecycle",
     "log_lines": _HERE + "lifecycle",
     "topics": _HERE + "reading",

@@ -75,7 +75,7 @@ def checked_options(
             raise InvalidArgumentError(f"config {key}: use data_dir= to keep the data on a disk")
     if port and "listeners" in texts:
         raise InvalidArgumentError("port= and config listeners exclude each other")
-    options = BrokerOptions(_topics(topics), texts, data_dir, port, seed, requests_kept)
+    options = BrokerOptions(topic_options(topics), texts, data_dir, port, seed, requests_kept)
     try:
         options.broker_config()
     except ConfigError as error:
@@ -103,7 +103,8 @@ def _config_text(key: str, value: object) -> str:
     )
 
 
-def _topics(topics: Mapping[str, object] | Iterable[str]) -> dict[str, TopicOptions]:
+def topic_options(topics: Mapping[str, object] | Iterable[str]) -> dict[str, TopicOptions]:
+    """Return topics by name, as `oncelog.Broker` takes them. Raises InvalidArgumentError."""
     if isinstance(topics, str):
         raise InvalidArgumentError(f"topics={topics!r}: expected a list of names, or {{name: partitions}}")
     if not isinstance(topics, Mapping):

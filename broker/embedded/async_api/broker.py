@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from oncelog.broker.embedded.async_api.topics import AsyncTopic
 from oncelog.broker.embedded.async_api.transactions import AsyncTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from types import TracebackType
 
     from oncelog.broker.control.types import BrokerInfo, IsolationLevel, ProducerInfo
@@ -64,6 +65,13 @@ class AsyncBroker:
         self._calls: Calls | None = None
         self._info: BrokerInfo | None = None
         self._is_closed = False
+
+    @classmethod
+    def _sharing(cls, other: Any) -> Any:
+        """Return a broker of this class that is the same as ``other``, which runs: for `oncelog.pytest_plugin`."""
+        shared = cls()
+        shared._options, shared._calls, shared._info = other._options, other._calls, other._info
+        return shared
 
     # -- its life
 
@@ -141,6 +149,14 @@ class AsyncBroker:
         """The names of all topics but those that Kafka itself uses, sorted."""
         topics: list[str] = await self._call("topics")
         return topics
+
+    async def create_topics(self, topics: Mapping[str, object] | Iterable[str]) -> None:
+        """Create topics: names, or what `topics` of the constructor may be. Raises InvalidArgumentError for the first
+        that cannot be created, such as one that exists; none is created then.
+        """
+        await self._call(
+            "create_topics", topics=topics if isinstance(topics, Mapping | str) else list(topics)
+        )
 
     def topic(self, name: str) -> AsyncTopic:
         """Return a topic to read: ``kafka.topic("orders").records()``. It need not exist yet."""

@@ -1,0 +1,33 @@
+"""Topics that a test asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.metadata.topics import create
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oncelog.broker.control.options import TopicOptions
+    from oncelog.broker.node import Node
+
+
+def create_topics(node: Node, topics: Mapping[str, TopicOptions], *, validate_only: bool = False) -> None:
+    """Create the topics. Raises InvalidArgumentError for the first that cannot be created."""
+    wanted = [
+        CreatableTopic(
+            name,
+            topic.partitions,
+            -1,
+            configs=[CreatableTopicConfig(key, value) for key, value in topic.config.items()],
+        )
+        for name, topic in topics.items()
+    ]
+    for result in create(node.metadata, node.config, wanted, validate_only=validate_only):
+        if result.error_code:
+            reason = result.error_message or ErrorCode(result.error_code).name
+            raise InvalidArgumentError(f"topic {result.name}: {reason}")

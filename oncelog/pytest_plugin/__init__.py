@@ -1,0 +1,56 @@
+"""The pytest plugin: fixtures `kafka`, `kafka_proc`, `kafka_noproc` and `async_kafka`; docs/testing.md shows their use.
+
+pytest imports it in every project that has oncelog installed. So this module imports nothing of the broker; the
+fixtures do, when a test asks for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from oncelog.pytest_plugin import factories
+from oncelog.pytest_plugin.settings import NAMES, SettingError, add_options, common_settings
+
+__all__ = ["async_kafka", "factories", "kafka", "kafka_noproc", "kafka_proc"]
+
+kafka = factories.kafka()
+kafka_proc = factories.kafka_proc()
+kafka_noproc = factories.kafka_noproc()
+async_kafka = factories.async_kafka()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings = ", ".join(f"{name}=" for name in NAMES)
+    config.addinivalue_line(
+        "markers", f"kafka({settings}): settings of the broker that the fixture kafka starts"
+    )
+    try:
+        common_settings(config)
+    except SettingError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Runs after the fixtures of the test."""
+    factories.check_markers(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        found = factories.brokers_of(item)
+        if found:
+            from oncelog.pytest_plugin.report import sections
+
+            report.sections += sections(found)
+    return report

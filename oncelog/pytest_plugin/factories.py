@@ -1,0 +1,179 @@
+"""Factories of fixtures, for a ``conftest.py``:
+
+from oncelog.pytest_plugin import factories
+
+kafka = factories.kafka(topics={"orders": 3})             # a broker for each test, with these topics
+app_kafka = factories.kafka_proc(config={...})            # one for the session
+clean_kafka = factories.kafka("app_kafka")                # that one, reset before each test
+async_kafka = factories.async_kafka("clean_kafka")        # the same broker, for asynchronous tests
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import pytest
+
+from oncelog.pytest_plugin.settings import KafkaSettings, SettingError, Settings, fixture_settings
+
+if TYPE_CHECKING:
+    from oncelog import AsyncBroker, Broker
+
+Scope = Literal["session", "package", "module", "class", "function"]
+
+BROKERS = pytest.StashKey[dict[str, "Broker"]]()
+"""The brokers that the fixtures of a node made, by the fixture's name."""
+
+
+def kafka(proc: str | None = None, *, scope: Scope = "function", **settings: Unpack[KafkaSettings]) -> Any:
+    """Make a fixture: a broker for each test, which no other test has used.
+
+    proc: the name of a fixture of a wider scope. The test then gets that broker, reset, instead of one of its own.
+    scope: pytest's; a wider one shares the broker.
+    settings: as `oncelog.Broker` has them. Those of the test's markers are added; with ``proc`` only ``topics``.
+    """
+    make = _fresh(settings) if proc is None else _reset(proc, settings)
+    return pytest.fixture(scope=scope)(make)
+
+
+def kafka_proc(**settings: Unpack[KafkaSettings]) -> Any:
+    """Make a fixture: one broker for all tests of the process; with pytest-xdist each worker has its own."""
+    return kafka(scope="session", **settings)
+
+
+def kafka_noproc(bootstrap_servers: str | None = None) -> Any:
+    """Make a fixture: a Kafka cluster that runs already, at these addresses or at ``--kafka-bootstrap-servers``."""
+
+    @pytest.fixture(scope="session")
+    def kafka_noproc(request: pytest.FixtureRequest) -> Iterator[Broker]:
+        settings = _checked(request, {})
+        settings.bootstrap_servers = bootstrap_servers or settings.bootstrap_servers
+        if settings.bootstrap_servers is None:
+            raise _failure(
+                request,
+                "no cluster: give --kafka-bootstrap-servers=HOST:PORT, or kafka_bootstrap_servers in the ini file",
+            )
+        yield from _carried(request, settings)
+
+    return kafka_noproc
+
+
+def async_kafka(fixture: str = "kafka") -> Any:
+    """Make a fixture: the broker of another fixture as an `oncelog.AsyncBroker`, for tests in asyncio and Trio."""
+
+    @pytest.fixture
+    def async_kafka(request: pytest.FixtureRequest) -> AsyncBroker:
+        from oncelog import AsyncBroker
+        from oncelog.pytest_plugin.real_cluster import AsyncCluster, Cluster
+
+        broker: Broker = request.getfixturevalue(fixture)
+        kind = AsyncCluster if isinstance(broker, Cluster) else AsyncBroker
+        shared: AsyncBroker = kind._sharing(broker)
+        return shared
+
+    return async_kafka
+
+
+# -- what the hooks ask
+
+
+def brokers_of(item: pytest.Item) -> dict[str, Broker]:
+    """Return the brokers of a test, by the fixture's name, those of wider scopes first."""
+    return {
+        name: broker
+        for node in item.listchain()
+        for name, broker in node.stash.get(BROKERS, {}).items()
+        if node is item or name in getattr(item, "fixturenames", ())
+    }
+
+
+def check_markers(item: pytest.Item) -> None:
+    """Fail a test with a marker that no broker heeds, because all of its brokers are the session's."""
+    marker = item.get_closest_marker("kafka")
+    if marker is not None and marker.kwargs:
+        shared = brokers_of(item).keys() & item.session.stash.get(BROKERS, {}).keys()
+        if shared and shared == brokers_of(item).keys():
+            pytest.fail(
+                f"@pytest.mark.kafka is for a broker of the test's own, and {', '.join(sorted(shared))} is shared: "
+                "use the fixture kafka, or give the settings to factories.kafka_proc()",
+                pytrace=False,
+            )
+
+
+# -- what the fixtures do
+
+
+def _fresh(given: KafkaSettings) -> Callable[[pytest.FixtureRequest], Iterator[Broker]]:
+    def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
+        yield from _carried(request, _checked(request, given))
+
+    return kafka
+
+
+def _reset(proc: str, given: KafkaSettings) -> Callable[[pytest.FixtureRequest], Iterator[Broker]]:
+    def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
+        settings = _checked(request, given)
+        unfit = sorted(settings.of_the_test - {"topics"})
+        if unfit:
+            raise _failure(
+                request,
+                f"{', '.join(unfit)}: the broker of {proc} is shared, so a test can only add topics to it; "
+                "a broker of the test's own can have more",
+            )
+        broker: Broker = request.getfixturevalue(proc)
+        try:
+            broker.reset()
+            there = set(broker.topics)
+            topics = settings.arguments.get("topics", {})
+            broker.create_topics({name: value for name, value in topics.items() if name not in there})
+        except ValueError as error:
+            raise _failure(request, str(error)) from None
+        with _shown_in_reports(request, broker):
+            yield broker
+
+    return kafka
+
+
+def _checked(request: pytest.FixtureRequest, given: KafkaSettings) -> Settings:
+    try:
+        return fixture_settings(request, given)
+    except SettingError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+def _carried(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Broker]:
+    """Start a broker, or find the cluster, for as long as the fixture lives."""
+    from oncelog import Broker, BrokerFailedError, InvalidArgumentError
+
+    try:
+        if settings.bootstrap_servers is None:
+            broker = Broker(**settings.arguments)
+        else:
+            from oncelog.pytest_plugin.real_cluster import cluster
+
+            broker = cluster(settings)
+        broker.start()
+    except (InvalidArgumentError, BrokerFailedError) as error:
+        raise _failure(request, str(error)) from None
+    try:
+        with _shown_in_reports(request, broker):
+            yield broker
+    finally:
+        broker.close()
+
+
+@contextmanager
+def _shown_in_reports(request: pytest.FixtureRequest, broker: Broker) -> Iterator[None]:
+    brokers = request.node.stash.setdefault(BROKERS, {})
+    name = request.fixturename or "kafka"
+    brokers[name] = broker
+    try:
+        yield
+    finally:
+        del brokers[name]
+
+
+def _failure(request: pytest.FixtureRequest, message: str) -> BaseException:
+    return pytest.fail.Exception(f"{request.fixturename}: {message}", pytrace=False)

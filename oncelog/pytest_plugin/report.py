@@ -1,0 +1,71 @@
+"""What a failed test's report shows of its brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oncelog import Broker
+
+LINES_MAX = 15
+"""How many lines of each kind are shown, the latest ones."""
+LINE_CHARS_MAX = 200
+TIMEOUT_S = 5.0
+"""A broker that has not told everything by then is hung."""
+WARNINGS = (" WARNING ", " ERROR ", " CRITICAL ")
+
+
+def sections(brokers: dict[str, Broker]) -> list[tuple[str, str]]:
+    """Return a heading and a text for each broker, by the fixture's name."""
+    return [(f"{name}: {_identity(broker)}", _text(broker)) for name, broker in brokers.items()]
+
+
+def _identity(broker: Broker) -> str:
+    return repr(broker)
+
+
+def _text(broker: Broker) -> str:
+    """Return what the broker tells within `TIMEOUT_S`, as far as it came."""
+    lines: list[str] = []
+
+    def ask() -> None:
+        for part in PARTS:
+            try:
+                lines.extend(part(broker))
+            except Exception as error:
+                lines.append(f"{part.__name__.strip('_')}: {error}")
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT_S)
+    if thread.is_alive():
+        lines.append(f"the broker did not answer within {TIMEOUT_S:g} s")
+    return "\n".join(
+        line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 3] + "..." for line in lines
+    )
+
+
+def _seed(broker: Broker) -> Iterable[str]:
+    yield f"seed {broker.seed} (--kafka-seed={broker.seed} draws the same random ids and delays)"
+
+
+def _state(broker: Broker) -> Iterable[str]:
+    if not broker.is_running:
+        yield "it does not run: it was stopped, killed or lost its power, or it failed"
+
+
+def _warnings(broker: Broker) -> Iterable[str]:
+    found = [line for line in broker.log_lines if any(level in line for level in WARNINGS)]
+    return _latest("warnings", found)
+
+
+def _latest(title: str, lines: list[str]) -> Iterable[str]:
+    if lines:
+        dropped = len(lines) - LINES_MAX
+        yield f"{title}, the last {LINES_MAX} of {len(lines)}:" if dropped > 0 else f"{title}:"
+        yield from (f"    {line}" for line in lines[-LINES_MAX:])
+
+
+PARTS: tuple[Callable[[Any], Iterable[str]], ...] = (_seed, _state, _warnings)

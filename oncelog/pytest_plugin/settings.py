@@ -1,0 +1,175 @@
+"""The settings of the fixtures: where they come from, and which one wins.
+
+From the weakest to the strongest: the ini file, the command line, the factory's arguments, the markers from the
+module's to the function's. ``topics`` and ``config`` are joined, topic by topic and key by key; any other setting
+replaces the weaker one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+import pytest
+
+
+class KafkaSettings(TypedDict, total=False):
+    """What a factory and ``@pytest.mark.kafka`` take: the arguments of `oncelog.Broker`, which documents them."""
+
+    topics: Mapping[str, object] | Iterable[str]
+    config: Mapping[str, object]
+    data_dir: str | os.PathLike[str]
+    port: int
+    seed: int
+    requests_kept: int
+    process: bool
+
+
+NAMES = tuple(KafkaSettings.__annotations__)
+JOINED = ("topics", "config")
+"""Settings of which every place gives a part."""
+
+
+class SettingError(Exception):
+    """A setting that makes no sense. The message names the place."""
+
+
+@dataclass
+class Settings:
+    """What one fixture is made with."""
+
+    bootstrap_servers: str | None = None
+    """The cluster to use instead of a broker of its own."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """For `oncelog.Broker`."""
+    of_the_test: set[str] = field(default_factory=set)
+    """The arguments that a factory or a marker gave: the test depends on them."""
+
+    def join(self, given: Mapping[str, Any], place: str) -> None:
+        """Add the settings of a stronger place. Raises SettingError."""
+        for name, value in given.items():
+            if name not in NAMES:
+                raise SettingError(f"{place}: no setting {name!r}: expected {', '.join(NAMES)}")
+            if name in JOINED:
+                value = {**self.arguments.get(name, {}), **_as_mapping(name, value, place)}
+            self.arguments[name] = value
+
+
+def _as_mapping(name: str, value: object, place: str) -> Mapping[str, object]:
+    if isinstance(value, Mapping):
+        return value
+    if name == "topics" and isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return dict.fromkeys(value, 1)
+    expected = 'a list of names, or {"orders": 3}' if name == "topics" else '{"message.max.bytes": 5000000}'
+    raise SettingError(f"{place}: {name}={value!r}: expected {expected}")
+
+
+# -- the command line and the ini file
+
+
+def _topic(text: str) -> tuple[str, object]:
+    name, separator, partitions = text.partition(":")
+    if not name or (separator and not partitions.isdecimal()):
+        raise ValueError("expected NAME or NAME:PARTITIONS")
+    return name, int(partitions or 1)
+
+
+def _config(text: str) -> tuple[str, object]:
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise ValueError("expected KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("expected a number")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class _Option:
+    setting: str
+    option: str
+    ini: str
+    metavar: str
+    parse: Callable[[str], Any]
+    help: str
+
+    @property
+    def is_list(self) -> bool:
+        return self.setting in JOINED
+
+
+OPTIONS = (
+    _Option(
+        "bootstrap_servers",
+        "--kafka-bootstrap-servers",
+        "kafka_bootstrap_servers",
+        "HOST:PORT,...",
+        str,
+        "use this Kafka cluster instead of a broker for each test; tests that need more than a cluster can do are "
+        "skipped",
+    ),
+    _Option(
+        "topics",
+        "--kafka-topic",
+        "kafka_topics",
+        "NAME[:PARTITIONS]",
+        _topic,
+        "a topic that every broker has at its start",
+    ),
+    _Option("config", "--kafka-config", "kafka_config", "KEY=VALUE", _config, "broker configuration"),
+    _Option(
+        "seed", "--kafka-seed", "kafka_seed", "N", _number, "the seed of every broker, as a report showed it"
+    ),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add the options of the command line and of the ini file."""
+    group = parser.getgroup("oncelog", "oncelog: a Kafka broker for each test")
+    for row in OPTIONS:
+        action = "append" if row.is_list else "store"
+        group.addoption(row.option, action=action, metavar=row.metavar, dest=row.ini, help=row.help)
+        kind: Literal["linelist", "string"] = "linelist" if row.is_list else "string"
+        parser.addini(row.ini, row.help, type=kind)
+
+
+def common_settings(config: pytest.Config) -> Settings:
+    """Return the settings of the command line and the ini file. Raises SettingError."""
+    settings = Settings()
+    for row in OPTIONS:
+        places = (
+            (f"{row.ini} in the ini file", config.getini(row.ini)),
+            (row.option, config.getoption(row.ini)),
+        )
+        for place, given in places:
+            texts = given if isinstance(given, list) else [given] if given else []
+            try:
+                values = [row.parse(text) for text in texts]
+            except ValueError as error:
+                raise SettingError(f"{place}: {', '.join(texts)}: {error}") from None
+            if not values:
+                continue
+            if row.setting == "bootstrap_servers":
+                settings.bootstrap_servers = values[0]
+            else:
+                settings.join({row.setting: dict(values) if row.is_list else values[0]}, place)
+    return settings
+
+
+def fixture_settings(request: pytest.FixtureRequest, given: KafkaSettings) -> Settings:
+    """Return the settings of a fixture with these arguments of its factory. Raises SettingError."""
+    settings = common_settings(request.config)
+    settings.join(given, f"the factory of {request.fixturename}")
+    settings.of_the_test.update(given)
+    if request.scope != "session":
+        for marker in reversed(list(request.node.iter_markers("kafka"))):
+            if marker.args:
+                raise SettingError("@pytest.mark.kafka takes keyword arguments, such as topics={'orders': 3}")
+            settings.join(marker.kwargs, "@pytest.mark.kafka")
+            settings.of_the_test.update(marker.kwargs)
+    return settings

@@ -1,0 +1,271 @@
+"""The pytest plugin in projects of its users: fixtures, settings, mistakes, and what a failed test shows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+
+import oncelog
+from oncelog.pytest_plugin import factories, report
+from oncelog.pytest_plugin.settings import KafkaSettings
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported() -> None:
+    """What a run in this process imports for the first time is forgotten after it, and its classes come twice."""
+    with oncelog.Broker(topics=["orders"]) as kafka:
+        kafka.topic("orders").records()
+    assert (factories, report)
+
+
+@pytest.fixture(autouse=True)
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project without plugins that take long to load."""
+    pytester.makeini("[pytest]\naddopts = -p no:asyncio -p no:trio -p no:anyio -p no:hypothesispytest\n")
+    return pytester
+
+
+def run(pytester: pytest.Pytester, tests: str, *arguments: str, **outcomes: int) -> pytest.RunResult:
+    """Run the tests in this process; the outcomes must be these."""
+    pytester.makepyfile(tests)
+    result = pytester.runpytest_inprocess(*arguments)
+    result.assert_outcomes(**outcomes)
+    return result
+
+
+def test_it_is_installed() -> None:
+    """If not, this venv is older than pyproject.toml: make lint brings it up to date."""
+    assert [point.value for point in entry_points(group="pytest11", name="oncelog")] == [
+        "oncelog.pytest_plugin"
+    ]
+
+
+def test_each_test_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
+    tests = """
+        import pytest
+
+        seen = set()
+
+        @pytest.mark.parametrize("n", [1, 2])
+        @pytest.mark.kafka(topics=["orders"])
+        def test_orders(kafka, n):
+            assert kafka.topics == ["orders"]
+            kafka.create_topics(["more"])
+            assert kafka.cluster_id not in seen
+            seen.add(kafka.cluster_id)
+    """
+    run(pytester, tests, passed=2)
+
+
+def test_kafka_proc_is_the_sessions(pytester: pytest.Pytester) -> None:
+    tests = """
+        def test_one(kafka_proc, kafka):
+            assert kafka_proc.cluster_id != kafka.cluster_id
+            kafka_proc.create_topics({"left": 1})
+
+        def test_two(kafka_proc):
+            assert kafka_proc.topics == ["left"]
+    """
+    run(pytester, tests, passed=2)
+
+
+def test_a_shared_broker_is_reset_for_each_test(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+        from oncelog.pytest_plugin import factories
+
+        app_kafka = factories.kafka_proc(topics={"orders": 3})
+        clean_kafka = factories.kafka("app_kafka", topics=["audit"])
+    """)
+    tests = """
+        import pytest
+
+        def test_one(app_kafka, clean_kafka):
+            assert clean_kafka is app_kafka
+            assert clean_kafka.topics == ["audit", "orders"]
+            clean_kafka.create_topics(["left"])
+
+        @pytest.mark.kafka(topics=["more"])
+        def test_two(clean_kafka):
+            assert clean_kafka.topics == ["audit", "more", "orders"]
+
+        @pytest.mark.kafka(config={"message.max.bytes": 1})
+        def test_three(clean_kafka):
+            pass
+    """
+    result = run(pytester, tests, passed=2, errors=1)
+    result.stdout.fnmatch_lines("*clean_kafka: config: the broker of app_kafka is shared*")
+
+
+def test_a_wider_scope(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+        from oncelog.pytest_plugin import factories
+
+        kafka = factories.kafka(scope="module")
+    """)
+    tests = """
+        import pytest
+
+        pytestmark = pytest.mark.kafka(topics=["orders"])
+
+        def test_one(kafka):
+            kafka.create_topics(["left"])
+
+        def test_two(kafka):
+            assert kafka.topics == ["left", "orders"]
+    """
+    run(pytester, tests, passed=2)
+
+
+def test_settings_are_joined_and_the_nearest_wins(pytester: pytest.Pytester) -> None:
+    ini = pytester.path / "tox.ini"
+    ini.write_text(f"{ini.read_text()}\nkafka_topics =\n  ini\n  line\nkafka_seed = 5\n")
+    pytester.makeconftest("""
+        from oncelog.pytest_plugin import factories
+
+        kafka = factories.kafka(topics={"line": 4, "module": 4})
+    """)
+    tests = """
+        import pytest
+
+        pytestmark = pytest.mark.kafka(topics={"module": 5, "test": 5})
+
+        @pytest.mark.kafka(topics={"test": 6})
+        def test_it(kafka):
+            partitions = {name: len(kafka.topic(name).info.partitions) for name in kafka.topics}
+            assert partitions == {"ini": 1, "line": 4, "module": 5, "test": 6}
+            assert kafka.topic("ini").config["max.message.bytes"] == "2000000"
+            assert kafka.seed == 7
+    """
+    options = ("--kafka-topic=line:3", "--kafka-config=message.max.bytes=2000000", "--kafka-seed=7")
+    run(pytester, tests, *options, passed=1)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--kafka-config=message.max.bytes", "*--kafka-config: message.max.bytes: expected KEY=VALUE*"),
+        ("--kafka-topic=orders:many", "*--kafka-topic: orders:many: expected NAME or NAME:PARTITIONS*"),
+        ("--kafka-seed=x", "*--kafka-seed: x: expected a number*"),
+    ],
+)
+def test_a_wrong_option_ends_the_run_before_the_first_test(
+    pytester: pytest.Pytester, option: str, said: str
+) -> None:
+    result = pytester.runpytest_inprocess(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(said)
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ("topic=['orders']", "@pytest.mark.kafka: no setting 'topic': expected topics, config, *"),
+        ("['orders']", "@pytest.mark.kafka takes keyword arguments*"),
+        ("topics='orders'", "@pytest.mark.kafka: topics='orders': expected a list of names*"),
+        ("topics={'orders': 'many'}", "kafka: topic orders: 'many': expected a number of partitions*"),
+        ("topics=['no such name']", "kafka: topic no such name: Topic name is invalid*"),
+        ("config={'message.max.byte': 1}", "kafka: Unknown configuration message.max.byte*"),
+    ],
+)
+def test_a_wrong_marker_is_one_line(pytester: pytest.Pytester, marker: str, said: str) -> None:
+    tests = f"""
+        import pytest
+
+        @pytest.mark.kafka({marker})
+        def test_it(kafka):
+            pass
+    """
+    result = run(pytester, tests, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at setup of test_it*", said, "*short test summary*"])
+    result.stdout.no_fnmatch_line("*During handling*")
+
+
+def test_a_marker_on_a_shared_broker_is_refused(pytester: pytest.Pytester) -> None:
+    tests = """
+        import pytest
+
+        @pytest.mark.kafka(topics=["orders"])
+        def test_it(kafka_proc):
+            pass
+
+        @pytest.mark.kafka(owner="somebody else's marker")
+        def test_without_a_broker():
+            pass
+    """
+    result = run(pytester, tests, errors=1, passed=1)
+    result.stdout.fnmatch_lines(
+        "@pytest.mark.kafka is for a broker of the test's own, and kafka_proc is shared*"
+    )
+
+
+def test_a_broker_after_its_end(pytester: pytest.Pytester) -> None:
+    tests = """
+        kept = []
+
+        def test_one(kafka):
+            kept.append(kafka)
+
+        def test_two():
+            kept[0].topics
+    """
+    result = run(pytester, tests, passed=1, failed=1)
+    result.stdout.fnmatch_lines("*NotRunningError: the broker was closed: make a new one")
+
+
+def test_a_failed_test_shows_its_broker(pytester: pytest.Pytester) -> None:
+    tests = """
+        import socket
+
+        def test_it(kafka):
+            host, port = kafka.bootstrap_servers.split(":")
+            for _ in range(20):
+                with socket.create_connection((host, int(port))) as client:
+                    client.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+                    client.recv(1)
+            assert 0
+
+        def test_stopped(kafka):
+            kafka.stop()
+            assert 0
+    """
+    result = run(pytester, tests, "--kafka-seed=17", failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*_ test_it _*",
+            "*- kafka: <Broker 127.0.0.1:* -*",
+            "seed 17 (--kafka-seed=17 *",
+            "warnings*",
+            "*WARNING*HTTP*",
+            "*_ test_stopped _*",
+            "*- kafka: <Broker 127.0.0.1:* -*",
+            "it does not run: *",
+        ]
+    )
+    assert len(result.outlines) < 80
+
+
+def test_importing_it_costs_nothing() -> None:
+    program = (
+        "import sys, pytest; before = set(sys.modules); import oncelog.pytest_plugin;"
+        "print(*set(sys.modules) - before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert {name for name in done.stdout.split() if not name.startswith("_")} == {
+        "oncelog",
+        "oncelog.pytest_plugin",
+        "oncelog.pytest_plugin.factories",
+        "oncelog.pytest_plugin.settings",
+    }
+
+
+def test_every_argument_of_a_broker_is_a_setting() -> None:
+    import inspect
+
+    assert set(KafkaSettings.__annotations__) == set(inspect.signature(oncelog.Broker).parameters)
