@@ -35,6 +35,7 @@ MODULES: dict[str, str] = {
     "transaction": _HERE + "reading",
     "producers": _HERE + "reading",
     "add_rule": _HERE + "rules",
+    "load_rules": _HERE + "rules",
     "rules": _HERE + "rules",
     "wait_fired": _HERE + "rules",
     "release": _HERE + "rules",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
+from oncelog.broker.faults import files
 from oncelog.broker.faults.fault_rules import RuleTimeoutError, UnknownRuleError
 from oncelog.broker.faults.rule import RuleError
 
@@ -21,6 +22,18 @@ async def add_rule(broker: ControlledBroker, *, rule: Mapping[str, Any]) -> int:
         return broker.faults.add(rule, topics_must_exist=True)
     except RuleError as error:
         raise InvalidArgumentError(str(error)) from error
+
+
+async def load_rules(broker: ControlledBroker, *, text: str, name: str) -> list[int]:
+    """Add the rules of a file, given its text and its name; return their ids. All are added, or none.
+
+    Raises InvalidArgumentError, which names file, line and word.
+    """
+    try:
+        loaded = files.load_rules(text, name)
+    except files.RuleFileError as error:
+        raise InvalidArgumentError(str(error)) from error
+    return [broker.faults.add(rule) for rule in loaded]
 
 
 async def rules(broker: ControlledBroker) -> list[RuleState]:

@@ -21,7 +21,7 @@ from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from oncelog.broker.faults.rule import Rule
     from oncelog.broker.faults.state import RuleState
@@ -51,6 +51,8 @@ class FaultRules(Interceptor):
         self._node: Node | None = None
         self._is_installed = False
         self._changed = trio.Event()
+        self.on_change: list[Callable[[Node, FaultRules], None]] = []
+        """Called when rules come or go while a node is attached, and with each node that is."""
 
     # -- the node behind it
 
@@ -77,6 +79,8 @@ class FaultRules(Interceptor):
             dispatcher.remove(self)
         self._is_installed = wanted
         dispatcher.accepts = self._accepts if self.has("refuse_connections") else None
+        for call in self.on_change:
+            call(self._node, self)
 
     # -- the rules
 
