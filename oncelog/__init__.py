@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         PartitionInfo,
         ProducerInfo,
         Record,
+        Request,
         TopicInfo,
         TransactionInfo,
     )
@@ -49,6 +50,7 @@ __all__ = [
     "PartitionInfo",
     "ProducerInfo",
     "Record",
+    "Request",
     "RuleState",
     "TopicInfo",
     "TransactionInfo",
@@ -74,6 +76,7 @@ _MODULES = {
     "PartitionInfo": "oncelog.broker.control.types",
     "ProducerInfo": "oncelog.broker.control.types",
     "Record": "oncelog.broker.control.types",
+    "Request": "oncelog.broker.control.types",
     "RuleState": "oncelog.broker.faults.state",
     "TopicInfo": "oncelog.broker.control.types",
     "TransactionInfo": "oncelog.broker.control.types",

@@ -17,6 +17,7 @@ from oncelog.broker.control.errors import (
     NotRunningError,
     UnsupportedError,
 )
+from oncelog.broker.control.journal import Journal
 from oncelog.broker.control.log_lines import LogLines
 from oncelog.broker.control.new_topics import create_topics
 from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
@@ -58,6 +59,8 @@ class ControlledBroker:
         self.random = random.Random(self.seed)
         self.lines = LogLines()
         """The log lines of all its nodes."""
+        self.journal = Journal(options.requests_kept)
+        """What clients sent to all its nodes since the last reset."""
         self.clock = MovableClock()
         self.moving_time = trio.Lock()
         """Held by who moves the clock, until what came due is done."""
@@ -194,6 +197,7 @@ class ControlledBroker:
         if self._faults is not None:
             self._faults.clear()
         await self._end()
+        self.journal.clear()
         self.clock = MovableClock()
         if self.options.data_dir is not None:
             _remove_content(self.files.inner, self.config.data_dir)
@@ -220,6 +224,7 @@ class ControlledBroker:
         finally:
             if self._faults is not None:
                 self._faults.detach()
+            self.journal.detach()
             run.ended.set()
 
     @staticmethod
@@ -228,6 +233,7 @@ class ControlledBroker:
 
     def _prepare(self, node: Node) -> None:
         """Called before the node listens."""
+        self.journal.attach(node)
         node.metadata.skip_producer_ids(self._producer_ids_from)
         topics = self.options.topics.items()
         missing = {name: topic for name, topic in topics if name not in node.metadata.image.topics}

@@ -48,6 +48,11 @@ MODULES: dict[str, str] = {
     "clock_resume": _HERE + "clock",
     "expire_member": _HERE + "clock",
     "expire_transaction": _HERE + "clock",
+    "requests": _HERE + "waiting",
+    "wait_for": _HERE + "waiting",
+    "wait_for_records": _HERE + "waiting",
+    "wait_for_group": _HERE + "waiting",
+    "wait_for_transaction": _HERE + "waiting",
 }
 """The module of each operation; it is imported with the first call."""
 
@@ -55,4 +60,7 @@ MODULES: dict[str, str] = {
 async def call_operation(broker: ControlledBroker, name: str, arguments: Mapping[str, Any]) -> Any:
     """Call an operation and return its result. Raises KeyError for a name that there is not."""
     function = getattr(importlib.import_module(MODULES[name]), name)
-    return await function(broker, **arguments)
+    try:
+        return await function(broker, **arguments)
+    finally:
+        broker.journal.changes.note()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.names import check_word, not_found
 from oncelog.broker.control.types import IsolationLevel, Record, TimestampType
 from oncelog.broker.slices import Slices
 from oncelog.wire.batch import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MAX, read_header
+from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import iterate_records
 
 if TYPE_CHECKING:
@@ -196,3 +197,19 @@ async def read_records(
         topic, isolation=isolation, partition=partition, from_offset=from_offset, limit=limit
     )
     return await reader.read(node)
+
+
+def records_of_request(request: Any) -> list[Record]:
+    """Return the records of a decoded Produce. Raises ValueError for bytes that are no record batches."""
+    records: list[Record] = []
+    try:
+        for topic in request.topic_data:
+            for row in topic.partition_data:
+                data, position = row.records or b"", 0
+                while position < len(data):
+                    header = read_header(data, position)
+                    records += records_of_batch(topic.name, row.index, data, position, header)
+                    position += header.size
+    except DecodeError as error:
+        raise ValueError(f"no record batches: {error}") from error
+    return records

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 BYTES_SHOWN = 120
 """How many bytes of a key or value a record's ``repr`` shows."""
+
+NAMES_SHOWN = 3
+"""How many topics, groups and transactional ids a request's ``repr`` shows."""
 
 IsolationLevel: TypeAlias = Literal["read_committed", "read_uncommitted"]
 """As consumers have it (``isolation.level``)."""
@@ -21,6 +24,10 @@ Offsets: TypeAlias = dict[str, dict[int, int]]
 """Topic -> partition -> offset, or a number of records."""
 Assignment: TypeAlias = dict[str, list[int]]
 """Topic -> partitions, rising."""
+Outcome: TypeAlias = Literal["pending", "responded", "no response", "dropped", "closed", "lost"]
+"""What became of a request: its response is awaited (a Fetch waits for records); it left; none was asked for (a Produce
+with acks=0); an interceptor, such as a fault, dropped it; the broker closed the connection instead; the connection
+ended before."""
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -264,3 +271,69 @@ class ProducerInfo:
     """The offset of the first record of its open transaction; None if none is open in this partition."""
     transactional_id: str | None = None
     """None if it has none, or if the id belongs to another producer id now."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Request:
+    """A request that a client sent, and what became of it."""
+
+    number: int
+    """Rises by one with each request that the broker reads."""
+    api: str
+    """Kafka's name of the API, such as ``OffsetCommit``."""
+    version: int
+    client_id: str
+    peer: str
+    """The client's address and port."""
+    listener: str
+    """The name of the listener by which it came in."""
+    correlation_id: int
+    timestamp: int
+    """When the broker read it: broker time, in milliseconds."""
+    topics: tuple[str, ...]
+    """The topics that it names, also where it names them by id. A Fetch names only the topics that its session does not
+    have yet; here are also those of which it returned something."""
+    groups: tuple[str, ...]
+    transactional_ids: tuple[str, ...]
+    outcome: Outcome
+    errors: tuple[str, ...]
+    """The errors in the response, each once: Kafka's names, such as ``NOT_LEADER_OR_FOLLOWER``."""
+    body: Any
+    """The decoded request, with Kafka's fields in snake case: ``request.body.topic_data[0].name``."""
+    response: Any
+    """The decoded response, without the records of a Fetch. None if there is none, or if it has very many rows."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more will become of it."""
+        return self.outcome != "pending"
+
+    @property
+    def time(self) -> datetime | None:
+        """When the broker read it, in UTC."""
+        return datetime_of(self.timestamp)
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of a Produce; of another request, none. Those that were appended have their offsets.
+
+        Raises ValueError for bytes that are no record batches.
+        """
+        if self.api != "Produce":
+            return []
+        from oncelog.broker.control.records import records_of_request
+
+        return records_of_request(self.body)
+
+    def __repr__(self) -> str:
+        shown = [f"{self.api} v{self.version}", f"client_id={self.client_id!r}"]
+        for name, values in (
+            ("topic", self.topics),
+            ("group", self.groups),
+            ("transactional_id", self.transactional_ids),
+        ):
+            if values:
+                more = f", ... ({len(values)})" if len(values) > NAMES_SHOWN else ""
+                shown.append(f"{name}={', '.join(map(repr, values[:NAMES_SHOWN]))}{more}")
+        shown.append(", ".join(self.errors) or self.outcome)
+        return f"<Request {self.number}: {' '.join(shown)}>"

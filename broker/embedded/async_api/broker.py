@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from oncelog.broker.control.types import BrokerInfo, IsolationLevel, ProducerInfo
+    from oncelog.broker.control.types import BrokerInfo, IsolationLevel, ProducerInfo, Request
     from oncelog.broker.embedded.host import Calls
 
 
@@ -192,6 +192,80 @@ class AsyncBroker:
     def clock(self) -> AsyncClock:
         """The broker's time: ``kafka.clock.advance(days=7)``."""
         return AsyncClock(self)
+
+    # -- what clients sent
+
+    async def requests(
+        self,
+        api: str | None = None,
+        *,
+        client_id: str | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        error: str | None = None,
+        limit: int | None = None,
+    ) -> list[Request]:
+        """Return the latest requests of clients for which all holds that is given, the newest last.
+
+        api: Kafka's name of the API, such as "Produce".
+        topic, group, transactional_id: that the request names.
+        error: Kafka's name of an error in the response; "NONE" for requests that were answered without an error.
+        limit: only the newest so many.
+
+        The broker keeps the last ``requests_kept`` requests of each API, and at most 32 MB of requests in all. Raises
+        InvalidArgumentError for an API or an error that does not exist.
+        """
+        requests: list[Request] = await self._call(
+            "requests",
+            api=api,
+            client_id=client_id,
+            topic=topic,
+            group=group,
+            transactional_id=transactional_id,
+            error=error,
+            limit=limit,
+        )
+        return requests
+
+    async def wait_for(
+        self,
+        api: str,
+        *,
+        client_id: str | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        error: str | None = "NONE",
+        times: int = 1,
+        after: Request | None = None,
+        timeout: float = 10,
+    ) -> Request:
+        """Wait until a client has sent such a request and its response has left; return it.
+
+            kafka.wait_for("OffsetCommit", group="billing")
+
+        A request that was there before the call counts, too, so that there is no race with the client: pass an earlier
+        Request as ``after`` to wait for one that came later.
+
+        error: by default, only requests without an error count; with the name of an error, those that have it; with
+            None, every request that is done, also one that a fault dropped.
+        times: wait until there are so many; the last of them is returned.
+        timeout: seconds of real time. WaitTimeoutError says what came instead.
+        """
+        request: Request = await self._call(
+            "wait_for",
+            api=api,
+            client_id=client_id,
+            topic=topic,
+            group=group,
+            transactional_id=transactional_id,
+            error=error,
+            times=times,
+            after=0 if after is None else after.number,
+            timeout=timeout,
+        )
+        return request
 
     # -- what identifies it
 

@@ -60,5 +60,33 @@ class AsyncGroup:
         )
         return result
 
+    async def wait_for(
+        self,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        lag: int | None = None,
+        timeout: float = 10,
+    ) -> GroupInfo:
+        """Wait until all holds that is given; return what there is then. The group need not exist yet.
+
+            kafka.group("billing").wait_for(state="Stable", members=2)
+            kafka.group("billing").wait_for(lag=0)
+
+        lag: at most so many records in all are left to be committed. A group without a committed offset and without a
+            subscribed topic has no lag, not one of 0.
+        timeout: seconds of real time. WaitTimeoutError says what there was instead.
+        """
+        info: GroupInfo = await self._broker._call(
+            "wait_for_group",
+            group_id=self.group_id,
+            state=state,
+            members=members,
+            lag=lag,
+            isolation=self.isolation,
+            timeout=timeout,
+        )
+        return info
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.group_id}>"

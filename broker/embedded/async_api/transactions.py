@@ -87,5 +87,15 @@ class AsyncTransaction:
         )
         return result
 
+    async def wait_for(self, state: str, *, timeout: float = 10) -> TransactionInfo:
+        """Wait until the transaction has that state, such as "CompleteCommit"; return it. The id need not exist yet.
+
+        timeout: seconds of real time. WaitTimeoutError says what there was instead.
+        """
+        info: TransactionInfo = await self._broker._call(
+            "wait_for_transaction", transactional_id=self.transactional_id, state=state, timeout=timeout
+        )
+        return info
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.transactional_id}>"

@@ -43,6 +43,29 @@ class Topic:
         )
         return records
 
+    def wait_for_records(
+        self,
+        count: int = 1,
+        *,
+        isolation: IsolationLevel = "read_uncommitted",
+        partition: int | None = None,
+        timeout: float = 10,
+    ) -> list[Record]:
+        """Wait until the topic has at least so many records; return them all, by partition and offset.
+
+        The topic need not exist yet. ``timeout``: seconds of real time; WaitTimeoutError says what there was instead,
+        and which open transactions hold records back.
+        """
+        records: list[Record] = self._broker._call(
+            "wait_for_records",
+            topic=self.name,
+            count=count,
+            isolation=isolation,
+            partition=partition,
+            timeout=timeout,
+        )
+        return records
+
     @property
     def info(self) -> TopicInfo:
         """All there is to know but the records, at one moment."""

@@ -1,0 +1,273 @@
+"""`Journal`: the latest requests of clients with their responses, and who waits for one.
+
+It stands outermost in the dispatcher: it sees a request as it was sent, and a response as it left. It keeps a request's
+bytes, which the dispatcher copied for it, and decodes them only for who asks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.broker.control.changes import Changes
+from oncelog.broker.control.messages import errors_and_rows, name_topics, without_views
+from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.request import CloseConnection
+from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, read_request_header
+from oncelog.wire.stored.metadata import RemoveTopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncelog.broker.control.types import Outcome, Request
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.wire.schema import Message, Uuid
+
+BYTES_KEPT: Final = 32 * 1024 * 1024
+"""How many bytes of requests the journal keeps in all."""
+RESPONSE_ROWS_KEPT: Final = 1000
+"""A response with more rows than this is not kept, but for its errors."""
+
+
+class Entry:
+    """One request in the journal."""
+
+    __slots__ = (
+        "api",
+        "client_id",
+        "correlation_id",
+        "errors",
+        "facts",
+        "frame",
+        "listener",
+        "number",
+        "outcome",
+        "peer",
+        "response",
+        "timestamp",
+        "version",
+    )
+
+    def __init__(self, number: int, context: RequestContext, timestamp: int) -> None:
+        connection = context.connection
+        self.number = number
+        self.api = context.api
+        self.version = context.api_version
+        self.client_id = context.client_id or ""
+        self.correlation_id = context.correlation_id
+        self.peer = connection.transport.peer
+        self.listener = connection.listener_name
+        self.timestamp = timestamp
+        self.frame = context.frame if context.request is not None else None
+        self.outcome: Outcome = "pending"
+        self.errors: tuple[str, ...] = ()
+        self.response: Any = None
+        self.facts: dict[str, tuple[str, ...]] | None = None
+        """The topics, groups and transactional ids that the request names, once somebody has asked."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the request."""
+        return len(self.frame) if self.frame is not None else 0
+
+    def body(self) -> Any:
+        """Return the request, decoded anew; None if its bytes are not there."""
+        if self.frame is None:
+            return None
+        header = read_request_header(self.frame, self.api.flexible[self.version])
+        return self.api.decoder(self.version)(self.frame, header.header_size)[0]
+
+
+class Journal(Interceptor):
+    """Keeps the latest ``kept`` requests of each API; none for 0. It outlives nodes: `attach` it to each."""
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._entries: dict[int, deque[Entry]] = {}
+        """By API key, the newest last."""
+        self._bytes: dict[int, int] = {}
+        """Bytes of those entries, by API key."""
+        self._bytes_left = BYTES_KEPT
+        self._number = 0
+        self._open: dict[RequestContext, Entry] = {}
+        """The requests that are not done."""
+        self._node: Node | None = None
+        self._deleted_topics: dict[Uuid, str] = {}
+        """The names of topics that do not exist any more."""
+        self.changes = Changes()
+        """Noted when a request comes and when it is done, when topics change, a node is loaded or ends, and after each
+        operation."""
+        self.listeners: dict[RequestListener, None] = {}
+        """Told of each request that is done."""
+
+    # -- the node behind it
+
+    def attach(self, node: Node) -> None:
+        """Journal the requests to ``node``, whose dispatcher is there. Call it before anything else is installed."""
+        self._node = node
+        node.metadata.subscribe(self._on_record)
+        if self._kept:
+            node.dispatcher.install(self)
+        self.changes.note()
+
+    def detach(self) -> None:
+        """The node has ended."""
+        for entry in self._open.values():
+            entry.outcome = "lost"
+        self._open.clear()
+        self._node = None
+        self.changes.note()
+
+    def clear(self) -> None:
+        """Forget all requests. The numbers go on."""
+        self._entries.clear()
+        self._bytes.clear()
+        self._bytes_left = BYTES_KEPT
+        self._deleted_topics.clear()
+
+    def _on_record(self, record: Message, topic: Topic | None) -> None:
+        if isinstance(record, RemoveTopicRecord) and topic is not None:
+            self._deleted_topics[topic.topic_id] = topic.name
+        self.changes.note()
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """Return the name of a topic, also of one that was deleted; None for an unknown id."""
+        topic = None
+        if self._node is not None:
+            topic = self._node.metadata.image.topics_by_id.get(topic_id)
+        return self._deleted_topics.get(topic_id) if topic is None else topic.name
+
+    # -- what passes
+
+    async def on_request(self, context: RequestContext) -> Any:
+        assert self._node is not None
+        self._number += 1
+        entry = self._open[context] = Entry(self._number, context, self._node.clock.now_ms())
+        key = context.api.handler.api_key
+        entries = self._entries.get(key)
+        if entries is None:
+            entries = self._entries[key] = deque()
+            self._bytes[key] = 0
+        if len(entries) >= self._kept:
+            self._drop_oldest(key)
+        entries.append(entry)
+        size = entry.size
+        self._bytes[key] += size
+        self._bytes_left -= size
+        while self._bytes_left < 0 and len(entries) > 1:
+            self._drop_oldest(max(self._bytes, key=self._bytes.__getitem__))
+        # Whom it wakes runs after the handler: a JoinGroup changes its group long before its response.
+        self.changes.note()
+
+    def _drop_oldest(self, key: int) -> None:
+        size = self._entries[key].popleft().size
+        self._bytes[key] -= size
+        self._bytes_left += size
+
+    def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        entry = self._open.pop(context, None)
+        if entry is None:
+            return
+        if response is not None:
+            entry.outcome = "responded"
+            if context.api.handler.api_key == FETCH_KEY:
+                entry.facts = None
+                _drop_records(response)
+            entry.errors, rows = errors_and_rows(response)
+            if rows <= RESPONSE_ROWS_KEPT:
+                entry.response = response
+        elif failure is not None:
+            entry.outcome = "closed" if isinstance(failure, CloseConnection) else "lost"
+        elif context.api.handler.api_key == PRODUCE_KEY and context.request.acks == 0:
+            entry.outcome = "no response"
+        else:
+            entry.outcome = "dropped"
+        for listener in tuple(self.listeners):
+            listener.on_entry(entry)
+        self.changes.note()
+
+    # -- what it knows
+
+    def entries(self, api_key: int | None = None) -> Iterator[Entry]:
+        """Yield the requests of an API, or all, the oldest first."""
+        if api_key is not None:
+            yield from self._entries.get(api_key, ())
+            return
+        yield from sorted((one for row in self._entries.values() for one in row), key=lambda one: one.number)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether requests are kept."""
+        return self._kept > 0
+
+    @property
+    def last_number(self) -> int:
+        """The number of the latest request; 0 before the first."""
+        return self._number
+
+    def facts(self, entry: Entry) -> dict[str, tuple[str, ...]]:
+        """Return the topics, groups and transactional ids that a request names."""
+        from oncelog.broker.faults.rows import GROUP, TOPIC, TRANSACTIONAL_ID, locate
+
+        if entry.facts is None:
+            facts: dict[str, dict[str, None]] = {TOPIC: {}, GROUP: {}, TRANSACTIONAL_ID: {}}
+            body = entry.body()
+            if body is not None:
+                located = locate(entry.api.handler.name, body, entry.version, self.topic_name)
+                for row in located.whole.leaves():
+                    for fact, names in facts.items():
+                        if isinstance(name := row.facts.get(fact), str):
+                            names[name] = None
+            if entry.api.handler.api_key == FETCH_KEY and entry.response is not None:
+                for topic in entry.response.responses:
+                    if name := topic.topic or self.topic_name(topic.topic_id):
+                        facts[TOPIC][name] = None
+            entry.facts = {fact: tuple(names) for fact, names in facts.items()}
+        return entry.facts
+
+    def request(self, entry: Entry) -> Request:
+        """Return the request as users see it: with decoded messages that nobody else has."""
+        from oncelog.broker.control.types import Request
+        from oncelog.broker.faults.rows import GROUP, TOPIC, TRANSACTIONAL_ID
+        from oncelog.broker.faults.rule import api_name
+
+        facts = self.facts(entry)
+        body = entry.body()
+        if body is not None:
+            name_topics(body, self.topic_name)
+        response = without_views(entry.response)
+        if response is not None:
+            name_topics(response, self.topic_name)
+        return Request(
+            number=entry.number,
+            api=api_name(entry.api.handler.name),
+            version=entry.version,
+            client_id=entry.client_id,
+            peer=entry.peer,
+            listener=entry.listener,
+            correlation_id=entry.correlation_id,
+            timestamp=entry.timestamp,
+            topics=facts[TOPIC],
+            groups=facts[GROUP],
+            transactional_ids=facts[TRANSACTIONAL_ID],
+            outcome=entry.outcome,
+            errors=entry.errors,
+            body=without_views(body),
+            response=response,
+        )
+
+
+class RequestListener:
+    """Who is told of each request that is done."""
+
+    def on_entry(self, entry: Entry) -> None:
+        """``entry`` is done. Must not raise."""
+
+
+def _drop_records(response: Any) -> None:
+    """Take the records out of a Fetch response, which was encoded: they may be ranges of files that are released."""
+    for topic in response.responses:
+        for row in topic.partitions:
+            row.records = None

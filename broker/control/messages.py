@@ -1,0 +1,95 @@
+"""Decoded messages as the journal needs them: the errors in them, copies, the names of topics that they know by id."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.schema import ZERO_UUID, Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.wire.schema import Uuid
+
+TOPIC_NAMES = ("name", "topic", "topic_name")
+"""What the field for a topic's name is called, beside ``topic_id``."""
+
+
+class _Plan(NamedTuple):
+    """Where errors are in a struct."""
+
+    codes: tuple[str, ...]
+    lists: tuple[tuple[str, _Plan], ...]
+    """Lists of structs that have errors; and other lists of structs, whose rows are only counted."""
+
+
+@cache
+def _plan(struct: type[Struct]) -> _Plan:
+    codes, lists = [], []
+    for field in struct.FIELDS:
+        if field.kind == "int16" and field.name.endswith("error_code"):
+            codes.append(field.name)
+        elif field.kind == "array" and isinstance(field.element, type):
+            lists.append((field.name, _plan(field.element)))
+    return _Plan(tuple(codes), tuple(lists))
+
+
+def errors_and_rows(response: Struct) -> tuple[tuple[str, ...], int]:
+    """Return the names of the errors in a response, each once, and the number of its rows."""
+    codes: dict[int, None] = {}
+    rows = _collect(response, _plan(type(response)), codes)
+    return tuple(_error_name(code) for code in codes) if codes else (), rows
+
+
+def _collect(struct: Any, plan: _Plan, codes: dict[int, None]) -> int:
+    for name in plan.codes:
+        code = getattr(struct, name)
+        if code:
+            codes[code] = None
+    rows = 0
+    for name, inner in plan.lists:
+        elements = getattr(struct, name)
+        if elements:
+            rows += len(elements)
+            for element in elements:
+                rows += _collect(element, inner, codes)
+    return rows
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def without_views(value: Any) -> Any:
+    """Return a copy of a message, with bytes in place of views into buffers."""
+    if isinstance(value, Struct):
+        copy = object.__new__(type(value))
+        for field in value.FIELDS:
+            setattr(copy, field.name, without_views(getattr(value, field.name)))
+        return copy
+    if isinstance(value, list):
+        return [without_views(one) for one in value]
+    if isinstance(value, memoryview | bytearray):
+        return bytes(value)
+    return value
+
+
+def name_topics(message: Any, topic_name: Callable[[Uuid], str | None]) -> None:
+    """Fill in the names of topics that the message has by id."""
+    for field in message.FIELDS:
+        value = getattr(message, field.name)
+        if isinstance(value, Struct):
+            name_topics(value, topic_name)
+        elif isinstance(value, list) and value and isinstance(value[0], Struct):
+            for element in value:
+                name_topics(element, topic_name)
+    topic_id = getattr(message, "topic_id", ZERO_UUID)
+    if topic_id != ZERO_UUID:
+        for field in message.FIELDS:
+            if field.name in TOPIC_NAMES and not getattr(message, field.name):
+                setattr(message, field.name, topic_name(topic_id) or "")

@@ -1,0 +1,248 @@
+"""Operations: what clients sent, and waits for it and for what follows from it. No wait polls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.control import views
+from oncelog.broker.control.changes import check_timeout, wait_until
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
+from oncelog.broker.control.names import check_word
+from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader
+from oncelog.broker.control.requests import checked_filter, find_requests, recent, wait_for_request
+from oncelog.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.control.types import GroupInfo, IsolationLevel, Record, Request, TransactionInfo
+    from oncelog.broker.coordinators.groups import GroupCoordinator
+    from oncelog.broker.coordinators.transactions import TransactionCoordinator
+    from oncelog.broker.log.partition_log import PartitionLog
+
+GROUP_STATES = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Assigning",
+    "Reconciling",
+)
+TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+
+
+async def requests(
+    broker: ControlledBroker,
+    *,
+    api: str | None = None,
+    client_id: str | None = None,
+    topic: str | None = None,
+    group: str | None = None,
+    transactional_id: str | None = None,
+    error: str | None = None,
+    limit: int | None = None,
+) -> list[Request]:
+    """Return the latest requests for which all holds that is given, the newest last. Raises InvalidArgumentError."""
+    wanted = checked_filter(
+        api=api,
+        client_id=client_id,
+        topic=topic,
+        group=group,
+        transactional_id=transactional_id,
+        error=error,
+    )
+    return find_requests(broker.journal, wanted, limit)
+
+
+async def wait_for(
+    broker: ControlledBroker,
+    *,
+    api: str,
+    client_id: str | None = None,
+    topic: str | None = None,
+    group: str | None = None,
+    transactional_id: str | None = None,
+    error: str | None = "NONE",
+    times: int = 1,
+    after: int = 0,
+    timeout: float = 10,
+) -> Request:
+    """Wait until so many such requests are done; return the last of them. Those up to number ``after`` do not count.
+
+    Raises WaitTimeoutError, InvalidArgumentError.
+    """
+    wanted = checked_filter(
+        api=api,
+        client_id=client_id,
+        topic=topic,
+        group=group,
+        transactional_id=transactional_id,
+        error=error,
+    )
+    return await wait_for_request(broker.journal, wanted, times=times, after=after, timeout=timeout)
+
+
+async def wait_for_records(
+    broker: ControlledBroker,
+    *,
+    topic: str,
+    count: int = 1,
+    isolation: IsolationLevel = "read_uncommitted",
+    partition: int | None = None,
+    timeout: float = 10,
+) -> list[Record]:
+    """Wait until a topic has at least so many records; return them all, by partition and offset.
+
+    The topic need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
+    """
+    check_timeout(timeout)
+    if not isinstance(count, int) or count < 0:
+        raise InvalidArgumentError(f"count={count!r}: expected a number of records")
+    reader = RecordReader(topic, isolation=isolation, partition=partition)
+    found: list[Record] = []
+
+    async def check() -> list[Record] | None:
+        try:
+            found.extend(await reader.read(broker.node))
+        except (NotFoundError, NotRunningError):
+            return None
+        if len(found) < count:
+            return None
+        return sorted(found, key=lambda one: (one.partition, one.offset))
+
+    def logs() -> list[PartitionLog]:
+        try:
+            return reader.logs(broker.node)
+        except (NotFoundError, NotRunningError, KafkaError):
+            return []
+
+    async def explain() -> str:
+        try:
+            info = await views.topic(broker.node, topic)
+        except (NotFoundError, NotRunningError) as error:
+            return f"topic {topic} has not got {count} records in {timeout:g} s: {error}"
+        text = f"topic {topic} has {len(found)} records, not {count}, after {timeout:g} s ({isolation})"
+        held = [row for row in info.partitions if row.last_stable_offset < row.high_watermark]
+        if isolation == "read_committed" and held:
+            opened = [one.transactional_id for one in await views.transactions(broker.node) if one.is_open]
+            text += "; open transactions hold back what follows: " + ", ".join(
+                f"{topic}-{row.partition} from offset {row.last_stable_offset} to {row.high_watermark}"
+                for row in held
+            )
+            text += f" (transactional ids: {', '.join(opened)})" if opened else ""
+        return text
+
+    return await wait_until(broker.journal.changes, check, logs, timeout, explain)
+
+
+async def wait_for_group(
+    broker: ControlledBroker,
+    *,
+    group_id: str,
+    state: str | None = None,
+    members: int | None = None,
+    lag: int | None = None,
+    isolation: IsolationLevel = "read_uncommitted",
+    timeout: float = 10,
+) -> GroupInfo:
+    """Wait until a group has that state, that number of members and at most that lag in all; return it.
+
+    The group need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
+    """
+    check_timeout(timeout)
+    check_word("isolation", isolation, ISOLATION_LEVELS)
+    if state is not None:
+        check_word("state", state, GROUP_STATES)
+    wanted = [
+        text
+        for text, value in (
+            (f"state {state}", state),
+            (f"{members} members", members),
+            (f"a lag of at most {lag}", lag),
+        )
+        if value is not None
+    ]
+    if not wanted:
+        raise InvalidArgumentError("nothing to wait for: give state=, members= or lag=")
+    since = broker.journal.last_number
+
+    async def check() -> GroupInfo | None:
+        try:
+            found = await views.group(broker.node, group_id, isolation=isolation)
+        except (NotFoundError, NotRunningError):
+            return None
+        if state is not None and found.state != state:
+            return None
+        if members is not None and len(found.members) != members:
+            return None
+        if lag is not None and (found.total_lag is None or found.total_lag > lag):
+            return None
+        return found
+
+    async def explain() -> str:
+        text = f"group {group_id} has not got {' and '.join(wanted)} in {timeout:g} s: "
+        try:
+            found = await views.group(broker.node, group_id, isolation=isolation)
+        except (NotFoundError, NotRunningError) as error:
+            text += str(error)
+        else:
+            clients = ", ".join(member.client_id for member in found.members)
+            text += f"it is {found.state} with {len(found.members)} members{clients and f' ({clients})'}"
+            if lag is not None:
+                text += f", lag {found.lag or 'unknown: no offset is committed and no topic subscribed'}"
+        return f"{text}\nsince the wait began: {recent(broker.journal, since)}"
+
+    return await wait_until(
+        broker.journal.changes, check, lambda: _log_of(broker, "groups", group_id), timeout, explain
+    )
+
+
+async def wait_for_transaction(
+    broker: ControlledBroker, *, transactional_id: str, state: str, timeout: float = 10
+) -> TransactionInfo:
+    """Wait until the transaction of a transactional id has that state; return it.
+
+    The id need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
+    """
+    check_timeout(timeout)
+    check_word("state", state, TRANSACTION_STATES)
+    since = broker.journal.last_number
+
+    async def check() -> TransactionInfo | None:
+        try:
+            found = await views.transaction(broker.node, transactional_id)
+        except (NotFoundError, NotRunningError):
+            return None
+        return found if found.state == state else None
+
+    async def explain() -> str:
+        try:
+            found = await views.transaction(broker.node, transactional_id)
+        except (NotFoundError, NotRunningError) as error:
+            instead = str(error)
+        else:
+            instead = (
+                f"it is {found.state}, of producer {found.producer_id} with epoch {found.producer_epoch}"
+            )
+        return (
+            f"the transaction of {transactional_id} was not {state} in {timeout:g} s: {instead}\n"
+            f"since the wait began: {recent(broker.journal, since)}"
+        )
+
+    return await wait_until(
+        broker.journal.changes,
+        check,
+        lambda: _log_of(broker, "transactions", transactional_id),
+        timeout,
+        explain,
+    )
+
+
+def _log_of(broker: ControlledBroker, coordinator: str, key: str) -> list[PartitionLog]:
+    """Return the log in which a coordinator keeps what it knows of ``key``, if there is one yet."""
+    try:
+        node = broker.node
+        found: GroupCoordinator | TransactionCoordinator = getattr(node, coordinator)
+        runtime = found.runtime
+        return [node.cluster.leader_partition(runtime.topic, runtime.partition_for(key)).log]
+    except (NotRunningError, KafkaError):
+        return []
