@@ -19,6 +19,7 @@ from oncelog.broker.coordinators.environment import CoordinatorEnvironment
 from oncelog.broker.coordinators.groups import GroupCoordinator
 from oncelog.broker.coordinators.transactions import TransactionCoordinator
 from oncelog.broker.dispatch.dispatcher import Dispatcher
+from oncelog.broker.emulation.release import OURS
 from oncelog.broker.fetch.delayed_fetches import DelayedFetches
 from oncelog.broker.fetch.sessions import FetchSessions
 from oncelog.broker.line_limiter import LineLimiter
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.emulation.release import Release
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.seams.clock import Clock
@@ -67,10 +69,11 @@ class Node:
         files: FileSystem,
         clock: Clock,
         rng: random.Random,
+        release: Release = OURS,
         on_loaded: Callable[[Node], None] = lambda node: None,
     ) -> None:
-        """``on_loaded`` is called once in `run`, before the node listens: it may create topics, or install something
-        in the dispatcher.
+        """``release`` is what it serves. ``on_loaded`` is called once in `run`, before the node listens: it may create
+        topics, or install something in the dispatcher.
         """
         self.config = DynamicBrokerConfig(config)
         self.files = files
@@ -92,6 +95,7 @@ class Node:
         self.dispatcher: Dispatcher
         self.server: Server
         self._producer_ids: ProducerIds
+        self._release = release
         self._on_loaded = on_loaded
 
     async def run(
@@ -130,6 +134,7 @@ class Node:
             self.config.static,
             cluster_id=logs.cluster_id,
             directory_id=logs.directory_id,
+            supported=self._release.features,
         )
         self.metadata.start()
         self.metadata.register([BrokerEndpoint(row.name, row.host, row.port, PLAINTEXT) for row in listeners])
@@ -155,6 +160,7 @@ class Node:
         self.groups = GroupCoordinator(environment, self.random)
         self.transactions = TransactionCoordinator(environment, self.groups, self.next_producer_id)
         self.services = Services(
+            handlers=self._release.handlers,
             config=self.config,
             metadata=self.metadata,
             cluster=self.cluster,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
     from oncelog.broker.fetch.delayed_fetches import DelayedFetches
     from oncelog.broker.fetch.sessions import FetchSessions
+    from oncelog.broker.handlers.table import Handler
     from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.metadata.store import MetadataStore
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 class Services(NamedTuple):
     """Made once by each node."""
 
+    handlers: Mapping[int, Handler]
+    """The APIs that the node serves, by key."""
     config: DynamicBrokerConfig
     metadata: MetadataStore
     cluster: Cluster

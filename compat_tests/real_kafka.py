@@ -118,13 +118,21 @@ def java() -> str:
     return _java[0]
 
 
-def kafka_libs() -> pathlib.Path:
-    """The folder with the jars of pom.xml. Raises RealPartMissing as `maven_jars` does."""
-    return maven_jars(POM, f"kafka-{kafka_version()}")
+def kafka_libs(version: str | None = None) -> pathlib.Path:
+    """The folder with the jars of pom.xml, or of another version of Kafka. Raises RealPartMissing as `maven_jars`."""
+    if version is None:
+        return maven_jars(POM, f"kafka-{kafka_version()}")
+    with tempfile.TemporaryDirectory() as folder:
+        pom = pathlib.Path(folder, "pom.xml")
+        pom.write_text(POM.read_text().replace(f">{kafka_version()}<", f">{version}<"))
+        # Kafka 3.9 brings a log binding of its own, which would win.
+        return maven_jars(pom, f"kafka-{version}", without="slf4j-reload4j")
 
 
-def maven_jars(pom: pathlib.Path, name: str) -> pathlib.Path:
+def maven_jars(pom: pathlib.Path, name: str, *, without: str = "") -> pathlib.Path:
     """The folder with the jars of a pom: `name` and a digest of the pom, under the user's cache directory.
+
+    It leaves out the artifact `without`.
 
     Maven fetches the jars once; several processes may call this at the same time. Raises RealPartMissing if the jars
     are not cached and Java or Maven is missing or Maven fails.
@@ -141,17 +149,18 @@ def maven_jars(pom: pathlib.Path, name: str) -> pathlib.Path:
     with open(caches / "resolve.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two Mavens must not write to its local repository at once
         if not libs.is_dir():
-            _resolve(mvn, java_home, pom, libs)
+            _resolve(mvn, java_home, pom, libs, without)
     return libs
 
 
-def _resolve(mvn: str, java_home: pathlib.Path, pom: pathlib.Path, libs: pathlib.Path) -> None:
+def _resolve(mvn: str, java_home: pathlib.Path, pom: pathlib.Path, libs: pathlib.Path, without: str) -> None:
     fetched = pathlib.Path(tempfile.mkdtemp(prefix="fetching-", dir=libs.parent))
     try:
         # The pom is copied because Maven makes a target folder beside it.
         copied = shutil.copy(pom, fetched / "pom.xml")
         command = [mvn, "-B", "-q", "-f", str(copied), "dependency:copy-dependencies"]
         command += [f"-DoutputDirectory={fetched / 'jars'}", "-DincludeScope=runtime"]
+        command += [f"-DexcludeArtifactIds={without}"] if without else []
         run = subprocess.run(
             command,
             env={**os.environ, "JAVA_HOME": str(java_home)},
@@ -185,13 +194,14 @@ def tool_command(
     *arguments: str,
     jvm_options: Sequence[str] | None = None,
     class_path: Sequence[str | os.PathLike[str]] = (),
+    version: str | None = None,
 ) -> list[str]:
     """The command line of a main class, with Kafka's jars and then `class_path` as the class path.
 
-    The default `jvm_options` suit a short run, with an archive of classes. Raises RealPartMissing.
+    The default `jvm_options` suit a short run, with an archive of classes of pom.xml's version. Raises RealPartMissing.
     """
     options = (*TOOL_JVM_OPTIONS, *quick_start()) if jvm_options is None else jvm_options
-    path = os.pathsep.join([f"{kafka_libs()}/*", *(os.fspath(path) for path in class_path)])
+    path = os.pathsep.join([f"{kafka_libs(version)}/*", *(os.fspath(path) for path in class_path)])
     return [java(), *QUIET, *options, "-cp", path, main_class, *arguments]
 
 
@@ -219,14 +229,15 @@ def run_tool(
     timeout_s: float = TOOL_TIMEOUT_S,
     check: bool = True,
     jvm_options: Sequence[str] | None = None,
+    version: str | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     """Run a tool of Kafka's, such as "org.apache.kafka.tools.TopicCommand", until it exits.
 
-    `jvm_options` are those of `tool_command`. Raises RealPartMissing, and with `check` AssertionError, with the output,
-    for an exit code other than 0.
+    `jvm_options` and `version` are those of `tool_command`. Raises RealPartMissing, and with `check` AssertionError,
+    with the output, for an exit code other than 0.
     """
     run = subprocess.run(
-        tool_command(main_class, *arguments, jvm_options=jvm_options),
+        tool_command(main_class, *arguments, jvm_options=jvm_options, version=version),
         input=input,
         stdin=subprocess.DEVNULL if input is None else None,
         capture_output=True,
@@ -269,7 +280,8 @@ class RealKafka(LocalBroker):
     `properties` are added to `PROPERTIES`. With `standalone` the voters are in the metadata log instead of the
     configuration, as in Kafka's quick start. A given `data_dir` is kept, and formatted if necessary; without one the
     data is deleted with the context. The default `jvm_options` suit a broker under light load, with an archive of
-    classes. `start` raises RealPartMissing, or AssertionError with the broker's output.
+    classes. `version` is another one than pom.xml's. `start` raises RealPartMissing, or AssertionError with the
+    broker's output.
     """
 
     def __init__(
@@ -279,11 +291,13 @@ class RealKafka(LocalBroker):
         jvm_options: Sequence[str] | None = None,
         *,
         standalone: bool = False,
+        version: str | None = None,
     ) -> None:
         super().__init__(data_dir, "real-kafka-")
         self._standalone = standalone
+        self._version = version
         self._properties = {**PROPERTIES, **(properties or {}), "log.dirs": str(self.data_dir)}
-        self._jvm_options = jvm_options
+        self._jvm_options = jvm_options if version is None else (jvm_options or BROKER_JVM_OPTIONS)
         self._ports: list[int] = []
 
     @property
@@ -325,7 +339,8 @@ class RealKafka(LocalBroker):
             if not (self.data_dir / "meta.properties").exists():
                 self._format(file.name)
             options = (*jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
-            self.process = Process(tool_command("kafka.Kafka", file.name, jvm_options=options))
+            command = tool_command("kafka.Kafka", file.name, jvm_options=options, version=self._version)
+            self.process = Process(command)
             started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None
             return started and answers_api_versions(broker)
         finally:
@@ -337,7 +352,7 @@ class RealKafka(LocalBroker):
             base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=") for _ in range(2)
         )
         checkpoint = self.data_dir / "bootstrap.checkpoint"
-        can_copy = self._own_dir is not None and not self._standalone
+        can_copy = self._own_dir is not None and not self._standalone and self._version is None
         if can_copy and _bootstrap:
             checkpoint.write_bytes(_bootstrap[0])
             rows = {"version": 1, "cluster.id": cluster_id, "directory.id": directory_id}
@@ -349,6 +364,6 @@ class RealKafka(LocalBroker):
         # While a broker is run to write the archive of classes, this tool cannot use it.
         options = TOOL_JVM_OPTIONS if self._jvm_options is not None else None
         arguments = ["format", "-t", cluster_id, "-c", properties, *mode]
-        run_tool("kafka.tools.StorageTool", *arguments, jvm_options=options)
+        run_tool("kafka.tools.StorageTool", *arguments, jvm_options=options, version=self._version)
         if can_copy:
             _bootstrap.append(checkpoint.read_bytes())

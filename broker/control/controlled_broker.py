@@ -20,6 +20,7 @@ from oncelog.broker.control.errors import (
 from oncelog.broker.control.journal import Journal
 from oncelog.broker.control.log_lines import LogLines
 from oncelog.broker.control.new_topics import create_topics
+from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.node import Node
@@ -55,6 +56,7 @@ class ControlledBroker:
     def __init__(self, options: BrokerOptions) -> None:
         self.options = options
         self.config = options.broker_config()
+        self.release = OURS if options.version is None else emulated(options.version)
         self.seed = options.seed
         self.random = random.Random(self.seed)
         self.lines = LogLines()
@@ -143,7 +145,14 @@ class ControlledBroker:
             bound = self._open_listeners()
         except ListenError as error:
             raise BrokerFailedError(str(error)) from error
-        node = Node(self.config, files=self.files, clock=self.clock, rng=self.random, on_loaded=self._prepare)
+        node = Node(
+            self.config,
+            files=self.files,
+            clock=self.clock,
+            rng=self.random,
+            release=self.release,
+            on_loaded=self._prepare,
+        )
         node.logs.keeps_data = self.options.data_dir is not None  # unless it is stopped to be started again
         run = _Run(node, bound)
         try:

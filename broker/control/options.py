@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.emulation.release import emulated
 
 REQUESTS_KEPT = 1000
 """How many requests of each API the journal keeps by default."""
@@ -43,6 +44,7 @@ class BrokerOptions:
     port: int = 0
     seed: int = 0
     requests_kept: int = REQUESTS_KEPT
+    version: str | None = None
 
     def broker_config(self) -> BrokerConfig:
         """Return the configuration of the broker. Raises ConfigError."""
@@ -63,19 +65,25 @@ def checked_options(
     port: int = 0,
     seed: int = 0,
     requests_kept: int = REQUESTS_KEPT,
+    version: str | None = None,
 ) -> BrokerOptions:
     """Return the options. Raises InvalidArgumentError for the first one that makes no sense."""
     if not 0 <= port <= PORT_MAX:
         raise InvalidArgumentError(f"port={port}: expected 0 (a free one) to {PORT_MAX}")
     if requests_kept < 0:
         raise InvalidArgumentError(f"requests_kept={requests_kept}: expected 0 (none) or more")
+    if version is not None:
+        try:
+            emulated(version)
+        except ValueError as error:
+            raise InvalidArgumentError(str(error)) from None
     texts = config_texts(config or {})
     for key in ("log.dirs", "log.dir"):
         if key in texts:
             raise InvalidArgumentError(f"config {key}: use data_dir= to keep the data on a disk")
     if port and "listeners" in texts:
         raise InvalidArgumentError("port= and config listeners exclude each other")
-    options = BrokerOptions(topic_options(topics), texts, data_dir, port, seed, requests_kept)
+    options = BrokerOptions(topic_options(topics), texts, data_dir, port, seed, requests_kept, version)
     try:
         options.broker_config()
     except ConfigError as error:

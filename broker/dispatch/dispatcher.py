@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.authorization import CLUSTER, CLUSTER_OPERATION
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import CloseConnection, ConnectionLost, Pending, RequestContext, finished
 from oncelog.broker.seams.clock import real_time
@@ -221,7 +220,7 @@ class Dispatcher:
         return RequestContext(api, version, correlation_id, header.client_id, connection, request)
 
     def _load(self, api_key: int) -> Api:
-        handler = HANDLERS.get(api_key)
+        handler = self._services.handlers.get(api_key)
         if handler is None:
             hint = "; the client wants SASL, which this listener does not speak" if api_key in SASL else ""
             raise CloseConnection(f"API key {api_key} is not served{hint}")

@@ -1,16 +1,14 @@
 """ApiVersions (API key 18): lists the APIs with the versions that are served, and the feature levels.
 
-The response derives from `HANDLERS` and from the finalized features. Its header has version 0 in every version. A
-request of a version that is not served gets UNSUPPORTED_VERSION in a body of version 0, which every client can read;
-it asks again with a version that is served (KIP-511).
+The response derives from the table of handlers and from the finalized features. Its header has version 0 in every
+version. A request of a version that is not served gets UNSUPPORTED_VERSION in a body of version 0, which every client
+can read; it asks again with a version that is served (KIP-511).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.metadata.features import finalized_features, supported_features
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import API_VERSIONS_KEY
 from oncelog.wire.messages.api_versions import (
@@ -34,7 +32,7 @@ def handle(
     services: Services, request: ApiVersionsRequest | None, context: RequestContext
 ) -> ApiVersionsResponse:
     if request is None:
-        handler = HANDLERS[API_VERSIONS_KEY]
+        handler = services.handlers[API_VERSIONS_KEY]
         return ApiVersionsResponse(
             ErrorCode.UNSUPPORTED_VERSION,
             [ApiVersion(API_VERSIONS_KEY, handler.min_version, handler.max_version)],
@@ -43,17 +41,18 @@ def handle(
         _is_software_name(request.client_software_name) and _is_software_name(request.client_software_version)
     ):
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
-    epoch, finalized = finalized_features(services.metadata.image)
+    features = services.metadata.features
+    epoch, finalized = features.finalized(services.metadata.image)
     return ApiVersionsResponse(
         0,
         [
             ApiVersion(handler.api_key, handler.announced_min, handler.max_version)
-            for handler in HANDLERS.values()
+            for handler in services.handlers.values()
         ],
         0,
         [
             SupportedFeatureKey(name, low, high)
-            for name, (low, high) in supported_features().items()
+            for name, (low, high) in features.supported.items()
             if low > 0 or context.api_version >= ZERO_MIN_FEATURES_VERSION
         ],
         epoch,

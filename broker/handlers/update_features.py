@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.metadata import features
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.update_features import (
     UpdatableFeatureResult,
@@ -32,7 +31,7 @@ def handle(
         for update in request.feature_updates
     }
     try:
-        records = features.update(
+        records = services.metadata.features.update(
             services.metadata.image,
             services.config.current.node_id,
             list(updates.values()),

@@ -1,12 +1,13 @@
 """Features: levels that a cluster agrees on, to switch on formats and protocols (KIP-584, KIP-778).
 
-The supported levels are here; the finalized ones are in the metadata image, whose offset is their epoch. Source:
-Kafka's ``FeatureControlManager``, ``QuorumFeatures``.
+The supported levels are in `Features`; the finalized ones are in the metadata image, whose offset is their epoch.
+Source: Kafka's ``FeatureControlManager``, ``QuorumFeatures``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.metadata.image import (
     BROKER,
@@ -30,16 +31,8 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message
 
 METADATA_VERSION_4_3_IV0 = 30
+"""The one level of ``metadata.version`` in whose versions records are written."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-
-_SUPPORTED: dict[str, tuple[int, int]] = {
-    # Records are written in the versions of this one level.
-    METADATA_VERSION: (METADATA_VERSION_4_3_IV0, METADATA_VERSION_4_3_IV0),
-    ELR_VERSION: (0, 1),
-    TRANSACTION_VERSION: (0, 2),
-    # 1: groups of the consumer protocol (KIP-848).
-    GROUP_VERSION: (0, 1),
-}
 
 _KEPT: dict[str, tuple[int, int]] = {"share.version": (0, 1), "streams.version": (0, 1)}
 """Features that Kafka finalizes when it formats a directory, and that only concern requests which oncelog does not
@@ -50,26 +43,114 @@ serve. Their levels are kept, for a Kafka that takes the directory over, and not
 KRAFT_VERSION = "kraft.version"
 _KAFKAS_OTHERS = frozenset({KRAFT_VERSION, "share.version", "streams.version"})
 
-# Levels at format, as kafka-storage finalizes them; features that are not supported (yet) are left out.
-FORMAT_LEVELS: dict[str, int] = {
-    METADATA_VERSION: METADATA_VERSION_4_3_IV0,
-    ELR_VERSION: 1,
-    GROUP_VERSION: 1,
-    TRANSACTION_VERSION: 2,
-}
-
 # Upgrade types of UpdateFeatures (``FeatureUpdate.UpgradeType``); anything else is refused.
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
-def supported_features() -> dict[str, tuple[int, int]]:
-    """Return the lowest and highest level that can be finalized, by feature."""
-    return _SUPPORTED
+class Features(NamedTuple):
+    """The features of a broker.
+
+    ``supported`` has the lowest and the highest level that can be finalized. ``at_format`` are the levels of a new data
+    directory, as kafka-storage finalizes them; features that are not supported (yet) are left out. Both announce a
+    ``metadata.version`` of the emulated release, while the records are always those of `METADATA_VERSION_4_3_IV0`.
+    """
+
+    supported: Mapping[str, tuple[int, int]]
+    at_format: Mapping[str, int]
+
+    def finalized(self, image: MetadataImage) -> tuple[int, dict[str, int]]:
+        """Return the epoch (the offset of the last metadata record), and the level of each supported feature that is
+        finalized.
+        """
+        return image.offset, {
+            name: self._level(image, name) for name in image.features if name in self.supported
+        }
+
+    def _level(self, image: MetadataImage, name: str) -> int:
+        return self.at_format[name] if name == METADATA_VERSION else image.features.get(name, 0)
+
+    def check(self, image: MetadataImage) -> None:
+        """Raise KafkaError (UNSUPPORTED_VERSION) if the image has a feature at an unsupported level."""
+        supported = {**_KEPT, **self.supported, METADATA_VERSION: (METADATA_VERSION_4_3_IV0,) * 2}
+        for name, level in image.features.items():
+            low, high = supported.get(name, (0, 0))
+            if not low <= level <= high:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"the data directory needs {name} at level {level}; supported are {low} to {high}",
+                )
+
+    def stored_at_format(self) -> dict[str, int]:
+        """Return the levels of a new data directory as its records have them."""
+        return {**self.at_format, METADATA_VERSION: METADATA_VERSION_4_3_IV0}
+
+    def update(
+        self,
+        image: MetadataImage,
+        node_id: int,
+        updates: list[tuple[str, int, int]],
+        min_insync_replicas: int,
+    ) -> list[Message]:
+        """Return the records that finalize each (feature, level, upgrade type).
+
+        Raises KafkaError (INVALID_UPDATE_VERSION) for the first one that is refused.
+        """
+        records: list[Message] = []
+        for name, level, upgrade_type in updates:
+            reason = self._refusal(image, node_id, name, level, upgrade_type)
+            if reason:
+                raise KafkaError(
+                    ErrorCode.INVALID_UPDATE_VERSION,
+                    f"Invalid update version {level} for feature {name}. {reason}",
+                )
+            if name == ELR_VERSION and level > 0:
+                records[:0] = _elr_safety_records(image, min_insync_replicas)
+            if name == METADATA_VERSION:
+                records.append(FeatureLevelRecord(name=name, feature_level=METADATA_VERSION_4_3_IV0))
+            elif name != KRAFT_VERSION:
+                records.append(FeatureLevelRecord(name=name, feature_level=level))
+        return records
+
+    def _refusal(self, image: MetadataImage, node_id: int, name: str, level: int, upgrade_type: int) -> str:
+        """Return why a level cannot be finalized, in Kafka's words, or an empty text."""
+        if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+            return "The controller does not support the given upgrade type."
+        if level < 0:
+            return "A feature version cannot be less than 0."
+        low, high = self.supported.get(name, (0, 0))
+        if not low <= level <= high:
+            if high == 0:
+                return f"Local controller {node_id} does not support this feature."
+            return f"Local controller {node_id} only supports versions {low}" + (
+                f"-{high}" if high > low else ""
+            )
+        current = self._level(image, name)
+        if level < current and upgrade_type == UPGRADE:
+            return (
+                "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+                "unsafe downgrade."
+            )
+        if level > current and upgrade_type != UPGRADE:
+            return "Can't downgrade to a newer version."
+        return "" if name in self.supported or name in _KAFKAS_OTHERS else f"Feature {name} not found."
 
 
-def finalized_features(image: MetadataImage) -> tuple[int, dict[str, int]]:
-    """Return the epoch (the offset of the last metadata record) and the finalized level of each supported feature."""
-    return image.offset, {name: level for name, level in image.features.items() if name in _SUPPORTED}
+OUR_FEATURES = Features(
+    supported={
+        METADATA_VERSION: (METADATA_VERSION_4_3_IV0, METADATA_VERSION_4_3_IV0),
+        ELR_VERSION: (0, 1),
+        TRANSACTION_VERSION: (0, 2),
+        # 1: groups of the consumer protocol (KIP-848).
+        GROUP_VERSION: (0, 1),
+    },
+    at_format={
+        METADATA_VERSION: METADATA_VERSION_4_3_IV0,
+        ELR_VERSION: 1,
+        GROUP_VERSION: 1,
+        TRANSACTION_VERSION: 2,
+    },
+)
+"""All that oncelog supports, and what a directory of Kafka 4.3 has."""
 
 
 def is_consumer_protocol_enabled(image: MetadataImage, config: BrokerConfig) -> bool:
@@ -82,26 +163,15 @@ def is_consumer_protocol_enabled(image: MetadataImage, config: BrokerConfig) -> 
 
 def broker_features() -> list[BrokerFeature]:
     """Return the supported levels as a broker's registration has them."""
-    return [BrokerFeature(name, low, high) for name, (low, high) in _SUPPORTED.items()]
+    return [BrokerFeature(name, low, high) for name, (low, high) in OUR_FEATURES.supported.items()]
 
 
-def check_image(image: MetadataImage) -> None:
-    """Raise KafkaError (UNSUPPORTED_VERSION) if the image has a feature at an unsupported level."""
-    for name, level in image.features.items():
-        low, high = _SUPPORTED.get(name) or _KEPT.get(name, (0, 0))
-        if not low <= level <= high:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"the data directory needs {name} at level {level}; supported are {low} to {high}",
-            )
-
-
-def bootstrap_records() -> list[Message]:
+def bootstrap_records(levels: Mapping[str, int]) -> list[Message]:
     """Return the records of a new ``bootstrap.checkpoint``: only the levels."""
-    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in FORMAT_LEVELS.items()]
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
 
 
-def format_records(levels: dict[str, int], min_insync_replicas: int) -> list[Message]:
+def format_records(levels: Mapping[str, int], min_insync_replicas: int) -> list[Message]:
     """Return the first records of a new cluster, one metadata transaction as Kafka's first controller writes it.
 
     ``min_insync_replicas`` is the broker's static setting. It becomes the cluster's if ELR is enabled.
@@ -113,50 +183,6 @@ def format_records(levels: dict[str, int], min_insync_replicas: int) -> list[Mes
         *(_elr_safety_records(image, min_insync_replicas) if levels.get(ELR_VERSION) else ()),
         EndTransactionRecord(),
     ]
-
-
-def update(
-    image: MetadataImage, node_id: int, updates: list[tuple[str, int, int]], min_insync_replicas: int
-) -> list[Message]:
-    """Return the records that finalize each (feature, level, upgrade type).
-
-    Raises KafkaError (INVALID_UPDATE_VERSION) for the first one that is refused.
-    """
-    records: list[Message] = []
-    for name, level, upgrade_type in updates:
-        reason = _refusal(image, node_id, name, level, upgrade_type)
-        if reason:
-            raise KafkaError(
-                ErrorCode.INVALID_UPDATE_VERSION,
-                f"Invalid update version {level} for feature {name}. {reason}",
-            )
-        if name == ELR_VERSION and level > 0:
-            records[:0] = _elr_safety_records(image, min_insync_replicas)
-        if name != KRAFT_VERSION:
-            records.append(FeatureLevelRecord(name=name, feature_level=level))
-    return records
-
-
-def _refusal(image: MetadataImage, node_id: int, name: str, level: int, upgrade_type: int) -> str:
-    """Return why a level cannot be finalized, in Kafka's words, or an empty text."""
-    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        return "The controller does not support the given upgrade type."
-    if level < 0:
-        return "A feature version cannot be less than 0."
-    low, high = _SUPPORTED.get(name, (0, 0))
-    if not low <= level <= high:
-        if high == 0:
-            return f"Local controller {node_id} does not support this feature."
-        return f"Local controller {node_id} only supports versions {low}" + (f"-{high}" if high > low else "")
-    current = image.features.get(name, 0)
-    if level < current and upgrade_type == UPGRADE:
-        return (
-            "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
-            "unsafe downgrade."
-        )
-    if level > current and upgrade_type != UPGRADE:
-        return "Can't downgrade to a newer version."
-    return "" if name in _SUPPORTED or name in _KAFKAS_OTHERS else f"Feature {name} not found."
 
 
 def _elr_safety_records(image: MetadataImage, min_insync_replicas: int) -> list[Message]:

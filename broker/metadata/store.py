@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata import features, snapshots
+from oncelog.broker.metadata.features import OUR_FEATURES
 from oncelog.broker.metadata.image import METADATA_VERSION, MetadataImage
 from oncelog.broker.metadata.log import MetadataLog
 from oncelog.broker.metadata.placement import regain_leaders
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.metadata.features import Features
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.log import LoadedMetadata
     from oncelog.broker.seams.clock import Clock
@@ -52,7 +54,8 @@ log = get_logger(__name__)
 class MetadataStore:
     """``config`` is the static configuration, without dynamic changes.
 
-    ``broker_epoch`` is the epoch of this start's registration, -1 before `register`.
+    ``broker_epoch`` is the epoch of this start's registration, -1 before `register`. ``features`` are those that
+    clients are told of and may finalize.
     """
 
     def __init__(
@@ -65,8 +68,10 @@ class MetadataStore:
         *,
         cluster_id: str,
         directory_id: Uuid,
+        supported: Features = OUR_FEATURES,
     ) -> None:
         self.config = config
+        self.features = supported
         self.cluster_id = cluster_id
         self.directory_id = directory_id
         self.image = MetadataImage()
@@ -92,7 +97,7 @@ class MetadataStore:
             log.warning("cluster metadata cut", bytes=loaded.cut_bytes, reason=loaded.cut_reason)
         for reason in loaded.bad_snapshots:
             log.error("cluster metadata snapshot unreadable", reason=reason)
-        features.check_image(self.image)
+        self.features.check(self.image)
         self._log.lead(self.config.node_id)
         self.image.offset = self._log.end_offset - 1
         self._snapshot_ms = self._clock.now_ms()
@@ -111,14 +116,14 @@ class MetadataStore:
             bootstrap = MetadataImage()
             for record in snapshots.read(self._files, path)[0]:
                 bootstrap.replay(record)
-            features.check_image(bootstrap)
+            self.features.check(bootstrap)
             levels = bootstrap.features
         else:
-            levels = features.FORMAT_LEVELS
+            levels = self.features.stored_at_format()
             snapshots.write(
                 self._files,
                 path,
-                [(record, 0) for record in features.bootstrap_records()],
+                [(record, 0) for record in features.bootstrap_records(levels)],
                 epoch=0,
                 timestamp=self._clock.now_ms(),
                 last_contained_log_timestamp=0,
@@ -131,7 +136,7 @@ class MetadataStore:
         Raises KafkaError as `commit`.
         """
         node_id = self.config.node_id
-        supported = features.supported_features().items()
+        supported = OUR_FEATURES.supported.items()
         controller = RegisterControllerRecord(
             controller_id=node_id,
             incarnation_id=self.new_uuid(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.broker.metadata.features import finalized_features, supported_features
+from oncelog.broker.metadata.features import OUR_FEATURES
 from oncelog.broker.metadata.image import BROKER
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.update_features import (
@@ -36,16 +36,16 @@ def node() -> StandInNode:
 
 
 def test_levels_of_a_new_cluster(node: StandInNode) -> None:
-    epoch, levels = finalized_features(node.metadata.image)
+    epoch, levels = OUR_FEATURES.finalized(node.metadata.image)
     assert epoch == node.metadata.image.offset == 11
     assert levels == {"metadata.version": 30, ELR: 1, TXN: 2, GROUP: 1}
-    assert supported_features() == {"metadata.version": (30, 30), ELR: (0, 1), TXN: (0, 2), GROUP: (0, 1)}
+    assert OUR_FEATURES.supported == {"metadata.version": (30, 30), ELR: (0, 1), TXN: (0, 2), GROUP: (0, 1)}
 
 
 def test_every_change_of_metadata_raises_the_epoch(node: StandInNode) -> None:
-    before, _ = finalized_features(node.metadata.image)
+    before, _ = OUR_FEATURES.finalized(node.metadata.image)
     node.metadata.commit([ConfigRecord(BROKER, "", "x", "1")])
-    assert finalized_features(node.metadata.image)[0] == before + 1
+    assert OUR_FEATURES.finalized(node.metadata.image)[0] == before + 1
 
 
 def test_down_and_up_again(node: StandInNode) -> None:
@@ -66,7 +66,12 @@ def test_down_and_up_again(node: StandInNode) -> None:
         ConfigRecord(BROKER, "1", "min.insync.replicas", None),
         FeatureLevelRecord(ELR, 1),
     ]
-    assert finalized_features(node.metadata.image)[1] == {"metadata.version": 30, ELR: 1, TXN: 2, GROUP: 1}
+    assert OUR_FEATURES.finalized(node.metadata.image)[1] == {
+        "metadata.version": 30,
+        ELR: 1,
+        TXN: 2,
+        GROUP: 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -128,7 +133,12 @@ def test_the_current_level_and_invalid_levels(node: StandInNode) -> None:
     assert update(node, ("kraft.version", 0, UPGRADE)).error_code == 0
     assert update(node, ("share.version", 0, UPGRADE)).error_code == 0
     assert update(node).error_code == 0
-    assert finalized_features(node.metadata.image)[1] == {"metadata.version": 30, ELR: 1, TXN: 2, GROUP: 1}
+    assert OUR_FEATURES.finalized(node.metadata.image)[1] == {
+        "metadata.version": 30,
+        ELR: 1,
+        TXN: 2,
+        GROUP: 1,
+    }
 
 
 def test_rows_per_feature_before_version_2(node: StandInNode) -> None:

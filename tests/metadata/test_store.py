@@ -8,7 +8,8 @@ import random
 import pytest
 
 from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.metadata import features, snapshots
+from oncelog.broker.metadata import snapshots
+from oncelog.broker.metadata.features import OUR_FEATURES
 from oncelog.broker.metadata.frames import Batches
 from oncelog.broker.metadata.image import BROKER, METADATA_VERSION, Topic
 from oncelog.broker.metadata.log import DIRECTORY
@@ -155,7 +156,7 @@ def test_a_directory_with_unsupported_features_is_refused() -> None:
 
 def test_a_directory_of_kafka_is_used_unchanged() -> None:
     """The directory is formatted or in use. Its features keep their levels; unsupported ones are not finalized here."""
-    kafkas = {**features.FORMAT_LEVELS, "share.version": 1, "streams.version": 1}
+    kafkas = {**OUR_FEATURES.at_format, "share.version": 1, "streams.version": 1}
     formatted, used = disk(), disk()
     formatted.open("/data/bootstrap.checkpoint", create=True).append(BOOTSTRAP)
     used.makedirs(DIR)
@@ -164,7 +165,7 @@ def test_a_directory_of_kafka_is_used_unchanged() -> None:
         for _ in range(2):
             store = store_on(files)
             assert store.image.features == kafkas
-            assert features.finalized_features(store.image)[1] == features.FORMAT_LEVELS
+            assert store.features.finalized(store.image)[1] == OUR_FEATURES.at_format
             store.snapshot()
 
 

@@ -39,6 +39,7 @@ class AsyncBroker:
     port: 0 takes a free one, which stays the broker's until `close`.
     seed: for random ids and delays; without it, `seed` tells the one that was drawn.
     requests_kept: how many requests of each API `requests` can show; 0 for none.
+    version: serve what a broker of this release of Kafka serves, such as "3.9"; without it, all that oncelog does.
     process: run it in a child process instead of a thread, for a program that keeps Python's interpreter busy itself.
     """
 
@@ -51,6 +52,7 @@ class AsyncBroker:
         port: int = 0,
         seed: int | None = None,
         requests_kept: int = REQUESTS_KEPT,
+        version: str | None = None,
         process: bool = False,
     ) -> None:
         self._options = checked_options(
@@ -60,6 +62,7 @@ class AsyncBroker:
             port=port,
             seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
             requests_kept=requests_kept,
+            version=version,
         )
         self._in_process = process
         self._calls: Calls | None = None
