@@ -6,6 +6,7 @@ from errno import EDQUOT, EMFILE, ENFILE, ENOMEM, ENOSPC
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.line_limiter import LineLimiter
+from oncelog.broker.log.time_gaps import TimeGaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +67,7 @@ class LogEnvironment:
         "random",
         "save_log_start",
         "schedule_delete",
+        "time_gaps",
     )
 
     def __init__(
@@ -90,6 +92,8 @@ class LogEnvironment:
         self.save_log_start = save_log_start
         self.schedule_delete = schedule_delete
         self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.time_gaps = TimeGaps()
+        """While the data lay in a snapshot, it did not age."""
 
 
 class WaiterSet(dict[Any, None]):

@@ -17,6 +17,7 @@ from oncelog.broker.log.data_directory import (
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
     DataDirectory,
+    DataDirectoryError,
     partition_of,
     set_aside_name,
 )
@@ -26,6 +27,7 @@ from oncelog.broker.log.flusher import Flusher
 from oncelog.broker.log.opening import create_partition, open_partition
 from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
 from oncelog.broker.log.recovery.queue import RecoveryQueue
+from oncelog.broker.log.time_gaps import MalformedTimeGapsError, read_time_gaps
 from oncelog.broker.logs import get_logger
 from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
@@ -125,6 +127,11 @@ class LogManager:
     def start(self) -> None:
         """Lock the directory and read its checkpoints. Raises DataDirectoryError."""
         self._directory.open(self.config.node_id, self.config.oncelog_cluster_id, self.random)
+        try:
+            self._env.time_gaps = read_time_gaps(self.files, self.data_dir)
+        except (OSError, MalformedTimeGapsError) as error:
+            self._directory.release()
+            raise DataDirectoryError.of(self.data_dir, error) from error
         self.offsets.read()
 
     def load(

@@ -288,7 +288,8 @@ class PartitionLog:
 
     def remove_expired_producers(self, now_ms: int) -> list[int]:
         """Forget producers that have written nothing for ``producer.id.expiration.ms``. Returns their ids."""
-        return self.producers.remove_expired(now_ms, self.env.producer_id_expiration_ms)
+        env = self.env
+        return self.producers.remove_expired(now_ms, env.producer_id_expiration_ms, env.time_gaps.aged)
 
     # Reading.
 

@@ -50,8 +50,8 @@ def _beyond_size(log: PartitionLog) -> Callable[[Segment, Segment | None], bool]
 
 
 def _older_than(log: PartitionLog, now_ms: int) -> Callable[[Segment, Segment | None], bool]:
-    retention_ms = log.config.retention_ms
-    return lambda segment, following: now_ms - segment.largest_timestamp > retention_ms
+    retention_ms, aged = log.config.retention_ms, log.env.time_gaps.aged
+    return lambda segment, following: now_ms - aged(segment.largest_timestamp) > retention_ms
 
 
 def _delete(log: PartitionLog, is_due: Callable[[Segment, Segment | None], bool], reason: str) -> int:

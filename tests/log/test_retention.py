@@ -7,9 +7,11 @@ import errno
 import pytest
 import trio
 
+from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LogManager
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.retention import delete_old_segments
+from oncelog.broker.log.time_gaps import TIME_GAPS_FILE, TimeGap, TimeGaps, parse_time_gaps
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.harness.log_manager import DATA, START_MS, LogManagerHarness, append, run
 from tests.sim.files import Fault
@@ -196,3 +198,50 @@ def test_a_deletion_that_fails_takes_the_log_offline() -> None:
             harness.sim.faults.clear()
 
     run(main)
+
+
+def test_time_in_a_snapshot_does_not_age() -> None:
+    """The records' timestamps stay; retention counts as if the time in the snapshot had not passed."""
+
+    async def main() -> None:
+        harness = LogManagerHarness()
+        any_time = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
+        harness.add_topic("t", overrides={"retention.ms": str(HOUR_MS), **any_time})
+        gaps = TimeGaps([TimeGap(FIRST_MS + HOUR_MS, 1000 * HOUR_MS)])
+        harness.files.makedirs(DATA)
+        harness.files.replace(f"{DATA}/{TIME_GAPS_FILE}", gaps.encode())
+        harness.files.replace(f"{DATA}/meta.properties", b"version=1\nnode.id=1\ncluster.id=x\n")
+        async with harness.running() as manager:
+            after = FIRST_MS + 1002 * HOUR_MS
+            log = three_segments(harness, manager, FIRST_MS, FIRST_MS + HOUR_MS, after)
+            assert delete_old_segments(log, FIRST_MS + 1001 * HOUR_MS) == 0
+            assert delete_old_segments(log, FIRST_MS + 1001 * HOUR_MS + 1) == 1
+            assert delete_old_segments(log, FIRST_MS + 1002 * HOUR_MS + 1) == 1
+            assert delete_old_segments(log, after + HOUR_MS) == 0
+            assert delete_old_segments(log, after + HOUR_MS + 1) == 1
+
+    run(main)
+
+
+def test_time_gaps_that_cannot_be_read_refuse_the_start() -> None:
+    """Else their records would be deleted as too old."""
+
+    async def main() -> None:
+        harness = LogManagerHarness()
+        harness.files.makedirs(DATA)
+        harness.files.replace(f"{DATA}/{TIME_GAPS_FILE}", b"0\n5 six\n")
+        harness.files.replace(f"{DATA}/meta.properties", b"version=1\nnode.id=1\ncluster.id=x\n")
+        with pytest.raises(DataDirectoryError, match=r"oncelog-time-gaps is malformed.*six"):
+            async with harness.running():
+                pass
+        harness.files.replace(f"{DATA}/{TIME_GAPS_FILE}", b"0\n")
+        async with harness.running():
+            pass
+
+    run(main)
+
+
+def test_gaps_add_up() -> None:
+    gaps = TimeGaps([TimeGap(100, 1000)]).and_then(TimeGap(1200, -50))
+    assert [gaps.aged(timestamp) for timestamp in (-1, 100, 101, 1200, 1201)] == [949, 1050, 51, 1150, 1201]
+    assert parse_time_gaps(gaps.encode(), "f").encode() == gaps.encode()

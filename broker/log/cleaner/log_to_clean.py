@@ -48,9 +48,10 @@ class LogToClean:
         dirty = [it for it in segments_from(log.segments, start) if it is not log.active]
         end = min(log.last_stable_offset, log.active.base_offset)
         lag_ms = log.config.min_compaction_lag_ms
+        aged = log.env.time_gaps.aged
         if lag_ms > 0:
             for segment in dirty:
-                if segment.largest_timestamp > now_ms - lag_ms:
+                if aged(segment.largest_timestamp) > now_ms - lag_ms:
                     end = min(end, segment.base_offset)
                     break
         uncleanable = segments_from(log.segments, max(start, end))[0]
@@ -58,7 +59,7 @@ class LogToClean:
         self.clean_bytes = sum(it.size for it in log.segments[:-1] if it.base_offset < start)
         self.cleanable_bytes = sum(it.size for it in dirty if it.base_offset < end)
         dirty_since = (it.rolling_timestamp for it in dirty)
-        oldest = min((timestamp for timestamp in dirty_since if timestamp > 0), default=now_ms)
+        oldest = min((aged(timestamp) for timestamp in dirty_since if timestamp > 0), default=now_ms)
         self.must_clean = oldest < now_ms - log.config.max_compaction_lag_ms
 
     @property

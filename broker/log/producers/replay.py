@@ -110,7 +110,7 @@ def load_newest_snapshot(
             _log.warning("producer snapshot is damaged", path=snapshots.path(offset), reason=error)
             snapshots.remove(offset)
         else:
-            producers.load(rows, env.clock.now_ms(), env.producer_id_expiration_ms)
+            producers.load(rows, env.clock.now_ms(), env.producer_id_expiration_ms, env.time_gaps.aged)
             return offset
     return -1
 

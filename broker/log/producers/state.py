@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.broker.log.indexes import AbortedTxn
 from oncelog.broker.log.producers.snapshots import SnapshotEntry
 from oncelog.broker.log.producers.verification import Verification
+from oncelog.broker.log.time_gaps import TimeGaps
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from oncelog.wire.batch import BatchHeader
 
@@ -34,6 +35,8 @@ COORDINATOR_EPOCH_NONE = -1
 NO_TIMESTAMP = -1
 TRANSACTIONS_V2 = 2
 """The transaction version from which on every transaction has a producer epoch of its own (KIP-890)."""
+
+NO_TIME_GAPS = TimeGaps().aged
 
 
 class AppendOrigin(IntEnum):
@@ -344,13 +347,18 @@ class ProducerStateManager:
             self._completed = [row for row in self._completed if row[1] >= offset]
         self.has_transactions = bool(self._ongoing or self._completed)
 
-    def remove_expired(self, now_ms: int, expiration_ms: int) -> list[int]:
+    def remove_expired(
+        self, now_ms: int, expiration_ms: int, aged: Callable[[int], int] = NO_TIME_GAPS
+    ) -> list[int]:
         """Forget producers without an open transaction that have written nothing for ``expiration_ms``. Returns their
-        ids."""
+        ids.
+
+        ``aged`` returns from when the age of a timestamp counts (`TimeGaps.aged`).
+        """
         expired = [
             entry.producer_id
             for entry in self.producers.values()
-            if entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms
+            if entry.txn_first_offset < 0 and now_ms - aged(entry.last_timestamp) >= expiration_ms
         ]
         for producer_id in expired:
             del self.producers[producer_id]
@@ -370,11 +378,19 @@ class ProducerStateManager:
     def snapshot(self) -> list[SnapshotEntry]:
         return [entry.to_snapshot() for entry in self.producers.values()]
 
-    def load(self, rows: Iterable[SnapshotEntry], now_ms: int, expiration_ms: int) -> None:
-        """Replace everything with a snapshot, without the producers that have expired by now."""
+    def load(
+        self,
+        rows: Iterable[SnapshotEntry],
+        now_ms: int,
+        expiration_ms: int,
+        aged: Callable[[int], int] = NO_TIME_GAPS,
+    ) -> None:
+        """Replace everything with a snapshot, without the producers that have expired by now (see
+        `remove_expired`).
+        """
         self.clear()
         for row in rows:
-            if row.txn_first_offset < 0 and now_ms - row.timestamp >= expiration_ms:
+            if row.txn_first_offset < 0 and now_ms - aged(row.timestamp) >= expiration_ms:
                 continue
             entry = ProducerEntry(row.producer_id)
             entry.producer_epoch = row.producer_epoch
