@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         NotFoundError,
         NotRunningError,
         OncelogError,
+        SnapshotError,
         UnsupportedError,
         WaitTimeoutError,
     )
@@ -52,6 +53,7 @@ __all__ = [
     "Record",
     "Request",
     "RuleState",
+    "SnapshotError",
     "TopicInfo",
     "TransactionInfo",
     "UnsupportedError",
@@ -80,6 +82,7 @@ _MODULES = {
     "RuleState": "oncelog.broker.faults.state",
     "TopicInfo": "oncelog.broker.control.types",
     "TransactionInfo": "oncelog.broker.control.types",
+    "SnapshotError": "oncelog.broker.control.errors",
     "UnsupportedError": "oncelog.broker.control.errors",
     "WaitTimeoutError": "oncelog.broker.control.errors",
 }

@@ -7,14 +7,17 @@ the random numbers, and what stands between clients and handlers.
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import address_text, resolve_listeners
 from oncelog.broker.control.errors import (
     BrokerFailedError,
     NotRunningError,
+    SnapshotError,
     UnsupportedError,
 )
 from oncelog.broker.control.journal import Journal
@@ -24,7 +27,7 @@ from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.node import Node
-from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.clock import MovableClock, real_time
 from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
 from oncelog.broker.seams.mortal_files import MortalFileSystem
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
@@ -32,7 +35,10 @@ from oncelog.broker.seams.transport import PortReservation
 from oncelog.broker.serve import ListenError, open_listener
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.control.snapshots import Snapshot
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.seams.files import FileSystem
@@ -76,6 +82,10 @@ class ControlledBroker:
         self._producer_ids_from = 0
         """Producer ids below this one were given out before a reset."""
         self._faults: FaultRules | None = None
+        self._snapshot: Snapshot | None = None
+        """What the data was at the start, if it was loaded."""
+        self._had_data = False
+        """Whether the data directory on disk is older than the broker."""
         self._nursery: trio.Nursery
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -104,12 +114,23 @@ class ControlledBroker:
             raise BrokerFailedError(f"the broker ended by itself: {self._failure!r}")
         raise NotRunningError("the broker is stopped: start() starts it again")
 
+    def check_started(self) -> None:
+        """Raises NotRunningError before the first start."""
+        if self._run is None:
+            raise NotRunningError("the broker was not started yet")
+
     @property
     def bootstrap_servers(self) -> str:
         """The advertised addresses of all listeners, separated by commas; the same after a restart."""
         if self._run is None:
             raise NotRunningError("the broker has no address before its first start")
         return ",".join(address_text(row.host, row.port) for row in self._run.bound)
+
+    @property
+    def config_texts(self) -> Mapping[str, str]:
+        """The configuration that the broker was started with, without defaults; of a snapshot, too."""
+        loaded = {} if self._snapshot is None else self._snapshot.manifest.config
+        return {**loaded, **self.options.config}
 
     @property
     def cluster_id(self) -> str:
@@ -134,12 +155,16 @@ class ControlledBroker:
     async def start(self) -> None:
         """Start a node on the disk as it is, at the address of the node before. Nothing happens if one runs.
 
-        Topics of the options that are missing are created. Raises BrokerFailedError if it cannot start,
-        InvalidArgumentError for a topic that cannot be created.
+        Topics of the options that are missing are created. The first start loads the snapshot of the options. Raises
+        BrokerFailedError if it cannot start, InvalidArgumentError for a topic that cannot be created, SnapshotError.
         """
         if self.is_running:
             return
         self.files.restart()
+        if self.options.from_snapshot is not None and self._snapshot is None:
+            await self._load_snapshot(self.options.from_snapshot)
+        elif self._run is None:
+            self._had_data = self.files.exists(f"{self.config.data_dir}/{META_PROPERTIES}")
         self._failure = None
         try:
             bound = self._open_listeners()
@@ -198,9 +223,14 @@ class ControlledBroker:
 
     async def reset(self) -> None:
         """Make the broker as it was after its first start, with the same address and cluster id. No topic id and no
-        producer id is given out again. Connections are closed.
+        producer id is given out again. Connections are closed. Raises UnsupportedError if it would delete data that is
+        older than the broker.
         """
         metadata = self.node.metadata
+        if self._had_data:
+            raise UnsupportedError(
+                f"reset: data was in {self.options.data_dir} before this broker, and would be deleted"
+            )
         identity = self.files.read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
         self._producer_ids_from = metadata.image.next_producer_id
         if self._faults is not None:
@@ -211,8 +241,38 @@ class ControlledBroker:
         if self.options.data_dir is not None:
             _remove_content(self.files.inner, self.config.data_dir)
         self.files = self._new_disk()
-        self.files.replace(f"{self.config.data_dir}/{META_PROPERTIES}", identity)
+        if self._snapshot is None:
+            self.files.replace(f"{self.config.data_dir}/{META_PROPERTIES}", identity)
+        else:
+            await self._use_snapshot(self._snapshot)
         await self.start()
+
+    async def _load_snapshot(self, source: str | bytes) -> None:
+        """Read, check and use a snapshot: the path of its file, or its content. Raises SnapshotError."""
+        from oncelog.broker.control import snapshots
+
+        disk = OsFileSystem()
+        if isinstance(source, str):
+            snapshot = await disk.offload(partial(snapshots.read_file, disk, source))
+        else:
+            snapshot = await disk.offload(partial(snapshots.decode, source, "given as bytes"))
+        try:
+            config = self.options.broker_config(snapshot.manifest.config)
+        except ConfigError as error:
+            raise SnapshotError(f"the configuration in the snapshot cannot be used: {error}") from error
+        await self._use_snapshot(snapshot)
+        self.config, self._snapshot = config, snapshot
+
+    async def _use_snapshot(self, snapshot: Snapshot) -> None:
+        """Make it the data and the clock of the next node. The disk is empty. Raises SnapshotError."""
+        from oncelog.broker.control import snapshots
+
+        clock = MovableClock(ahead_ms=snapshot.manifest.clock_ahead_at(real_time.now_ms()))
+        if snapshot.manifest.clock_is_frozen:
+            clock.freeze()
+        load = partial(snapshots.load, snapshot, self.files, self.config.data_dir, clock.now_ms())
+        await self.files.offload(load)
+        self.clock = clock
 
     async def _carry(self, run: _Run, task_status: trio.TaskStatus[None]) -> None:
         """Run one node until its end. An error before it is ready is raised; a later one is kept for who asks next."""

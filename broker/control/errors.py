@@ -30,5 +30,9 @@ class UnsupportedError(OncelogError, RuntimeError):
     """This broker cannot do that, such as losing power on a real disk."""
 
 
+class SnapshotError(OncelogError):
+    """A snapshot that cannot be written, read or loaded. Nothing was changed."""
+
+
 class WaitTimeoutError(OncelogError, TimeoutError):
     """What was waited for did not happen in time. The message says what happened instead."""

@@ -48,6 +48,23 @@ async def create_topics(broker: ControlledBroker, *, topics: dict[str, object] |
     new_topics.create_topics(broker.node, wanted)
 
 
+async def snapshot(broker: ControlledBroker, *, path: str | None = None) -> bytes | None:
+    """Write a snapshot of the broker, running or stopped, to the file ``path``; without a path return its content.
+
+    Raises SnapshotError, NotRunningError before the first start.
+    """
+    from oncelog.broker.control import snapshots
+    from oncelog.broker.seams.os_files import OsFileSystem
+
+    taken = snapshots.take(broker)
+    disk = OsFileSystem()
+    content = await disk.offload(lambda: snapshots.encode(taken))
+    if path is None:
+        return content
+    await disk.offload(lambda: snapshots.write_file(disk, path, content))
+    return None
+
+
 async def info(broker: ControlledBroker) -> BrokerInfo:
     """Return what identifies the broker, and whether it runs."""
     return BrokerInfo(

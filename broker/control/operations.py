@@ -24,6 +24,7 @@ MODULES: dict[str, str] = {
     "lose_power": _HERE + "lifecycle",
     "reset": _HERE + "lifecycle",
     "create_topics": _HERE + "lifecycle",
+    "snapshot": _HERE + "lifecycle",
     "info": _HERE + "lifecycle",
     "log_lines": _HERE + "lifecycle",
     "topics": _HERE + "reading",

@@ -45,16 +45,23 @@ class BrokerOptions:
     seed: int = 0
     requests_kept: int = REQUESTS_KEPT
     version: str | None = None
+    from_snapshot: str | bytes | None = None
+    """The path of a snapshot's file, or its content."""
 
-    def broker_config(self) -> BrokerConfig:
-        """Return the configuration of the broker. Raises ConfigError."""
+    def broker_config(self, of_snapshot: Mapping[str, str] | None = None) -> BrokerConfig:
+        """Return the configuration of the broker. ``of_snapshot`` holds where `config` says nothing. Raises
+        ConfigError.
+        """
         texts = {
             **KIT_CONFIG,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            **(of_snapshot or {}),
             **self.config,
             "log.dirs": self.data_dir or MEMORY_DATA_DIR,
         }
-        return BrokerConfig(texts, dict.fromkeys(self.config, "config"))
+        return BrokerConfig(
+            texts, {**dict.fromkeys(of_snapshot or (), "snapshot"), **dict.fromkeys(self.config, "config")}
+        )
 
 
 def checked_options(
@@ -66,6 +73,7 @@ def checked_options(
     seed: int = 0,
     requests_kept: int = REQUESTS_KEPT,
     version: str | None = None,
+    from_snapshot: str | bytes | None = None,
 ) -> BrokerOptions:
     """Return the options. Raises InvalidArgumentError for the first one that makes no sense."""
     if not 0 <= port <= PORT_MAX:
@@ -83,7 +91,9 @@ def checked_options(
             raise InvalidArgumentError(f"config {key}: use data_dir= to keep the data on a disk")
     if port and "listeners" in texts:
         raise InvalidArgumentError("port= and config listeners exclude each other")
-    options = BrokerOptions(topic_options(topics), texts, data_dir, port, seed, requests_kept, version)
+    options = BrokerOptions(
+        topic_options(topics), texts, data_dir, port, seed, requests_kept, version, from_snapshot
+    )
     try:
         options.broker_config()
     except ConfigError as error:

@@ -1,0 +1,293 @@
+"""Snapshots: the data of a broker at one instant, in one file, from which others start.
+
+The file is a zip archive: `MANIFEST` says what it is, and under `DATA` is a data directory in Kafka's layout and
+formats, as the death of the process at that instant would have left it. A start from it is a start after such a death:
+it keeps topics, records, offsets, groups, open transactions, ids and the cluster id.
+
+While the data lies in the file, no broker time passes for it (docs/decisions/0009-time-in-a-snapshot.md): `load` moves
+the stored times that deadlines follow from by as much as passed (`snapshot_times`), and leaves a note beside the
+records, whose timestamps stay (`oncelog.broker.log.time_gaps`).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+
+import oncelog
+from oncelog.broker.control.errors import SnapshotError
+from oncelog.broker.control.snapshot_times import move_times
+from oncelog.broker.log.checkpoints import RECOVERY_POINTS
+from oncelog.broker.log.data_directory import (
+    CLEAN_SHUTDOWN_FILE,
+    DELETE_SUFFIX,
+    HARMLESS_NAMES,
+    LOCK_FILE,
+    META_PROPERTIES,
+)
+from oncelog.broker.log.time_gaps import TIME_GAPS_FILE, TimeGap, TimeGaps, parse_time_gaps
+from oncelog.broker.seams.files import without_extra_slashes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.seams.files import FileSystem
+
+FORMAT_VERSION = 1
+"""Rises with each change that an older oncelog cannot read."""
+MANIFEST = "oncelog-snapshot.json"
+DATA = "data/"
+COMPRESSION_LEVEL = 1
+
+OF_THE_ADDRESS = (
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "log.dirs",
+    "log.dir",
+)
+"""Configuration that belongs to one broker and not to its data: two brokers from one snapshot have other ports."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a snapshot says of itself."""
+
+    format_version: int
+    oncelog_version: str
+    taken_ms: int
+    """Broker time at its instant."""
+    clock_ahead_ms: float
+    """How far broker time was ahead of the machine's."""
+    clock_is_frozen: bool
+    config: Mapping[str, str]
+    """The configuration that the broker was started with, without `OF_THE_ADDRESS`."""
+
+    def clock_ahead_at(self, wall_ms: int) -> float:
+        """Return how far broker time is ahead of the machine's (milliseconds) in a broker that starts at ``wall_ms``
+        (the machine's): as far as it was; a clock that stood still stands at the same instant.
+        """
+        return float(self.taken_ms - wall_ms) if self.clock_is_frozen else self.clock_ahead_ms
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot in memory: its manifest and the files of its data directory, by their path in it."""
+
+    manifest: Manifest
+    files: Mapping[str, bytes]
+
+
+# -- taking one
+
+
+def take(broker: ControlledBroker) -> Snapshot:
+    """Return a snapshot of the broker, running or not, at this instant: nothing is awaited. Raises SnapshotError, and
+    NotRunningError before the first start.
+    """
+    files, data_dir = broker.files.inner, broker.config.data_dir
+    broker.check_started()
+    try:
+        lock = None if broker.is_running else files.lock(f"{data_dir}/{LOCK_FILE}")
+        try:
+            content = _read_data(files, data_dir)
+        finally:
+            if lock is not None:
+                lock.release()
+    except BlockingIOError:
+        raise SnapshotError(f"another process uses {data_dir}: stop it first") from None
+    except OSError as error:
+        raise SnapshotError(f"{data_dir} cannot be read: {error.strerror}: {error.filename}") from error
+    config = {key: text for key, text in broker.config_texts.items() if key not in OF_THE_ADDRESS}
+    clock = broker.clock
+    manifest = Manifest(
+        FORMAT_VERSION, oncelog.__version__, clock.now_ms(), clock.ahead_ms, clock.is_frozen, config
+    )
+    return Snapshot(manifest, content)
+
+
+def _read_data(files: FileSystem, data_dir: str) -> dict[str, bytes]:
+    """Return the content of all files of a data directory, by their path in it. Raises OSError.
+
+    Threads of a broker may replace checkpoints meanwhile: log start offsets before recovery points, which are therefore
+    read first.
+    """
+    paths = sorted(_paths(files, data_dir, ""), key=lambda path: (path != RECOVERY_POINTS, path))
+    return {path: files.read_bytes(f"{data_dir}/{path}") for path in paths}
+
+
+def _paths(files: FileSystem, directory: str, inside: str) -> Iterator[str]:
+    for name in files.listdir(directory):
+        path = f"{directory}/{name}"
+        if name == META_PROPERTIES or name not in HARMLESS_NAMES:
+            if files.is_dir(path):
+                if not name.endswith(DELETE_SUFFIX):
+                    yield from _paths(files, path, f"{inside}{name}/")
+            elif not name.endswith((".tmp", ".deleted")):
+                yield inside + name
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """Return the content of the file. The same snapshot gives the same bytes."""
+    content = BytesIO()
+    with ZipFile(content, "w") as archive:
+        manifest = json.dumps(asdict(snapshot.manifest), indent=2, sort_keys=True)
+        archive.writestr(_entry(MANIFEST), manifest + "\n", ZIP_DEFLATED, COMPRESSION_LEVEL)
+        for path, data in snapshot.files.items():
+            archive.writestr(_entry(DATA + path), data, ZIP_DEFLATED, COMPRESSION_LEVEL)
+    return content.getvalue()
+
+
+def _entry(name: str) -> ZipInfo:
+    entry = ZipInfo(name)  # with a date that is always the same
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def write_file(files: FileSystem, path: str, content: bytes) -> None:
+    """Write a snapshot's file: afterwards it is the new one, or as before. It blocks. Raises SnapshotError."""
+    try:
+        if files.is_dir(path):
+            raise SnapshotError(f"the snapshot {path} cannot be written: there is a directory in its place")
+        files.replace(path, content)
+    except OSError as error:
+        with suppress(OSError):
+            files.remove(path + ".tmp")
+        raise SnapshotError(f"the snapshot {path} cannot be written: {error.strerror}") from error
+
+
+# -- loading one
+
+
+def read_file(files: FileSystem, path: str) -> Snapshot:
+    """Read and check the snapshot in the file ``path``. It blocks. Raises SnapshotError."""
+    try:
+        content = files.read_bytes(path)
+    except OSError as error:
+        raise SnapshotError(f"the snapshot {path} cannot be read: {error.strerror}") from error
+    return decode(content, path)
+
+
+def decode(content: bytes, name: str) -> Snapshot:
+    """Check all of a snapshot's file and return it. ``name`` is for errors. Raises SnapshotError."""
+    if not content.startswith(b"PK"):
+        raise SnapshotError(f"{name} is not a snapshot of oncelog")
+    try:
+        with ZipFile(BytesIO(content)) as archive:
+            manifest = _manifest(archive, name)
+            files = {
+                _checked_path(entry.removeprefix(DATA), name): archive.read(entry)
+                for entry in archive.namelist()
+                if entry.startswith(DATA) and not entry.endswith("/")
+            }
+    except (BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise SnapshotError(f"the snapshot {name} is damaged, or was cut: {error}") from error
+    if META_PROPERTIES not in files:
+        raise SnapshotError(f"the snapshot {name} is damaged: it holds no {META_PROPERTIES}")
+    return Snapshot(manifest, files)
+
+
+def _manifest(archive: ZipFile, name: str) -> Manifest:
+    try:
+        fields = json.loads(archive.read(MANIFEST))
+    except KeyError:
+        raise SnapshotError(
+            f"{name} is a zip file, but not a snapshot of oncelog: it holds no {MANIFEST}"
+        ) from None
+    except ValueError as error:
+        raise SnapshotError(f"the snapshot {name} is damaged: {MANIFEST}: {error}") from None
+    version = fields.get("format_version") if isinstance(fields, dict) else None
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise SnapshotError(
+            f"the snapshot {name} has format {version}, which oncelog {fields.get('oncelog_version')} wrote; "
+            f"this oncelog, {oncelog.__version__}, reads formats up to {FORMAT_VERSION}: install a newer one"
+        )
+    try:
+        return Manifest(
+            int(fields["format_version"]),
+            str(fields["oncelog_version"]),
+            int(fields["taken_ms"]),
+            float(fields["clock_ahead_ms"]),
+            bool(fields["clock_is_frozen"]),
+            {str(key): str(text) for key, text in fields["config"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SnapshotError(f"the snapshot {name} is damaged: {MANIFEST}: {error!r}") from None
+
+
+def _checked_path(path: str, name: str) -> str:
+    """Return ``path``. Raises SnapshotError if it could lead out of the data directory."""
+    if path.startswith("/") or "\\" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise SnapshotError(f"the snapshot {name} holds a file with the path {path!r}")
+    return path
+
+
+def _check_target(files: FileSystem, data_dir: str) -> None:
+    """Raises SnapshotError if a snapshot cannot be loaded into ``data_dir``: it must be missing or empty."""
+    if files.exists(data_dir):
+        if not files.is_dir(data_dir):
+            raise SnapshotError(f"a snapshot cannot be loaded into {data_dir}: it is a file")
+        found = [name for name in files.listdir(data_dir) if name not in HARMLESS_NAMES]
+        if found:
+            raise SnapshotError(
+                f"a snapshot cannot be loaded into {data_dir}: the directory is not empty, it holds {found[0]}"
+            )
+
+
+def load(snapshot: Snapshot, files: FileSystem, data_dir: str, now_ms: int) -> None:
+    """Make ``data_dir`` the data directory of a broker that starts at ``now_ms`` (broker time). It blocks.
+
+    Raises SnapshotError; the directory then holds what it held before.
+    """
+    _check_target(files, data_dir)
+    content = _at(snapshot, now_ms)
+    # A directory is a data directory from its meta.properties on: an interrupted load is none.
+    paths = sorted(content, key=lambda path: (path == META_PROPERTIES, path))
+    try:
+        for parent in dict.fromkeys(path.rpartition("/")[0] for path in paths):
+            files.makedirs(f"{data_dir}/{parent}")
+        for path in paths:
+            _write(files, f"{data_dir}/{path}", content[path])
+        for parent in dict.fromkeys(path.rpartition("/")[0] for path in paths):
+            files.sync_dir(without_extra_slashes(f"{data_dir}/{parent}"))
+    except OSError as error:
+        _remove_loaded(files, data_dir)
+        raise SnapshotError(f"a snapshot cannot be loaded into {data_dir}: {error.strerror}") from error
+
+
+def _at(snapshot: Snapshot, now_ms: int) -> dict[str, bytes]:
+    """Return the files as a broker needs them that starts at ``now_ms`` (broker time)."""
+    gap = TimeGap(snapshot.manifest.taken_ms, now_ms - snapshot.manifest.taken_ms)
+    content = dict(snapshot.files)
+    if gap.length_ms:
+        if move_times(content, gap.length_ms):
+            content.pop(CLEAN_SHUTDOWN_FILE, None)
+        before = content.get(TIME_GAPS_FILE)
+        gaps = TimeGaps() if before is None else parse_time_gaps(before, TIME_GAPS_FILE)
+        content[TIME_GAPS_FILE] = gaps.and_then(gap).encode()
+    return content
+
+
+def _write(files: FileSystem, path: str, data: bytes) -> None:
+    file = files.open(path, create=True)
+    try:
+        file.append(data)
+        file.fsync()
+    finally:
+        file.close()
+
+
+def _remove_loaded(files: FileSystem, data_dir: str) -> None:
+    with suppress(OSError):
+        for name in files.listdir(data_dir):
+            path = f"{data_dir}/{name}"
+            if files.is_dir(path):
+                files.remove_tree(path)
+            elif name != LOCK_FILE:
+                files.remove(path)
