@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.control.errors import NotRunningError, OncelogError
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
 from oncelog.broker.embedded.async_api.clock import AsyncClock
+from oncelog.broker.embedded.async_api.faults import AsyncFaults
 from oncelog.broker.embedded.async_api.groups import AsyncGroup
 from oncelog.broker.embedded.async_api.topics import AsyncTopic
 from oncelog.broker.embedded.async_api.transactions import AsyncTransactions
@@ -287,6 +288,13 @@ class AsyncBroker:
             timeout=timeout,
         )
         return request
+
+    # -- what goes wrong
+
+    @property
+    def faults(self) -> AsyncFaults:
+        """What goes wrong on purpose: ``kafka.faults.on("EndTxn").nth(2).drop_response()``."""
+        return AsyncFaults(self)
 
     # -- what identifies it
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.control.errors import NotRunningError, OncelogError
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
 from oncelog.broker.embedded.sync_api.clock import Clock
+from oncelog.broker.embedded.sync_api.faults import Faults
 from oncelog.broker.embedded.sync_api.groups import Group
 from oncelog.broker.embedded.sync_api.topics import Topic
 from oncelog.broker.embedded.sync_api.transactions import Transactions
@@ -288,6 +289,13 @@ class Broker:
             timeout=timeout,
         )
         return request
+
+    # -- what goes wrong
+
+    @property
+    def faults(self) -> Faults:
+        """What goes wrong on purpose: ``kafka.faults.on("EndTxn").nth(2).drop_response()``."""
+        return Faults(self)
 
     # -- what identifies it
 

@@ -1,0 +1,250 @@
+"""`AsyncFaults`: what goes wrong between clients and the broker, because a test says so."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any, Literal
+
+from oncelog.broker.control.errors import NotFoundError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from oncelog.broker.embedded.async_api.broker import AsyncBroker
+    from oncelog.broker.faults.state import RuleState
+    from oncelog.wire.errors import ErrorCode
+
+WAIT_S = 10.0
+"""Seconds that `AsyncRule.wait_fired` waits."""
+
+
+class AsyncFaults:
+    """Rules for requests: which of them, and what happens to them.
+
+        await kafka.faults.on("EndTxn", transactional_id="a").nth(2).drop_response()
+
+    A rule is in force until it is removed, or the broker is reset; it outlives restarts. If several rules match one
+    request, all count it, and they act in the order in which they were made. Docs: docs/testing.md.
+    """
+
+    def __init__(self, broker: AsyncBroker) -> None:
+        self._broker = broker
+
+    def on(
+        self,
+        *apis: str,
+        topic: str | Iterable[str] | None = None,
+        partition: int | Iterable[int] | None = None,
+        group: str | Iterable[str] | None = None,
+        transactional_id: str | Iterable[str] | None = None,
+        client_id: str | Iterable[str] | None = None,
+        version: int | str | None = None,
+        listener: str | None = None,
+        topic_exists: bool = True,
+    ) -> AsyncRuleDraft:
+        """Begin a rule for requests of these APIs, by Kafka's names (``"Produce"``, ``"EndTxn"``; ``"*"`` for all).
+
+        Only requests that pass every filter match. ``topic``, ``partition``, ``group`` and ``transactional_id``: the
+        request has a row that names it. ``version``: 9, "9-11" or "9+". A filter with several values lets any of them
+        pass. ``topic_exists=False``: the topic is created only later.
+        """
+        filters = {
+            "topic": topic,
+            "partition": partition,
+            "group": group,
+            "transactional_id": transactional_id,
+            "client_id": client_id,
+            "version": version,
+            "listener": listener,
+        }
+        words: dict[str, Any] = {"on": list(apis)}
+        for word, value in filters.items():
+            if value is not None:
+                words[word] = value if isinstance(value, str | int) else list(value)
+        if not topic_exists:
+            words["topic_exists"] = False
+        return AsyncRuleDraft(self, words)
+
+    async def pause(self, client_id: str) -> AsyncRule:
+        """Hold every request of a client, so that it looks dead, until `AsyncRule.release`: a zombie."""
+        return await self.add({"pause": True, "client_id": client_id})
+
+    async def refuse_connections(self, listener: str | None = None) -> AsyncRule:
+        """Close new connections at once, on this listener or on all, until `AsyncRule.remove`. Open ones stay."""
+        words: dict[str, Any] = {"refuse_connections": True}
+        if listener is not None:
+            words["listener"] = listener
+        return await self.add(words)
+
+    async def add(self, rule: Mapping[str, Any]) -> AsyncRule:
+        """Add a rule in the words of a file: ``{"on": "EndTxn", "nth": 2, "drop_response": "close"}``.
+
+        Raises InvalidArgumentError, which names the word that makes no sense.
+        """
+        return AsyncRule(self._broker, await self._broker._call("add_rule", rule=dict(rule)))
+
+    async def load(self, path: str | os.PathLike[str]) -> list[AsyncRule]:
+        """Add the rules of a JSON, TOML or YAML file: all of them, or none.
+
+        Raises OSError, and InvalidArgumentError, which names file, line and word.
+        """
+        file = pathlib.Path(path)
+        ids = await self._broker._call("load_rules", text=file.read_text("utf-8"), name=str(path))
+        return [AsyncRule(self._broker, rule_id) for rule_id in ids]
+
+    @property
+    async def rules(self) -> list[RuleState]:
+        """What became of each rule so far."""
+        states: list[RuleState] = await self._broker._call("rules")
+        return states
+
+    async def clear(self) -> None:
+        """Remove all rules. What they hold is released."""
+        await self._broker._call("clear_rules")
+
+    async def assert_all_fired(self) -> None:
+        """Raise AssertionError if there is a rule that never fired; it tells what each of them saw."""
+        idle = [state for state in await self.rules if not state.fired]
+        if idle:
+            raise AssertionError("rules that never fired:\n" + "\n".join(f"  {state}" for state in idle))
+
+
+class AsyncRuleDraft:
+    """A rule that says which requests; which of those (all, if nothing is said); and then, with its last word, what
+    happens to them. The last word puts it in force.
+    """
+
+    def __init__(self, faults: AsyncFaults, words: dict[str, Any]) -> None:
+        self._faults = faults
+        self._words = words
+
+    def _with(self, **words: Any) -> AsyncRuleDraft:
+        return AsyncRuleDraft(self._faults, self._words | words)
+
+    async def _add(self, **action: Any) -> AsyncRule:
+        return await self._faults.add(self._words | action)
+
+    # -- which of the requests that match
+
+    def nth(self, n: int) -> AsyncRuleDraft:
+        """Only the n-th, counted from 1."""
+        return self._with(nth=n)
+
+    def first(self, n: int) -> AsyncRuleDraft:
+        """The first n."""
+        return self._with(first=n)
+
+    def every(self, n: int) -> AsyncRuleDraft:
+        """Every n-th."""
+        return self._with(every=n)
+
+    def always(self) -> AsyncRuleDraft:
+        """All, as if nothing was said."""
+        return self._with(always=True)
+
+    def with_probability(self, p: float, seed: int | None = None) -> AsyncRuleDraft:
+        """Each with this probability. Without ``seed``, one follows from the broker's; `RuleState.seed` tells it."""
+        return self._with(with_probability=p) if seed is None else self._with(with_probability=p, seed=seed)
+
+    # -- what happens to them
+
+    async def error(self, error: str | ErrorCode) -> AsyncRule:
+        """Refuse them with this error, such as ``"NOT_LEADER_OR_FOLLOWER"``, where Kafka would put it.
+
+        With a filter for rows, only those are refused, where the API has an error for each; the others are handled.
+        """
+        return await self._add(error=error if isinstance(error, str) else error.name)
+
+    async def delay(self, ms: float) -> AsyncRule:
+        """Handle them later, by so many milliseconds of real time. Requests behind them on the connection wait, too."""
+        return await self._add(delay_ms=ms)
+
+    async def drop_request(self, connection: Literal["close", "hang"] = "close") -> AsyncRule:
+        """Never handle them. The connection closes, or stays open and silent ("hang")."""
+        return await self._add(drop_request=connection)
+
+    async def drop_response(self, connection: Literal["close", "hang"] = "close") -> AsyncRule:
+        """Handle them, but send no response. The connection closes, or stays open and silent ("hang").
+
+        A Produce with acks=0 has no response, and does not count.
+        """
+        return await self._add(drop_response=connection)
+
+    async def close(self) -> AsyncRule:
+        """Close the connection in place of handling them, as ``drop_request("close")``."""
+        return await self._add(close=True)
+
+    async def throttle(self, ms: float) -> AsyncRule:
+        """Tell the client that it is throttled (``throttle_time_ms``), and read nothing of its connection so long."""
+        return await self._add(throttle_ms=ms)
+
+    async def hold(self) -> AsyncRule:
+        """Handle them only after `AsyncRule.release`. Their connections are not read meanwhile."""
+        return await self._add(hold=True)
+
+    async def duplicate(self) -> AsyncRule:
+        """Handle them twice, as when a client retries; the second response is sent. For Produce, TxnOffsetCommit and
+        EndTxn.
+        """
+        return await self._add(duplicate=True)
+
+    async def truncate(self) -> AsyncRule:
+        """Send half of the last record batch of each partition. Counts Fetches that have records."""
+        return await self._add(truncate=True)
+
+    async def damage_crc(self) -> AsyncRule:
+        """Send a wrong CRC in the first record batch of each partition. Counts Fetches that have records."""
+        return await self._add(damage_crc=True)
+
+
+class AsyncRule:
+    """A rule in force. At the end of a ``with`` block it is removed."""
+
+    def __init__(self, broker: AsyncBroker, rule_id: int) -> None:
+        self._broker = broker
+        self.id = rule_id
+
+    async def __aenter__(self) -> AsyncRule:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.remove()
+
+    @property
+    async def state(self) -> RuleState:
+        """What became of it so far. Raises NotFoundError after its removal."""
+        states: list[RuleState] = await self._broker._call("rules")
+        for state in states:
+            if state.id == self.id:
+                return state
+        raise NotFoundError(f"there is no rule {self.id}: it was removed")
+
+    @property
+    async def fired(self) -> int:
+        """How often it did what it says. Raises NotFoundError after its removal."""
+        return (await self.state).fired
+
+    async def wait_fired(self, times: int = 1, *, timeout: float = WAIT_S) -> RuleState:
+        """Wait until it has fired so many times in all. Returns its state.
+
+        Raises WaitTimeoutError after ``timeout`` seconds; it tells what the rule saw instead.
+        """
+        state: RuleState = await self._broker._call(
+            "wait_fired", rule_id=self.id, times=times, timeout=timeout
+        )
+        return state
+
+    async def release(self) -> None:
+        """Let go what it holds, and let everything pass from now on."""
+        await self._broker._call("release", rule_id=self.id)
+
+    async def remove(self) -> None:
+        """Take it out of force; what it holds is released."""
+        await self._broker._call("remove_rule", rule_id=self.id)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"

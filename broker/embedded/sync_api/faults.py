@@ -1,0 +1,251 @@
+# Made by .ci/unasync.py from async_api/faults.py: edit that one.
+"""`Faults`: what goes wrong between clients and the broker, because a test says so."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any, Literal
+
+from oncelog.broker.control.errors import NotFoundError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from oncelog.broker.embedded.sync_api.broker import Broker
+    from oncelog.broker.faults.state import RuleState
+    from oncelog.wire.errors import ErrorCode
+
+WAIT_S = 10.0
+"""Seconds that `Rule.wait_fired` waits."""
+
+
+class Faults:
+    """Rules for requests: which of them, and what happens to them.
+
+        kafka.faults.on("EndTxn", transactional_id="a").nth(2).drop_response()
+
+    A rule is in force until it is removed, or the broker is reset; it outlives restarts. If several rules match one
+    request, all count it, and they act in the order in which they were made. Docs: docs/testing.md.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def on(
+        self,
+        *apis: str,
+        topic: str | Iterable[str] | None = None,
+        partition: int | Iterable[int] | None = None,
+        group: str | Iterable[str] | None = None,
+        transactional_id: str | Iterable[str] | None = None,
+        client_id: str | Iterable[str] | None = None,
+        version: int | str | None = None,
+        listener: str | None = None,
+        topic_exists: bool = True,
+    ) -> RuleDraft:
+        """Begin a rule for requests of these APIs, by Kafka's names (``"Produce"``, ``"EndTxn"``; ``"*"`` for all).
+
+        Only requests that pass every filter match. ``topic``, ``partition``, ``group`` and ``transactional_id``: the
+        request has a row that names it. ``version``: 9, "9-11" or "9+". A filter with several values lets any of them
+        pass. ``topic_exists=False``: the topic is created only later.
+        """
+        filters = {
+            "topic": topic,
+            "partition": partition,
+            "group": group,
+            "transactional_id": transactional_id,
+            "client_id": client_id,
+            "version": version,
+            "listener": listener,
+        }
+        words: dict[str, Any] = {"on": list(apis)}
+        for word, value in filters.items():
+            if value is not None:
+                words[word] = value if isinstance(value, str | int) else list(value)
+        if not topic_exists:
+            words["topic_exists"] = False
+        return RuleDraft(self, words)
+
+    def pause(self, client_id: str) -> Rule:
+        """Hold every request of a client, so that it looks dead, until `Rule.release`: a zombie."""
+        return self.add({"pause": True, "client_id": client_id})
+
+    def refuse_connections(self, listener: str | None = None) -> Rule:
+        """Close new connections at once, on this listener or on all, until `Rule.remove`. Open ones stay."""
+        words: dict[str, Any] = {"refuse_connections": True}
+        if listener is not None:
+            words["listener"] = listener
+        return self.add(words)
+
+    def add(self, rule: Mapping[str, Any]) -> Rule:
+        """Add a rule in the words of a file: ``{"on": "EndTxn", "nth": 2, "drop_response": "close"}``.
+
+        Raises InvalidArgumentError, which names the word that makes no sense.
+        """
+        return Rule(self._broker, self._broker._call("add_rule", rule=dict(rule)))
+
+    def load(self, path: str | os.PathLike[str]) -> list[Rule]:
+        """Add the rules of a JSON, TOML or YAML file: all of them, or none.
+
+        Raises OSError, and InvalidArgumentError, which names file, line and word.
+        """
+        file = pathlib.Path(path)
+        ids = self._broker._call("load_rules", text=file.read_text("utf-8"), name=str(path))
+        return [Rule(self._broker, rule_id) for rule_id in ids]
+
+    @property
+    def rules(self) -> list[RuleState]:
+        """What became of each rule so far."""
+        states: list[RuleState] = self._broker._call("rules")
+        return states
+
+    def clear(self) -> None:
+        """Remove all rules. What they hold is released."""
+        self._broker._call("clear_rules")
+
+    def assert_all_fired(self) -> None:
+        """Raise AssertionError if there is a rule that never fired; it tells what each of them saw."""
+        idle = [state for state in self.rules if not state.fired]
+        if idle:
+            raise AssertionError("rules that never fired:\n" + "\n".join(f"  {state}" for state in idle))
+
+
+class RuleDraft:
+    """A rule that says which requests; which of those (all, if nothing is said); and then, with its last word, what
+    happens to them. The last word puts it in force.
+    """
+
+    def __init__(self, faults: Faults, words: dict[str, Any]) -> None:
+        self._faults = faults
+        self._words = words
+
+    def _with(self, **words: Any) -> RuleDraft:
+        return RuleDraft(self._faults, self._words | words)
+
+    def _add(self, **action: Any) -> Rule:
+        return self._faults.add(self._words | action)
+
+    # -- which of the requests that match
+
+    def nth(self, n: int) -> RuleDraft:
+        """Only the n-th, counted from 1."""
+        return self._with(nth=n)
+
+    def first(self, n: int) -> RuleDraft:
+        """The first n."""
+        return self._with(first=n)
+
+    def every(self, n: int) -> RuleDraft:
+        """Every n-th."""
+        return self._with(every=n)
+
+    def always(self) -> RuleDraft:
+        """All, as if nothing was said."""
+        return self._with(always=True)
+
+    def with_probability(self, p: float, seed: int | None = None) -> RuleDraft:
+        """Each with this probability. Without ``seed``, one follows from the broker's; `RuleState.seed` tells it."""
+        return self._with(with_probability=p) if seed is None else self._with(with_probability=p, seed=seed)
+
+    # -- what happens to them
+
+    def error(self, error: str | ErrorCode) -> Rule:
+        """Refuse them with this error, such as ``"NOT_LEADER_OR_FOLLOWER"``, where Kafka would put it.
+
+        With a filter for rows, only those are refused, where the API has an error for each; the others are handled.
+        """
+        return self._add(error=error if isinstance(error, str) else error.name)
+
+    def delay(self, ms: float) -> Rule:
+        """Handle them later, by so many milliseconds of real time. Requests behind them on the connection wait, too."""
+        return self._add(delay_ms=ms)
+
+    def drop_request(self, connection: Literal["close", "hang"] = "close") -> Rule:
+        """Never handle them. The connection closes, or stays open and silent ("hang")."""
+        return self._add(drop_request=connection)
+
+    def drop_response(self, connection: Literal["close", "hang"] = "close") -> Rule:
+        """Handle them, but send no response. The connection closes, or stays open and silent ("hang").
+
+        A Produce with acks=0 has no response, and does not count.
+        """
+        return self._add(drop_response=connection)
+
+    def close(self) -> Rule:
+        """Close the connection in place of handling them, as ``drop_request("close")``."""
+        return self._add(close=True)
+
+    def throttle(self, ms: float) -> Rule:
+        """Tell the client that it is throttled (``throttle_time_ms``), and read nothing of its connection so long."""
+        return self._add(throttle_ms=ms)
+
+    def hold(self) -> Rule:
+        """Handle them only after `Rule.release`. Their connections are not read meanwhile."""
+        return self._add(hold=True)
+
+    def duplicate(self) -> Rule:
+        """Handle them twice, as when a client retries; the second response is sent. For Produce, TxnOffsetCommit and
+        EndTxn.
+        """
+        return self._add(duplicate=True)
+
+    def truncate(self) -> Rule:
+        """Send half of the last record batch of each partition. Counts Fetches that have records."""
+        return self._add(truncate=True)
+
+    def damage_crc(self) -> Rule:
+        """Send a wrong CRC in the first record batch of each partition. Counts Fetches that have records."""
+        return self._add(damage_crc=True)
+
+
+class Rule:
+    """A rule in force. At the end of a ``with`` block it is removed."""
+
+    def __init__(self, broker: Broker, rule_id: int) -> None:
+        self._broker = broker
+        self.id = rule_id
+
+    def __enter__(self) -> Rule:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    @property
+    def state(self) -> RuleState:
+        """What became of it so far. Raises NotFoundError after its removal."""
+        states: list[RuleState] = self._broker._call("rules")
+        for state in states:
+            if state.id == self.id:
+                return state
+        raise NotFoundError(f"there is no rule {self.id}: it was removed")
+
+    @property
+    def fired(self) -> int:
+        """How often it did what it says. Raises NotFoundError after its removal."""
+        return (self.state).fired
+
+    def wait_fired(self, times: int = 1, *, timeout: float = WAIT_S) -> RuleState:
+        """Wait until it has fired so many times in all. Returns its state.
+
+        Raises WaitTimeoutError after ``timeout`` seconds; it tells what the rule saw instead.
+        """
+        state: RuleState = self._broker._call(
+            "wait_fired", rule_id=self.id, times=times, timeout=timeout
+        )
+        return state
+
+    def release(self) -> None:
+        """Let go what it holds, and let everything pass from now on."""
+        self._broker._call("release", rule_id=self.id)
+
+    def remove(self) -> None:
+        """Take it out of force; what it holds is released."""
+        self._broker._call("remove_rule", rule_id=self.id)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
