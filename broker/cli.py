@@ -117,6 +117,7 @@ def _run_in(scratch: str, parent: str, config: BrokerConfig, listeners: list[Lis
 def run(config: BrokerConfig, listeners: list[ListenerConfig], *, durable: bool) -> int:
     import trio
 
+    from oncelog.broker.config.definitions import ConfigError
     from oncelog.broker.log.data_directory import DataDirectoryError
     from oncelog.broker.seams.os_files import raise_open_files_limit
     from oncelog.broker.serve import ListenError
@@ -131,6 +132,8 @@ def run(config: BrokerConfig, listeners: list[ListenerConfig], *, durable: bool)
         error = _single(group)
         if isinstance(error, DataDirectoryError | ListenError):
             return _print_error(error, EXIT_FAILED)
+        if isinstance(error, ConfigError):
+            return _print_error(error, EXIT_USAGE)
         raise
     return EXIT_STOPPED
 

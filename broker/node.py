@@ -13,6 +13,7 @@ import trio
 
 from oncelog.broker.cluster import Cluster, NodeAddress
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
+from oncelog.broker.config.listeners import SECURITY_PROTOCOLS
 from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from oncelog.broker.coordinators.environment import CoordinatorEnvironment
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.wire.schema import Message
-
-PLAINTEXT = 0
-"""The id of the security protocol in a broker's registration (Kafka: ``SecurityProtocol``)."""
 
 log = get_logger(__name__)
 
@@ -137,7 +135,12 @@ class Node:
             supported=self._release.features,
         )
         self.metadata.start()
-        self.metadata.register([BrokerEndpoint(row.name, row.host, row.port, PLAINTEXT) for row in listeners])
+        self.metadata.register(
+            [
+                BrokerEndpoint(row.name, row.host, row.port, SECURITY_PROTOCOLS.index(row.protocol))
+                for row in listeners
+            ]
+        )
         self._apply_broker_configs()
         self.metadata.subscribe(self._on_record)
         self._producer_ids = ProducerIds(self.metadata.take_producer_ids)

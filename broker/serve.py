@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.config.listeners import address_text
+from oncelog.broker.config.listeners import PLAINTEXT, address_text
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import SystemClock
@@ -71,7 +71,12 @@ async def _run(node: Node, bound_listeners: list[BoundListener], task_status: tr
 
 
 def open_listener(listener: ListenerConfig, config: BrokerConfig) -> BoundListener:
-    """Open one listener. Raises ListenError."""
+    """Open one listener. Raises ListenError, and ConfigError for security settings that cannot be used."""
+    security = None
+    if listener.protocol != PLAINTEXT:
+        from oncelog.broker.security.listener import ListenerSecurity
+
+        security = ListenerSecurity(listener.bind.listener, config)
     try:
         bound = SocketListener.bind(listener.bind.host, listener.bind.port, config.socket_listen_backlog_size)
     except OSError as error:
@@ -79,5 +84,10 @@ def open_listener(listener: ListenerConfig, config: BrokerConfig) -> BoundListen
     bound.set_buffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes)
     told = listener.advertised or listener.bind
     return BoundListener(
-        listener.bind.listener, bound, told.host or bound.address[0], told.port or bound.address[1]
+        listener.bind.listener,
+        bound,
+        told.host or bound.address[0],
+        told.port or bound.address[1],
+        listener.protocol,
+        security,
     )

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
 
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = ("PLAINTEXT",)
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 _HOST_MARKS = "-%._:"
 
@@ -42,6 +43,8 @@ class ListenerConfig(NamedTuple):
 
     bind: ListenerEndpoint
     advertised: ListenerEndpoint | None
+    protocol: str
+    """One of `SERVED_PROTOCOLS`."""
 
 
 def address_text(host: str, port: int) -> str:
@@ -77,7 +80,10 @@ def resolve_listeners(
     warnings = [
         f"listener {endpoint} is the controller's: not opened, oncelog needs none" for endpoint in closed
     ]
-    return [ListenerConfig(endpoint, advertised.get(endpoint.listener)) for endpoint in opened], warnings
+    return [
+        ListenerConfig(endpoint, advertised.get(endpoint.listener), protocols[endpoint.listener])
+        for endpoint in opened
+    ], warnings
 
 
 def parse_endpoint(text: str) -> ListenerEndpoint:
@@ -131,7 +137,7 @@ def _protocol_refusal(
         return _refusal(
             config,
             "listeners",
-            f"listener {endpoint} is {protocol}, which oncelog does not serve yet: use PLAINTEXT",
+            f"listener {endpoint} is {protocol}, which oncelog does not serve yet: use PLAINTEXT or SSL",
         )
     return None
 

@@ -168,7 +168,7 @@ class ControlledBroker:
         self._failure = None
         try:
             bound = self._open_listeners()
-        except ListenError as error:
+        except (ConfigError, ListenError) as error:
             raise BrokerFailedError(str(error)) from error
         node = Node(
             self.config,
@@ -336,7 +336,7 @@ class ControlledBroker:
                     self._reserved[endpoint.listener] = reserved
                 there = endpoint._replace(port=reserved.port)
                 bound.append(open_listener(listener._replace(bind=there), self.config))
-        except ListenError:
+        except (ConfigError, ListenError):
             for row in bound:
                 row.listener.close()
             raise

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from oncelog.broker.net.server import Server
     from oncelog.broker.request import Pending
     from oncelog.broker.seams.transport import Transport
+    from oncelog.broker.security.listener import ListenerSecurity
 
 SHARED_BUFFER_BYTES = 256 * 1024
 """Size of the receive buffer that all connections share."""
@@ -67,6 +68,7 @@ class Connection:
         "_lost",
         "_principal",
         "_requests",
+        "_security",
         "_server",
         "close_reason",
         "heard_at",
@@ -78,7 +80,13 @@ class Connection:
         "writer",
     )
 
-    def __init__(self, server: Server, transport: Transport, listener_name: str) -> None:
+    def __init__(
+        self,
+        server: Server,
+        transport: Transport,
+        listener_name: str,
+        security: ListenerSecurity | None = None,
+    ) -> None:
         self.transport = transport
         self.listener_name = listener_name
         self._principal = ANONYMOUS
@@ -94,6 +102,7 @@ class Connection:
         self.heard_at = real_time.monotonic()
         """When the peer was last heard, or a response to it was completed (real time, seconds)."""
         self.close_reason: str | None = None
+        self._security = security
         self._server = server
         self._dispatcher = server.dispatcher
         self._drained: trio.Event | None = None
@@ -109,6 +118,8 @@ class Connection:
         """Respond to requests until the peer closes or breaks the protocol, or the server closes the connection."""
         try:
             try:
+                if self._security is not None:
+                    await self._security.establish(self)
                 await self._serve()
             except (CloseConnection, DecodeError) as why:
                 self._log_close(f"malformed request: {why}" if isinstance(why, DecodeError) else str(why))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.dispatch.dispatcher import Dispatcher
     from oncelog.broker.seams.transport import Transport
+    from oncelog.broker.security.listener import ListenerSecurity
     from oncelog.broker.services import Services
 
 POOLED_BUFFER_BYTES = 1024 * 1024 + 64 * 1024
@@ -47,6 +48,10 @@ class BoundListener(NamedTuple):
     listener: TransportListener
     host: str
     port: int
+    protocol: str = "PLAINTEXT"
+    """Kafka: ``SecurityProtocol``."""
+    security: ListenerSecurity | None = None
+    """None: every peer is anonymous, and nothing is encrypted."""
 
 
 class ByteBudget:
@@ -121,16 +126,16 @@ class Server:
             if transport is None:
                 await listener.wait_for_connection()
                 continue
-            self._admit(transport, bound.name)
+            self._admit(transport, bound)
 
     def reconsider_limits(self) -> None:
         """Look again whether there is room for a connection: one has been closed, or the configuration changed."""
         self._room.set()
         self._room = trio.Event()
 
-    def _admit(self, transport: Transport, listener_name: str) -> None:
+    def _admit(self, transport: Transport, bound: BoundListener) -> None:
         accepts = self.dispatcher.accepts
-        if accepts is not None and not accepts(listener_name):
+        if accepts is not None and not accepts(bound.name):
             transport.close()
             return
         address = _address_of(transport)
@@ -147,8 +152,14 @@ class Server:
             )
             transport.close()
             return
+        if bound.security is not None:
+            try:
+                transport = bound.security.wrap(transport)
+            except OSError:  # the peer has gone
+                transport.close()
+                return
         self._per_address[address] += 1
-        connection = Connection(self, transport, listener_name)
+        connection = Connection(self, transport, bound.name, bound.security)
         self.connections.add(connection)
         self.nursery.start_soon(connection.serve)
 

@@ -111,6 +111,10 @@ class SocketTransport:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
 
+    def detach(self) -> socket.socket:
+        """Give the socket away; this transport is of no use any more."""
+        return self._sock
+
 
 def _bound_socket(host: str, port: int) -> socket.socket:
     """A TCP socket that is bound to the first of the host's addresses. Raises OSError."""

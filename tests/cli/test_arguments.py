@@ -56,12 +56,14 @@ def test_every_error_is_a_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "server.properties"
-    path.write_text("num.partitions=many\nlisteners=SSL://a:1,SASL_SSL://b:2\nauthorizer.class.name=Mine\n")
+    path.write_text(
+        "num.partitions=many\nlisteners=SASL_PLAINTEXT://a:1,SASL_SSL://b:2\nauthorizer.class.name=Mine\n"
+    )
     monkeypatch.setenv("ONCELOG_WORDS", "1")
     monkeypatch.setenv("ONCELOG_EPHEMERAL", "perhaps")
     monkeypatch.setenv("KAFKA_NUM_IO_TREADS", "1")
     assert cli.main(["serve", "-c", "foo=1", "--config", str(path)]) == cli.EXIT_USAGE
-    listening = "listeners=SSL://a:1,SASL_SSL://b:2: listener"
+    listening = "listeners=SASL_PLAINTEXT://a:1,SASL_SSL://b:2: listener"
     assert capsys.readouterr().err.splitlines() == [
         "oncelog: unknown environment variable ONCELOG_WORDS; see oncelog --help",
         "oncelog: ONCELOG_EPHEMERAL=perhaps: expected true or false",
@@ -69,8 +71,8 @@ def test_every_error_is_a_line(
         "oncelog: Unknown configuration foo (value 1) [from -c]",
         "oncelog: authorizer.class.name=Mine: oncelog has no ACLs yet, anybody may do anything: leave it empty "
         f"[from {path}:3]",
-        f"oncelog: {listening} SSL://a:1 is SSL, which oncelog does not serve yet: use PLAINTEXT [from {path}:2]",
-        f"oncelog: {listening} SASL_SSL://b:2 is SASL_SSL, which oncelog does not serve yet: use PLAINTEXT "
+        f"oncelog: {listening} SASL_PLAINTEXT://a:1 is SASL_PLAINTEXT, which oncelog does not serve yet: use PLAINTEXT or SSL [from {path}:2]",
+        f"oncelog: {listening} SASL_SSL://b:2 is SASL_SSL, which oncelog does not serve yet: use PLAINTEXT or SSL "
         f"[from {path}:2]",
     ]
 

@@ -78,7 +78,9 @@ def test_kafkas_own_server_properties() -> None:
     found, warnings = resolve_listeners(config, lambda: "me")
     assert found == [
         ListenerConfig(
-            ListenerEndpoint("PLAINTEXT", "", 9092), ListenerEndpoint("PLAINTEXT", "localhost", 9092)
+            ListenerEndpoint("PLAINTEXT", "", 9092),
+            ListenerEndpoint("PLAINTEXT", "localhost", 9092),
+            "PLAINTEXT",
         )
     ]
     assert warnings == ["listener CONTROLLER://:9093 is the controller's: not opened, oncelog needs none"]
@@ -123,12 +125,14 @@ def test_a_listener_need_not_be_advertised() -> None:
         ({"listeners": ""}, "listeners=: there is no listener for clients"),
         ({"listeners": "CONTROLLER://:1"}, "listeners=CONTROLLER://:1: there is no listener for clients"),
         (
-            {"listeners": "SSL://a:1"},
-            "listeners=SSL://a:1: listener SSL://a:1 is SSL, which oncelog does not serve yet: use PLAINTEXT",
+            {"listeners": "SASL_SSL://a:1"},
+            "listeners=SASL_SSL://a:1: listener SASL_SSL://a:1 is SASL_SSL, which oncelog does not serve yet: "
+            "use PLAINTEXT or SSL",
         ),
         (
             {"listeners": "B://a:1", "listener_security_protocol_map": "B:SASL_PLAINTEXT"},
-            "listeners=B://a:1: listener B://a:1 is SASL_PLAINTEXT, which oncelog does not serve yet: use PLAINTEXT",
+            "listeners=B://a:1: listener B://a:1 is SASL_PLAINTEXT, which oncelog does not serve yet: "
+            "use PLAINTEXT or SSL",
         ),
         ({"listeners": "FOO://a:1"}, "listeners=FOO://a:1: No security protocol defined for listener FOO"),
         (
@@ -162,6 +166,6 @@ def test_invalid_listeners(texts: dict[str, str], message: str) -> None:
 
 
 def test_a_refusal_says_where_the_key_came_from() -> None:
-    config = BrokerConfig({"listeners": "SSL://a:1"}, {"listeners": "f:3"})
+    config = BrokerConfig({"listeners": "SASL_SSL://a:1"}, {"listeners": "f:3"})
     with pytest.raises(ConfigError, match=r"\[from f:3\]$"):
         resolve_listeners(config, lambda: "me")

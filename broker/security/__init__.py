@@ -1,0 +1,1 @@
+"""Who may connect, who they are, and what they may do."""

@@ -1,0 +1,72 @@
+"""Certificates for tests: an authority, and what it has signed."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+DAY = datetime.timedelta(days=1)
+
+
+@dataclass
+class Identity:
+    """A key and its certificate, after them the authority's; all PEM."""
+
+    key: bytes
+    chain: bytes
+    certificate: x509.Certificate
+    private_key: ec.EllipticCurvePrivateKey
+
+
+def subject(name: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Tests"),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
+
+
+class Authority:
+    """Signs certificates that are valid from a day ago for ``days`` days."""
+
+    def __init__(self, name: str = "tests") -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self.certificate = self._sign(subject(name), self._key, 30, is_authority=True)
+        self.pem = self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def identity(self, name: str, *, days: int = 30, key_name: x509.Name | None = None) -> Identity:
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = self._sign(key_name or subject(name), key, days)
+        return Identity(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            ),
+            certificate.public_bytes(serialization.Encoding.PEM) + self.pem,
+            certificate,
+            key,
+        )
+
+    def _sign(
+        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, days: int, *, is_authority: bool = False
+    ) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        alternatives = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name if is_authority else self.certificate.subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - 2 * DAY)
+            .not_valid_after(now + days * DAY)
+            .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )

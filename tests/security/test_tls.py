@@ -1,0 +1,181 @@
+"""Listeners with TLS, as clients see them."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+import oncelog
+from tests.security.certificates import Authority
+
+AUTHORITY = Authority()
+SERVER = AUTHORITY.identity("server")
+CLIENT = AUTHORITY.identity("client")
+STRANGER = Authority("strangers").identity("stranger")
+EXPIRED = AUTHORITY.identity("expired", days=-1)
+
+CONFIG = {
+    "listeners": "SSL://127.0.0.1:0",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.key": SERVER.key.decode(),
+    "ssl.keystore.certificate.chain": SERVER.chain.decode(),
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.certificates": AUTHORITY.pem.decode(),
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "ca.pem").write_bytes(AUTHORITY.pem)
+    for name, identity in (("client", CLIENT), ("stranger", STRANGER), ("expired", EXPIRED)):
+        (tmp_path / f"{name}.pem").write_bytes(identity.key + identity.chain)
+    return tmp_path
+
+
+@pytest.fixture
+def kafka() -> Iterator[oncelog.Broker]:
+    with oncelog.Broker(topics=["t"], config=CONFIG) as broker:
+        yield broker
+
+
+def shake_hands(kafka: oncelog.Broker, context: ssl.SSLContext) -> str | None:
+    """The protocol version of a connection that was answered. Raises ssl.SSLError, OSError."""
+    host, port = kafka.bootstrap_servers.split(":")
+    with (
+        socket.create_connection((host, int(port)), timeout=20) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as secured,
+    ):
+        secured.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff".replace(" ", "")))
+        assert secured.recv(4)
+        return secured.version()
+
+
+def trusting(files: Path, shown: str | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(files / "ca.pem"))
+    if shown:
+        context.load_cert_chain(files / f"{shown}.pem")
+    return context
+
+
+def test_records_go_both_ways(kafka: oncelog.Broker, files: Path) -> None:
+    client = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(files / "ca.pem"),
+    }
+    values = [bytes([number % 256]) * 50_000 for number in range(100)]
+    producer = Producer({**client, "linger.ms": 50, "message.max.bytes": 900_000})
+    for value in values:
+        producer.produce("t", value)
+    assert producer.flush(30) == 0
+    consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    got = []
+    while len(got) < len(values):
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None
+        got.append(message.value())
+    consumer.close()
+    assert got == values
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_enabled_protocols(version: str, files: Path) -> None:
+    other = {"TLSv1.2": ssl.TLSVersion.TLSv1_3, "TLSv1.3": ssl.TLSVersion.TLSv1_2}[version]
+    with oncelog.Broker(config={**CONFIG, "ssl.enabled.protocols": version}) as kafka:
+        assert shake_hands(kafka, trusting(files)) == version
+        context = trusting(files)
+        context.minimum_version = context.maximum_version = other
+        with pytest.raises(ssl.SSLError):
+            shake_hands(kafka, context)
+
+
+def test_cipher_suites(files: Path) -> None:
+    config = {**CONFIG, "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}
+    with oncelog.Broker(config=config) as kafka:
+        assert shake_hands(kafka, trusting(files)) == "TLSv1.2"
+        context = trusting(files)
+        context.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+        with pytest.raises(ssl.SSLError):
+            shake_hands(kafka, context)
+
+
+@pytest.mark.parametrize(
+    ("client_auth", "shown", "is_let_in"),
+    [
+        ("none", None, True),
+        ("none", "stranger", True),
+        ("requested", None, True),
+        ("requested", "client", True),
+        ("requested", "stranger", False),
+        ("required", None, False),
+        ("required", "client", True),
+        ("required", "stranger", False),
+        ("required", "expired", False),
+    ],
+)
+def test_client_certificates(client_auth: str, shown: str | None, is_let_in: bool, files: Path) -> None:
+    with oncelog.Broker(config={**CONFIG, "ssl.client.auth": client_auth}) as kafka:
+        if is_let_in:
+            assert shake_hands(kafka, trusting(files, shown)) == "TLSv1.3"
+        else:
+            with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
+                shake_hands(kafka, trusting(files, shown))
+            assert any("TLS handshake: " in line for line in kafka.log_lines)
+
+
+def test_keys_of_one_listener(files: Path) -> None:
+    own = {
+        key.replace("ssl.", "listener.name.safe.ssl."): value for key, value in CONFIG.items() if "ssl" in key
+    }
+    config = {
+        **own,
+        "listeners": "SAFE://127.0.0.1:0",
+        "listener.security.protocol.map": "SAFE:SSL",
+        "inter.broker.listener.name": "SAFE",
+    }
+    with oncelog.Broker(config=config) as kafka:
+        assert shake_hands(kafka, trusting(files)) == "TLSv1.3"
+
+
+def test_garbage_and_silence_harm_nobody(kafka: oncelog.Broker, files: Path) -> None:
+    host, port = kafka.bootstrap_servers.split(":")
+    silent = [socket.create_connection((host, int(port)), timeout=20) for _ in range(20)]
+    for content in (b"GET / HTTP/1.1\r\n\r\n", bytes(100), bytes.fromhex("0000000a00120000000000070000")):
+        with socket.create_connection((host, int(port)), timeout=20) as plain:
+            plain.sendall(content)
+            with suppress(ConnectionResetError):
+                while plain.recv(100):
+                    pass
+    assert shake_hands(kafka, trusting(files)) == "TLSv1.3"
+    for one in silent:
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"ssl.keystore.key": None, "ssl.keystore.certificate.chain": None},
+            "ssl.keystore.location is missing",
+        ),
+        ({"ssl.keystore.key": STRANGER.key.decode()}, "does not fit the private key"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols: TLSv1.1 is not served"),
+        ({"ssl.cipher.suites": "TLS_NO_SUCH"}, "ssl.cipher.suites: TLS_NO_SUCH is unknown"),
+        ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "Python cannot choose among the suites of TLS 1.3"),
+        ({"ssl.principal.mapping.rules": "nonsense"}, "Invalid rule: nonsense"),
+    ],
+)
+def test_what_cannot_be_used_is_named(changed: dict[str, str | None], said: str) -> None:
+    config = {key: value for key, value in {**CONFIG, **changed}.items() if value is not None}
+    with pytest.raises(oncelog.OncelogError) as raised:
+        oncelog.Broker(config=config).start()
+    assert said in str(raised.value)
+    assert "PRIVATE" not in str(raised.value).replace("PRIVATE KEY (PKCS", "")
