@@ -76,7 +76,7 @@ def test_records_go_both_ways(kafka: oncelog.Broker, files: Path) -> None:
     assert producer.flush(30) == 0
     consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
-    got = []
+    got: list[bytes | None] = []
     while len(got) < len(values):
         message = consumer.poll(30)
         assert message is not None
