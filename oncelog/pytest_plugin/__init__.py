@@ -11,6 +11,7 @@ from collections.abc import Generator
 import pytest
 
 from oncelog.pytest_plugin import factories
+from oncelog.pytest_plugin.plain_imports import install_plain_imports
 from oncelog.pytest_plugin.settings import NAMES, SettingError, add_options, common_settings
 
 __all__ = ["async_kafka", "factories", "kafka", "kafka_noproc", "kafka_proc"]
@@ -26,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.add_cleanup(install_plain_imports())
     settings = ", ".join(f"{name}=" for name in NAMES)
     config.addinivalue_line(
         "markers", f"kafka({settings}): settings of the broker that the fixture kafka starts"

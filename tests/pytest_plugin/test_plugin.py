@@ -261,8 +261,20 @@ def test_importing_it_costs_nothing() -> None:
         "oncelog",
         "oncelog.pytest_plugin",
         "oncelog.pytest_plugin.factories",
+        "oncelog.pytest_plugin.plain_imports",
         "oncelog.pytest_plugin.settings",
     }
+
+
+def test_the_broker_is_imported_without_rewriting_its_assertions(pytester: pytest.Pytester) -> None:
+    """In a process of its own, which has not imported it before."""
+    pytester.makepyfile("""
+        def test_it(kafka):
+            import oncelog.broker.node
+
+            assert "_pytest" not in type(oncelog.broker.node.__spec__.loader).__module__
+    """)
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
 def test_every_argument_of_a_broker_is_a_setting() -> None:
