@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from oncelog import Broker
+    from oncelog import Broker, Request
 
 LINES_MAX = 15
 """How many lines of each kind are shown, the latest ones."""
 LINE_CHARS_MAX = 200
+REQUESTS_MAX = 2000
+"""How many of the latest requests are looked through."""
 TIMEOUT_S = 5.0
 """A broker that has not told everything by then is hung."""
 WARNINGS = (" WARNING ", " ERROR ", " CRITICAL ")
@@ -61,6 +64,30 @@ def _warnings(broker: Broker) -> Iterable[str]:
     return _latest("warnings", found)
 
 
+def _requests(broker: Broker) -> Iterable[str]:
+    latest = broker.requests(limit=REQUESTS_MAX)
+    yield from _latest("last requests", _folded(map(_request, latest)))
+    yield from _latest("requests with errors", _folded(_request(one) for one in latest if one.errors))
+
+
+def _request(request: Request) -> str:
+    """Return what a request says, without what differs each time."""
+    named = (
+        ("topic", request.topics),
+        ("group", request.groups),
+        ("transactional_id", request.transactional_ids),
+    )
+    words = [f"{request.api} v{request.version} of {request.client_id or request.peer}"]
+    words += [f"{name}={','.join(values)}" for name, values in named if values]
+    return f"{' '.join(words)}: {', '.join(request.errors) or request.outcome}"
+
+
+def _folded(lines: Iterable[str]) -> list[str]:
+    """Return each run of equal lines as one, with their number."""
+    counted = ((line, sum(1 for _ in run)) for line, run in groupby(lines))
+    return [line if count == 1 else f"{line} (x{count})" for line, count in counted]
+
+
 def _latest(title: str, lines: list[str]) -> Iterable[str]:
     if lines:
         dropped = len(lines) - LINES_MAX
@@ -68,4 +95,4 @@ def _latest(title: str, lines: list[str]) -> Iterable[str]:
         yield from (f"    {line}" for line in lines[-LINES_MAX:])
 
 
-PARTS: tuple[Callable[[Any], Iterable[str]], ...] = (_seed, _state, _warnings)
+PARTS: tuple[Callable[[Any], Iterable[str]], ...] = (_seed, _state, _requests, _warnings)

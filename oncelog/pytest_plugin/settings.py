@@ -24,6 +24,7 @@ class KafkaSettings(TypedDict, total=False):
     port: int
     seed: int
     requests_kept: int
+    version: str
     process: bool
 
 
@@ -122,6 +123,14 @@ OPTIONS = (
         "a topic that every broker has at its start",
     ),
     _Option("config", "--kafka-config", "kafka_config", "KEY=VALUE", _config, "broker configuration"),
+    _Option(
+        "version",
+        "--kafka-version",
+        "kafka_version",
+        "3.9",
+        str,
+        "the release of Kafka that every broker is like",
+    ),
     _Option(
         "seed", "--kafka-seed", "kafka_seed", "N", _number, "the seed of every broker, as a report showed it"
     ),

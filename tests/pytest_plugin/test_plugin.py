@@ -249,6 +249,30 @@ def test_a_failed_test_shows_its_broker(pytester: pytest.Pytester) -> None:
     assert len(result.outlines) < 80
 
 
+def test_a_failed_test_shows_what_clients_sent(pytester: pytest.Pytester) -> None:
+    tests = """
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        def test_it(kafka):
+            admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "client.id": "shop"})
+            admin.create_topics([NewTopic("orders", 1)])["orders"].result(10)
+            for _ in range(30):
+                admin.create_topics([NewTopic("orders", 1)])["orders"].exception(10)
+            assert 0
+    """
+    result = run(pytester, tests, failed=1)
+    result.stdout.re_match_lines(
+        [
+            "last requests",
+            r"    CreateTopics v\d+ of shop topic=orders: responded",
+            r"    CreateTopics v\d+ of shop topic=orders: TOPIC_ALREADY_EXISTS \(x30\)",
+            "requests with errors:",
+            r"    CreateTopics v\d+ of shop topic=orders: TOPIC_ALREADY_EXISTS \(x30\)",
+        ]
+    )
+    assert len(result.outlines) < 60
+
+
 def test_importing_it_costs_nothing() -> None:
     program = (
         "import sys, pytest; before = set(sys.modules); import oncelog.pytest_plugin;"
