@@ -10,8 +10,9 @@ async_kafka = factories.async_kafka("clean_kafka")        # the same broker, for
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pytest
@@ -32,7 +33,8 @@ def kafka(proc: str | None = None, *, scope: Scope = "function", **settings: Unp
 
     proc: the name of a fixture of a wider scope. The test then gets that broker, reset, instead of one of its own.
     scope: pytest's; a wider one shares the broker.
-    settings: as `oncelog.Broker` has them. Those of the test's markers are added; with ``proc`` only ``topics``.
+    settings: as `oncelog.Broker` has them. Those of the test's markers are added; with ``proc`` these are
+        ``topics`` and ``faults`` only.
     """
     make = _fresh(settings) if proc is None else _reset(proc, settings)
     return pytest.fixture(scope=scope)(make)
@@ -115,11 +117,11 @@ def _fresh(given: KafkaSettings) -> Callable[[pytest.FixtureRequest], Iterator[B
 def _reset(proc: str, given: KafkaSettings) -> Callable[[pytest.FixtureRequest], Iterator[Broker]]:
     def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
         settings = _checked(request, given)
-        unfit = sorted(settings.of_the_test - {"topics"})
+        unfit = sorted(settings.of_the_test - {"topics", "faults"})
         if unfit:
             raise _failure(
                 request,
-                f"{', '.join(unfit)}: the broker of {proc} is shared, so a test can only add topics to it; "
+                f"{', '.join(unfit)}: the broker of {proc} is shared, so a test can only add topics and faults to it; "
                 "a broker of the test's own can have more",
             )
         broker: Broker = request.getfixturevalue(proc)
@@ -128,7 +130,8 @@ def _reset(proc: str, given: KafkaSettings) -> Callable[[pytest.FixtureRequest],
             there = set(broker.topics)
             topics = settings.arguments.get("topics", {})
             broker.create_topics({name: value for name, value in topics.items() if name not in there})
-        except ValueError as error:
+            _add_faults(broker, settings.arguments.get("faults", ()))
+        except (OSError, ValueError) as error:
             raise _failure(request, str(error)) from None
         with _shown_in_reports(request, broker):
             yield broker
@@ -147,6 +150,7 @@ def _carried(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Bro
     """Start a broker, or find the cluster, for as long as the fixture lives."""
     from oncelog import Broker, BrokerFailedError, InvalidArgumentError
 
+    faults = settings.arguments.pop("faults", ())
     try:
         if settings.bootstrap_servers is None:
             broker = Broker(**settings.arguments)
@@ -154,14 +158,22 @@ def _carried(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Bro
             from oncelog.pytest_plugin.real_cluster import cluster
 
             broker = cluster(settings)
-        broker.start()
-    except (InvalidArgumentError, BrokerFailedError) as error:
+        with closing(broker):
+            broker.start()
+            _add_faults(broker, faults)
+            with _shown_in_reports(request, broker):
+                yield broker
+    except (InvalidArgumentError, BrokerFailedError, OSError) as error:
         raise _failure(request, str(error)) from None
-    try:
-        with _shown_in_reports(request, broker):
-            yield broker
-    finally:
-        broker.close()
+
+
+def _add_faults(broker: Broker, faults: Any) -> None:
+    """Add rules, or those of a file."""
+    if isinstance(faults, str | os.PathLike):
+        broker.faults.load(faults)
+    else:
+        for rule in faults:
+            broker.faults.add(rule)
 
 
 @contextmanager

@@ -59,6 +59,12 @@ def _state(broker: Broker) -> Iterable[str]:
         yield "it does not run: it was stopped, killed or lost its power, or it failed"
 
 
+def _rules(broker: Broker) -> Iterable[str]:
+    rules = broker.faults.rules
+    yield from _latest("rules that fired", [str(rule) for rule in rules if rule.fired])
+    yield from _latest("rules that never fired", [str(rule) for rule in rules if not rule.fired])
+
+
 def _warnings(broker: Broker) -> Iterable[str]:
     found = [line for line in broker.log_lines if any(level in line for level in WARNINGS)]
     return _latest("warnings", found)
@@ -95,4 +101,4 @@ def _latest(title: str, lines: list[str]) -> Iterable[str]:
         yield from (f"    {line}" for line in lines[-LINES_MAX:])
 
 
-PARTS: tuple[Callable[[Any], Iterable[str]], ...] = (_seed, _state, _requests, _warnings)
+PARTS: tuple[Callable[[Any], Iterable[str]], ...] = (_seed, _state, _requests, _rules, _warnings)

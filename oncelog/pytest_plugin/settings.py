@@ -16,7 +16,10 @@ import pytest
 
 
 class KafkaSettings(TypedDict, total=False):
-    """What a factory and ``@pytest.mark.kafka`` take: the arguments of `oncelog.Broker`, which documents them."""
+    """What a factory and ``@pytest.mark.kafka`` take: the arguments of `oncelog.Broker`, which documents them.
+
+    faults: rules for ``kafka.faults.add``, or the path of a file for ``kafka.faults.load``.
+    """
 
     topics: Mapping[str, object] | Iterable[str]
     config: Mapping[str, object]
@@ -26,9 +29,13 @@ class KafkaSettings(TypedDict, total=False):
     requests_kept: int
     version: str
     process: bool
+    from_snapshot: str | os.PathLike[str]
+    faults: Iterable[Mapping[str, object]] | str | os.PathLike[str]
 
 
 NAMES = tuple(KafkaSettings.__annotations__)
+PATHS = ("from_snapshot", "faults")
+"""Settings that are files of the project: relative to pytest's rootdir."""
 JOINED = ("topics", "config")
 """Settings of which every place gives a part."""
 
@@ -44,7 +51,7 @@ class Settings:
     bootstrap_servers: str | None = None
     """The cluster to use instead of a broker of its own."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """For `oncelog.Broker`."""
+    """For `oncelog.Broker`, but for ``faults``."""
     of_the_test: set[str] = field(default_factory=set)
     """The arguments that a factory or a marker gave: the test depends on them."""
 
@@ -132,6 +139,14 @@ OPTIONS = (
         "the release of Kafka that every broker is like",
     ),
     _Option(
+        "faults",
+        "--kafka-faults",
+        "kafka_faults",
+        "FILE",
+        str,
+        "rules of faults that every broker starts with",
+    ),
+    _Option(
         "seed", "--kafka-seed", "kafka_seed", "N", _number, "the seed of every broker, as a report showed it"
     ),
 )
@@ -181,4 +196,8 @@ def fixture_settings(request: pytest.FixtureRequest, given: KafkaSettings) -> Se
                 raise SettingError("@pytest.mark.kafka takes keyword arguments, such as topics={'orders': 3}")
             settings.join(marker.kwargs, "@pytest.mark.kafka")
             settings.of_the_test.update(marker.kwargs)
+    for name in PATHS:
+        value = settings.arguments.get(name)
+        if isinstance(value, str | os.PathLike):
+            settings.arguments[name] = request.config.rootpath / value
     return settings

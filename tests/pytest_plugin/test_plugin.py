@@ -273,6 +273,42 @@ def test_a_failed_test_shows_what_clients_sent(pytester: pytest.Pytester) -> Non
     assert len(result.outlines) < 60
 
 
+def test_faults_of_markers_and_files(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".toml", faults='[[rules]]\non = "EndTxn"\nnth = 2\nclose = true\n')
+    tests = """
+        import pytest
+        from confluent_kafka.admin import AdminClient
+
+        @pytest.mark.kafka(faults=[{"on": "Metadata", "first": 1, "delay_ms": 1}, {"on": "Fetch", "close": True}])
+        def test_of_the_marker(kafka):
+            AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10)
+            assert 0
+
+        @pytest.mark.kafka(faults="faults.toml")
+        def test_of_a_file(kafka):
+            [rule] = kafka.faults.rules
+            assert "EndTxn" in rule.text
+
+        @pytest.mark.kafka(faults="nowhere.toml")
+        def test_of_no_file(kafka):
+            pass
+
+        @pytest.mark.kafka(faults=[{"on": "Feetch", "close": True}])
+        def test_of_a_wrong_rule(kafka):
+            pass
+    """
+    result = run(pytester, tests, failed=1, passed=1, errors=2)
+    result.stdout.fnmatch_lines(["kafka: *No such file*nowhere.toml*", "kafka: *Feetch*"])
+    result.stdout.fnmatch_lines(
+        [
+            "rules that fired:",
+            "    rule 1 (*Metadata*fired 1",
+            "rules that never fired:",
+            "    rule 2 (*Fetch*fired 0",
+        ]
+    )
+
+
 def test_importing_it_costs_nothing() -> None:
     program = (
         "import sys, pytest; before = set(sys.modules); import oncelog.pytest_plugin;"
@@ -304,4 +340,6 @@ def test_the_broker_is_imported_without_rewriting_its_assertions(pytester: pytes
 def test_every_argument_of_a_broker_is_a_setting() -> None:
     import inspect
 
-    assert set(KafkaSettings.__annotations__) == set(inspect.signature(oncelog.Broker).parameters)
+    assert set(KafkaSettings.__annotations__) - {"faults"} == set(
+        inspect.signature(oncelog.Broker).parameters
+    )
