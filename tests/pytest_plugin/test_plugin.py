@@ -38,6 +38,14 @@ def run(pytester: pytest.Pytester, tests: str, *arguments: str, **outcomes: int)
     return result
 
 
+def run_with_clients(pytester: pytest.Pytester, tests: str, **outcomes: int) -> pytest.RunResult:
+    """Run the tests in a process of their own, with which their clients end."""
+    pytester.makepyfile(tests)
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(**outcomes)
+    return result
+
+
 def test_it_is_installed() -> None:
     """If not, this venv is older than pyproject.toml: make lint brings it up to date."""
     assert [point.value for point in entry_points(group="pytest11", name="oncelog")] == [
@@ -260,7 +268,7 @@ def test_a_failed_test_shows_what_clients_sent(pytester: pytest.Pytester) -> Non
                 admin.create_topics([NewTopic("orders", 1)])["orders"].exception(10)
             assert 0
     """
-    result = run(pytester, tests, failed=1)
+    result = run_with_clients(pytester, tests, failed=1)
     result.stdout.re_match_lines(
         [
             "last requests",
@@ -297,7 +305,7 @@ def test_faults_of_markers_and_files(pytester: pytest.Pytester) -> None:
         def test_of_a_wrong_rule(kafka):
             pass
     """
-    result = run(pytester, tests, failed=1, passed=1, errors=2)
+    result = run_with_clients(pytester, tests, failed=1, passed=1, errors=2)
     result.stdout.fnmatch_lines(["kafka: *No such file*nowhere.toml*", "kafka: *Feetch*"])
     result.stdout.fnmatch_lines(
         [
