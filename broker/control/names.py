@@ -22,6 +22,12 @@ def not_found(kind: str, name: object, known: Collection[object]) -> NotFoundErr
     )
 
 
+def no_partition(topic: str, partition: int, count: int) -> NotFoundError:
+    """Return the error for a ``partition`` that a topic of ``count`` partitions does not have."""
+    there = "partition 0" if count == 1 else f"partitions 0 to {count - 1}"
+    return NotFoundError(f"there is no partition {partition} of topic {topic!r} (it has {there})")
+
+
 def check_word(argument: str, word: object, known: Collection[T]) -> T:
     """Return ``word`` if it is known. Raises InvalidArgumentError with the most similar of the known words."""
     for one in known:

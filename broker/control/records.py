@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.control.names import check_word, not_found
+from oncelog.broker.control.names import check_word, no_partition, not_found
 from oncelog.broker.control.types import IsolationLevel, Record, TimestampType
 from oncelog.broker.slices import Slices
 from oncelog.wire.batch import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MAX, read_header
@@ -41,7 +41,7 @@ def partitions_of(node: Node, topic: str, partition: int | None) -> Sequence[int
     if partition is None:
         return partitions
     if partition not in partitions:
-        raise not_found(f"partition of topic {topic}:", partition, partitions)
+        raise no_partition(topic, partition, len(partitions))
     return (partition,)
 
 

@@ -7,6 +7,7 @@ are copies: none changes after it was returned. Partitions are the inner keys of
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
@@ -30,7 +31,10 @@ with acks=0); an interceptor, such as a fault, dropped it; the broker closed the
 ended before."""
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HeadersGiven: TypeAlias = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+"""Headers of a record to be written; a text is written in UTF-8."""
+
+UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def datetime_of(timestamp: int) -> datetime | None:
@@ -38,7 +42,7 @@ def datetime_of(timestamp: int) -> datetime | None:
     if timestamp < 0:
         return None
     try:
-        return _EPOCH + timedelta(milliseconds=timestamp)
+        return UNIX_EPOCH + timedelta(milliseconds=timestamp)
     except OverflowError:
         return None
 
@@ -129,6 +133,13 @@ class Record:
         if self.is_transactional:
             shown.append(f"transactional, producer {self.producer_id} epoch {self.producer_epoch}")
         return f"Record({', '.join(shown)})"
+
+
+RecordGiven: TypeAlias = (
+    bytes | str | tuple[bytes | str | None, bytes | str | None] | Mapping[str, Any] | Record | None
+)
+"""A record to be written: its value; key and value; value, key, headers, timestamp and partition by name; or another
+topic's record."""
 
 
 def _short(data: bytes | None) -> str:

@@ -126,7 +126,7 @@ async def test_after_a_restart_and_after_a_crash() -> None:
     [
         ("Order", {}, "there is no topic 'Order'; did you mean orders? (there is: orders, payments)"),
         ("zzz", {}, "there is no topic 'zzz' (there is: orders, payments)"),
-        ("orders", {"partition": 3}, "there is no partition of topic orders: 3 (there is: 0, 1, 2)"),
+        ("orders", {"partition": 3}, "there is no partition 3 of topic 'orders' (it has partitions 0 to 2)"),
         (
             "orders",
             {"isolation": "commited"},

@@ -17,9 +17,18 @@ from oncelog.broker.embedded.async_api.transactions import AsyncTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
     from types import TracebackType
 
-    from oncelog.broker.control.types import BrokerInfo, IsolationLevel, ProducerInfo, Request
+    from oncelog.broker.control.types import (
+        BrokerInfo,
+        HeadersGiven,
+        IsolationLevel,
+        ProducerInfo,
+        Record,
+        RecordGiven,
+        Request,
+    )
     from oncelog.broker.embedded.host import Calls
 
 
@@ -214,6 +223,60 @@ class AsyncBroker:
     def clock(self) -> AsyncClock:
         """The broker's time: ``kafka.clock.advance(days=7)``."""
         return AsyncClock(self)
+
+    # -- what a test puts into it
+
+    async def produce(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None = None,
+        *,
+        headers: HeadersGiven | None = None,
+        timestamp: int | datetime | None = None,
+        partition: int | None = None,
+    ) -> Record:
+        """Write a record without a client, as a producer with ``acks=all`` does; return it with its offset.
+
+        value, key: bytes, or a text, which is written in UTF-8. A value of None is a tombstone.
+        headers: ``{"trace": b"1"}``, or pairs where a name occurs twice.
+        timestamp: milliseconds or a datetime; without it, broker time.
+        partition: without it, that of the key, as Kafka's default partitioner has it; without a key, the shortest one.
+
+        A topic that does not exist is created if ``auto.create.topics.enable`` is true, as it is by default. Raises
+        KafkaError for what the broker refuses, such as MESSAGE_TOO_LARGE.
+        """
+        record = {
+            "value": value,
+            "key": key,
+            "headers": headers if headers is None or isinstance(headers, Mapping) else list(headers),
+            "timestamp": timestamp,
+            "partition": partition,
+        }
+        records: list[Record] = await self._call("produce", topic=topic, records=[record])
+        return records[0]
+
+    async def produce_many(self, topic: str, records: Iterable[RecordGiven]) -> list[Record]:
+        """Write many records, as `produce` does one; return them with their offsets.
+
+            kafka.produce_many("orders", [b"a", b"b"])
+            kafka.produce_many("orders", [(b"key", b"value"), ...])
+            kafka.produce_many("orders", [{"value": b"a", "headers": {"trace": b"1"}, "partition": 2}, ...])
+
+        Records that were read from a topic can be written to another one, too.
+        """
+        written: list[Record] = await self._call("produce", topic=topic, records=list(records))
+        return written
+
+    async def create_topic(
+        self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None
+    ) -> AsyncTopic:
+        """Create a topic, with as many partitions as ``num.partitions`` says if not told otherwise; return it.
+
+        Raises KafkaError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, ....
+        """
+        await self._call("create_topic", name=name, partitions=partitions, config=config)
+        return AsyncTopic(self, name)
 
     # -- what clients sent
 

@@ -97,5 +97,17 @@ class AsyncTopic:
         producers: list[ProducerInfo] = await self._broker._call("producers", topic=self.name)
         return producers
 
+    async def delete_records(self, before: dict[int, int] | None = None) -> dict[int, int]:
+        """Delete the records below an offset: ``{partition: offset}``; without ``before``, all records.
+
+        Returns the log start offsets. Raises KafkaError: POLICY_VIOLATION for a compacted topic, OFFSET_OUT_OF_RANGE.
+        """
+        offsets: dict[int, int] = await self._broker._call("delete_records", topic=self.name, before=before)
+        return offsets
+
+    async def delete(self) -> None:
+        """Delete the topic."""
+        await self._broker._call("delete_topic", name=self.name)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

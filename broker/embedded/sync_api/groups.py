@@ -89,5 +89,13 @@ class Group:
         )
         return info
 
+    def commit(self, offsets: Offsets) -> None:
+        """Commit offsets, as a client without a group does: ``{"orders": {0: 5}}``. A group that does not exist is
+        created.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID while the group has members; NotFoundError for an unknown partition.
+        """
+        self._broker._call("commit_offsets", group_id=self.group_id, offsets=offsets)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.group_id}>"

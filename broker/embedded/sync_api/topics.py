@@ -98,5 +98,17 @@ class Topic:
         producers: list[ProducerInfo] = self._broker._call("producers", topic=self.name)
         return producers
 
+    def delete_records(self, before: dict[int, int] | None = None) -> dict[int, int]:
+        """Delete the records below an offset: ``{partition: offset}``; without ``before``, all records.
+
+        Returns the log start offsets. Raises KafkaError: POLICY_VIOLATION for a compacted topic, OFFSET_OUT_OF_RANGE.
+        """
+        offsets: dict[int, int] = self._broker._call("delete_records", topic=self.name, before=before)
+        return offsets
+
+    def delete(self) -> None:
+        """Delete the topic."""
+        self._broker._call("delete_topic", name=self.name)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

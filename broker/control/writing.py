@@ -1,0 +1,277 @@
+"""Operations: write records, topics and offsets without a client.
+
+They go through the handlers of the requests that a client would send, but past the journal and the faults.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from oncelog.broker.control import views
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
+from oncelog.broker.control.names import not_found
+from oncelog.broker.control.new_records import NewRecord, assign_partitions, checked_record
+from oncelog.broker.control.options import config_texts
+from oncelog.broker.control.records import partitions_of, topic_of
+from oncelog.broker.control.types import Record
+from oncelog.broker.metadata.internal_topics import auto_create, ensure
+from oncelog.broker.metadata.topics import UNSET
+from oncelog.broker.request import RequestContext, finished
+from oncelog.broker.slices import Slices
+from oncelog.broker.topic_names import OFFSETS_TOPIC
+from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.control.types import Offsets, TopicInfo
+    from oncelog.broker.node import Node
+    from oncelog.wire.schema import Message
+
+BATCH_BYTES: Final = 256 * 1024
+"""A batch is written as soon as it has so many bytes, or half as many as the topic allows."""
+CLIENT_ID: Final = "oncelog"
+PRODUCE_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION = 12, 7, 6
+DELETE_RECORDS_VERSION, OFFSET_COMMIT_VERSION = 2, 9
+
+
+class _LocalTransport:
+    peer = "oncelog:0"
+
+
+class _LocalConnection:
+    """The connection of a request that came by none."""
+
+    transport = _LocalTransport()
+    listener_name = ""
+
+
+async def _ask(node: Node, api: str, request: Message, version: int) -> Any:
+    """Return the handler's response to a request of ours. Raises KafkaError."""
+    from importlib import import_module
+
+    context = RequestContext(
+        cast("Any", None), version, 0, CLIENT_ID, cast("Any", _LocalConnection()), request
+    )
+    handle = import_module(f"oncelog.broker.handlers.{api}").handle
+    return await finished(handle(node.services, request, context))
+
+
+def _check(code: int, message: str | None) -> None:
+    if code:
+        raise KafkaError(ErrorCode(code), message)
+
+
+# -- records
+
+
+async def produce(broker: ControlledBroker, *, topic: str, records: Sequence[object]) -> list[Record]:
+    """Write records, each given as its value, as (key, value), or as a dictionary; return them with their offsets.
+
+    A topic that does not exist is created if the broker creates topics on demand. Raises InvalidArgumentError and
+    NotFoundError before anything is written, KafkaError for what a broker refuses.
+    """
+    node = broker.node
+    await node.logs.recovered()
+    checked = [checked_record(one) for one in records]
+    _create_on_demand(node, topic)
+    numbers = partitions_of(node, topic, None)
+    ends = [node.cluster.leader_partition(topic, number).log.log_end_offset for number in numbers]
+    partitions = assign_partitions(topic, checked, ends)
+    written: list[Record | None] = [None] * len(checked)
+    slices = Slices()
+    for batch in _batches(node, topic, checked, partitions):
+        try:
+            for index, record in await _append(node, topic, partitions[batch[0]], checked, batch):
+                written[index] = record
+        except KafkaError as error:
+            count = sum(one is not None for one in written)
+            if len(written) > 1:
+                text = f"{error.message or 'refused'} ({count} of {len(written)} records were written)"
+                raise KafkaError(error.code, text) from error
+            raise
+        if slices.is_over():
+            await slices.pause()
+    return [one for one in written if one is not None]
+
+
+def _create_on_demand(node: Node, topic: str) -> None:
+    if topic in node.metadata.image.topics:
+        return
+    if not node.config.current.auto_create_topics_enable:
+        error = not_found("topic", topic, node.metadata.image.topics)
+        raise NotFoundError(f"{error}; create_topic creates it, and so does auto.create.topics.enable=true")
+    failed = auto_create(node.metadata, node.config, [topic])[topic]
+    if failed is not None:
+        raise failed
+
+
+def _batches(node: Node, topic: str, records: list[NewRecord], partitions: list[int]) -> list[list[int]]:
+    """Return the indexes of the records of each batch, in the order of their first records."""
+    limit = min(BATCH_BYTES, node.topic_config(topic).max_message_bytes // 2)
+    batches: list[list[int]] = []
+    last: dict[int, tuple[list[int], int]] = {}
+    for index, (record, partition) in enumerate(zip(records, partitions, strict=True)):
+        size = 50 + len(record.value or b"") + len(record.key or b"")
+        size += sum(20 + len(name) + len(value or b"") for name, value in record.headers)
+        batch, before = last.get(partition, ([], 0))
+        if not batch or before + size > limit:
+            batch, before = [], 0
+            batches.append(batch)
+        batch.append(index)
+        last[partition] = (batch, before + size)
+    return batches
+
+
+async def _append(
+    node: Node, topic: str, partition: int, records: list[NewRecord], indexes: list[int]
+) -> list[tuple[int, Record]]:
+    """Write one batch; return its records, each with its index. Raises KafkaError."""
+    from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+    now_ms = node.clock.now_ms()
+    builder = BatchBuilder()
+    for index in indexes:
+        record = records[index]
+        timestamp = now_ms if record.timestamp is None else record.timestamp
+        builder.append(timestamp, record.key, record.value, record.headers)
+    rows = [
+        TopicProduceData(topic, partition_data=[PartitionProduceData(partition, memoryview(builder.build()))])
+    ]
+    response = await _ask(node, "produce", ProduceRequest(None, -1, 30_000, rows), PRODUCE_VERSION)
+    node.dispatcher.complete_satisfied_fetches()
+    row = response.responses[0].partition_responses[0]
+    if row.error_code:
+        reasons = "; ".join(one.batch_index_error_message or "" for one in row.record_errors)
+        _check(row.error_code, reasons or row.error_message)
+    leader_epoch = node.cluster.leader_partition(topic, partition).leader_epoch
+    is_log_append_time = row.log_append_time_ms >= 0
+    return [
+        (
+            index,
+            Record(
+                topic=topic,
+                partition=partition,
+                offset=row.base_offset + at,
+                value=records[index].value,
+                key=records[index].key,
+                headers=records[index].headers,
+                timestamp=row.log_append_time_ms
+                if is_log_append_time
+                else (now_ms if (given := records[index].timestamp) is None else given),
+                timestamp_type="LogAppendTime" if is_log_append_time else "CreateTime",
+                leader_epoch=leader_epoch,
+            ),
+        )
+        for at, index in enumerate(indexes)
+    ]
+
+
+async def delete_records(
+    broker: ControlledBroker, *, topic: str, before: dict[int, int] | None = None
+) -> dict[int, int]:
+    """Delete the records below an offset, for each partition in ``before``; without it, all records of the topic.
+
+    Returns the log start offsets. Raises NotFoundError before anything is deleted, KafkaError.
+    """
+    from oncelog.wire.messages.delete_records import (
+        DeleteRecordsPartition,
+        DeleteRecordsRequest,
+        DeleteRecordsTopic,
+    )
+
+    node = broker.node
+    await node.logs.recovered()
+    if before is None:
+        before = dict.fromkeys(partitions_of(node, topic, None), -1)  # the high watermark
+    else:
+        for partition, offset in before.items():
+            partitions_of(node, topic, partition)
+            if offset < 0:
+                raise InvalidArgumentError(f"before {{{partition}: {offset}}}: expected an offset from 0 on")
+    rows = [DeleteRecordsPartition(partition, offset) for partition, offset in before.items()]
+    request = DeleteRecordsRequest([DeleteRecordsTopic(topic, rows)], 30_000)
+    response = await _ask(node, "delete_records", request, DELETE_RECORDS_VERSION)
+    result = {}
+    for row in response.topics[0].partitions:
+        _check(row.error_code, f"records of {topic}-{row.partition_index} were not deleted")
+        result[row.partition_index] = row.low_watermark
+    return result
+
+
+# -- topics
+
+
+async def create_topic(
+    broker: ControlledBroker,
+    *,
+    name: str,
+    partitions: int | None = None,
+    config: Mapping[str, object] | None = None,
+) -> TopicInfo:
+    """Create a topic; without ``partitions``, with ``num.partitions`` of the broker. Raises KafkaError."""
+    from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+    configs = [CreatableTopicConfig(key, value) for key, value in config_texts(config or {}).items()]
+    topic = CreatableTopic(name, UNSET if partitions is None else partitions, UNSET, [], configs)
+    request = CreateTopicsRequest([topic], 30_000)
+    [row] = (await _ask(broker.node, "create_topics", request, CREATE_TOPICS_VERSION)).topics
+    _check(row.error_code, row.error_message)
+    return await views.topic(broker.node, name)
+
+
+async def delete_topic(broker: ControlledBroker, *, name: str) -> None:
+    """Delete a topic. Raises NotFoundError, KafkaError."""
+    from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+    topic_of(broker.node, name)
+    request = DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=30_000)
+    [row] = (await _ask(broker.node, "delete_topics", request, DELETE_TOPICS_VERSION)).responses
+    _check(row.error_code, row.error_message)
+
+
+# -- offsets
+
+
+async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Offsets) -> None:
+    """Commit offsets for a group that has no members, as a client without a group does. A group that does not exist is
+    created.
+
+    Raises NotFoundError before anything is committed; KafkaError, UNKNOWN_MEMBER_ID if the group has members.
+    """
+    from oncelog.wire.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+    )
+
+    node = broker.node
+    if not group_id:
+        raise InvalidArgumentError("the group id is empty")
+    for topic, partitions in offsets.items():
+        for partition, offset in partitions.items():
+            partitions_of(node, topic, partition)
+            if not isinstance(offset, int) or offset < 0:
+                raise InvalidArgumentError(f"{topic}-{partition}: {offset!r}: expected an offset from 0 on")
+    ensure(node.metadata, node.config, OFFSETS_TOPIC)
+    await views.groups(broker.node)  # they are loaded then
+    topics = [
+        OffsetCommitRequestTopic(
+            topic,
+            partitions=[
+                OffsetCommitRequestPartition(partition, offset) for partition, offset in rows.items()
+            ],
+        )
+        for topic, rows in offsets.items()
+    ]
+    request = OffsetCommitRequest(group_id, topics=topics)
+    response = await _ask(node, "offset_commit", request, OFFSET_COMMIT_VERSION)
+    for topic in response.topics:
+        for row in topic.partitions:
+            has_members = row.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            _check(
+                row.error_code,
+                f"group {group_id} has members: only they can commit its offsets" if has_members else None,
+            )
