@@ -26,6 +26,19 @@ ROWS_TOO = {
 }
 """Versions in which an error of the whole request stands in its rows, too."""
 
+UNKNOWN: dict[str, dict[str, Any]] = {
+    "produce": {"base_offset": -1},
+    "fetch": {"high_watermark": -1, "records": b""},
+    "offset_fetch": {"committed_offset": -1},
+    "find_coordinator": {"node_id": -1, "port": -1},
+    "delete_records": {"low_watermark": -1},
+    "init_producer_id": {"producer_epoch": -1},
+    "describe_client_quotas": {"entries": None},
+}
+"""What stands beside an error, where it is not the field's default."""
+JOIN_GROUP_NULLABLE_VERSION = 7
+"""The first version of JoinGroup in which the protocol's name can be null."""
+
 
 def copy_of(value: Any) -> Any:
     """Return a copy of a message, deep enough for a handler to change: bytes in a buffer are copied, too."""
@@ -179,15 +192,19 @@ class Refusal:
             ):
                 self._set_error(response, 0)
             self._merge(response, self._located.whole, 0)
-        set_unknown(self._name, response, self._located.whole.element)
+        if self._name == "fetch":
+            response.session_id = response.session_id or self._located.whole.element.session_id
+        elif self._name == "join_group" and self._places.version >= JOIN_GROUP_NULLABLE_VERSION:
+            response.protocol_name = None
         return response
 
     def _merge(self, response: Any, row: Row, depth: int) -> None:
         """Put the refused rows inside ``row`` among those of the response, in the order of the request."""
         rows = self._located.levels[depth]
         if rows.response is None:  # its inner rows stand where its own would
-            for inner in row.inner:
-                self._merge(response, inner, depth + 1)
+            together = Row(row.element, row.key, row.facts)
+            together.inner = [inner for outer in row.inner for inner in outer.inner]
+            self._merge(response, together, depth + 1)
             return
         handled: list[Any] = list(getattr(response, rows.response) or [])
         merged = []
@@ -248,6 +265,9 @@ class Refusal:
         field = self._places.fields[depth]
         assert field is not None
         setattr(row, field, int(self._error))
+        for name, value in UNKNOWN.get(self._name, {}).items():
+            if hasattr(row, name):
+                setattr(row, name, value)
         self.is_placed = True
 
 
@@ -256,9 +276,3 @@ def _is_same(told: Any, key: dict[str, Any]) -> bool:
     if key.get("topic_id", ZERO_UUID) != ZERO_UUID and hasattr(told, "topic_id"):
         return bool(told.topic_id == key["topic_id"])
     return all(getattr(told, name) == value for name, value in key.items() if name != "topic_id")
-
-
-def set_unknown(name: str, response: Any, request: Any) -> None:
-    """Set what a refused Fetch says beside its error, as Kafka does."""
-    if name == "fetch":
-        response.session_id = response.session_id or request.session_id
