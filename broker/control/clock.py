@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.control.moving_time import TimeMove
     from oncelog.broker.control.types import Occurrence
+    from oncelog.broker.node import Node
     from oncelog.coordinator.groups.group import Group
     from oncelog.coordinator.groups.shard import GroupShard
 
@@ -99,16 +100,17 @@ async def expire_member(
     _check_timeout(timeout)
     async with broker.moving_time:
         move = _move_of(broker)
-        await move.settle(timeout, lambda: _expire_session(broker, group_id, member))
+        await move.settle(timeout, lambda: expire_session(broker.node, group_id, member))
         return move.happened
 
 
-def _expire_session(broker: ControlledBroker, group_id: str, member: str) -> None:
+def expire_session(node: Node, group_id: str, member: str) -> None:
+    """Let a member's session come due. Raises NotFoundError, InvalidArgumentError."""
     from oncelog.coordinator.groups.classic.group import ClassicGroup
     from oncelog.coordinator.groups.classic.timers import session_key
     from oncelog.coordinator.groups.consumer import timers
 
-    runtime = broker.node.groups.runtime
+    runtime = node.groups.runtime
     shards = [context.shard for context in runtime.loaded.values()]
     found = next((shard for shard in shards if group_id in shard.groups), None)
     if found is None:
@@ -147,15 +149,16 @@ async def expire_transaction(
     _check_timeout(timeout)
     async with broker.moving_time:
         move = _move_of(broker)
-        await move.settle(timeout, lambda: _abort(broker, transactional_id))
+        await move.settle(timeout, lambda: abort_transaction(broker.node, transactional_id))
         return move.happened
 
 
-def _abort(broker: ControlledBroker, transactional_id: str) -> None:
+def abort_transaction(node: Node, transactional_id: str) -> None:
+    """Abort an open transaction as after its time-out. Raises NotFoundError, InvalidArgumentError, KafkaError."""
     from oncelog.coordinator.transactions import expiry
     from oncelog.coordinator.transactions.state import TransactionState
 
-    shards = [context.shard for context in broker.node.transactions.runtime.loaded.values()]
+    shards = [context.shard for context in node.transactions.runtime.loaded.values()]
     for shard in shards:
         transaction = shard.transactions.get(transactional_id)
         if transaction is None:
