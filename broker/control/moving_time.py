@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import MovableClock
     from oncelog.coordinator.groups.group import Group
 
-ROUNDS = 2
+ROUNDS = 3
 """Rounds of the loop without anything to do after which all is done. A task that was woken runs in the next one."""
 ROUNDS_AT_BEGIN = 10
 """At the beginning there are more, so that connections notice that their peers have closed them."""
