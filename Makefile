@@ -103,8 +103,9 @@ bench: $(VENV)/.synced  ## ours and a real Kafka in turn, as ratios
 bench-spark: $(SPARK)/.synced  ## the same through Spark (ARGS="--rows 5000000 --rounds 5")
 	@$(SPARK)/bin/python -m spark_it.bench $(ARGS)
 
-docs: $(VENV)/.synced  ## remake the API table from the handlers
+docs: $(VENV)/.synced  ## remake the tables of the APIs and of the control API's routes
 	$(BIN)/python -m oncelog.broker.dispatch.document > docs/apis.md
+	$(BIN)/python -m oncelog.broker.control_http.document > docs/control-routes.md
 
 COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog import __version__
@@ -17,23 +18,28 @@ from oncelog.broker.options import (
     LOG_LEVELS,
     VARIABLE_PREFIX,
     UsageError,
+    checked_token,
     choose,
     closest,
+    control_address,
     help_text,
     listener_text,
+    origin_of,
     parse_arguments,
     suggestion,
+    variable_of,
 )
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     import trio
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig
     from oncelog.broker.config.sources import Setting
+    from oncelog.broker.controlled_serve import ControlSettings
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
 
@@ -56,7 +62,11 @@ KEY_OF_OPTION = {
     "advertise": "advertised.listeners",
     "data_dir": "log.dirs",
     "ephemeral": "log.dirs",
+    "memory": "log.dirs",
 }
+ORIGINS_OF_MEMORY = ("--memory", VARIABLE_PREFIX + "MEMORY")
+CONTROL_TOKEN = VARIABLE_PREFIX + "CONTROL_TOKEN"
+CONTROL_PACKAGES = ("hypercorn", "starlette")
 
 
 def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
@@ -87,17 +97,28 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         output = _log_output(options, environment)
         with logging_to(output):
             config, listeners = _configuration(options, environment, scratch)
+        settings = _control_settings(options, environment, config)
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
     with logging_to(output):
-        return _run_in(scratch, parent, config, listeners)
+        if settings is None:
+            from oncelog.broker.serve import serve
+
+            return _run_in(scratch, parent, config, partial(serve, config, listeners, _on_ready))
+        from oncelog.broker.controlled_serve import serve_controlled
+
+        seed = int.from_bytes(os.urandom(4), "big")
+        serving = partial(
+            serve_controlled, config, settings, _on_ready, output, host_name=_host_name(), seed=seed
+        )
+        return _run_in(scratch, parent, config, serving)
 
 
-def _run_in(scratch: str, parent: str, config: BrokerConfig, listeners: list[ListenerConfig]) -> int:
+def _run_in(scratch: str, parent: str, config: BrokerConfig, serving: Callable[..., Awaitable[None]]) -> int:
     """Run the broker and return the exit code. If its data directory is ``scratch``, create that in ``parent`` and
-    remove it at the end."""
+    remove it at the end. ``serving`` is told whether the data is ``durable``."""
     if config.data_dir != scratch:
-        return run(config, listeners, durable=True)
+        return run(partial(serving, durable=True))
     from oncelog.broker.seams.scratch import ScratchDirectory, sweep
 
     for left in sweep(parent):
@@ -109,15 +130,17 @@ def _run_in(scratch: str, parent: str, config: BrokerConfig, listeners: list[Lis
             f"cannot make a directory for --ephemeral in {parent}: {error.strerror}", EXIT_FAILED
         )
     try:
-        return run(config, listeners, durable=False)
+        return run(partial(serving, durable=False))
     finally:
         directory.remove()
 
 
-def run(config: BrokerConfig, listeners: list[ListenerConfig], *, durable: bool) -> int:
+def run(serving: Callable[[], Awaitable[None]]) -> int:
+    """Serve until a signal, and return the exit code."""
     import trio
 
     from oncelog.broker.config.definitions import ConfigError
+    from oncelog.broker.control.errors import BrokerFailedError
     from oncelog.broker.log.data_directory import DataDirectoryError
     from oncelog.broker.seams.os_files import raise_open_files_limit
     from oncelog.broker.serve import ListenError
@@ -125,12 +148,12 @@ def run(config: BrokerConfig, listeners: list[ListenerConfig], *, durable: bool)
     raise_open_files_limit()
     bytes(HEAP_BLOCK_BYTES)
     try:
-        trio.run(serve_until_signal, config, listeners, durable)
+        trio.run(serve_until_signal, serving)
     except KeyboardInterrupt:
         return EXIT_FAILED  # a second Ctrl-C: not a clean stop
     except BaseExceptionGroup as group:
         error = _single(group)
-        if isinstance(error, DataDirectoryError | ListenError):
+        if isinstance(error, DataDirectoryError | ListenError | BrokerFailedError):
             return _print_error(error, EXIT_FAILED)
         if isinstance(error, ConfigError):
             return _print_error(error, EXIT_USAGE)
@@ -138,18 +161,16 @@ def run(config: BrokerConfig, listeners: list[ListenerConfig], *, durable: bool)
     return EXIT_STOPPED
 
 
-async def serve_until_signal(config: BrokerConfig, listeners: list[ListenerConfig], durable: bool) -> None:
+async def serve_until_signal(serving: Callable[[], Awaitable[None]]) -> None:
     """Run a broker until SIGINT, SIGTERM or SIGHUP, and stop it cleanly. A second signal ends the process at once."""
     import trio
-
-    from oncelog.broker.serve import serve
 
     # The receiver ends with the first signal: while the broker stops, signals have their default handlers again.
     stop = trio.CancelScope()
     async with trio.open_nursery() as nursery:
         await nursery.start(_cancel_on_signal, stop)
         with stop:
-            await serve(config, listeners, _on_ready, durable=durable)
+            await serving()
         nursery.cancel_scope.cancel()
 
 
@@ -174,15 +195,15 @@ def _single(error: BaseException) -> BaseException:
     return error
 
 
-def _on_ready(node: Node, listeners: list[BoundListener]) -> None:
+def _on_ready(node: Node, listeners: list[BoundListener], control: tuple[str, int] | None = None) -> None:
     # Objects of the start stay for the life of the process: the garbage collector need not visit them again.
     gc.freeze()
-    _print_ready(node, listeners)
+    _print_ready(node, listeners, control)
 
 
-def _print_ready(node: Node, listeners: list[BoundListener]) -> None:
-    """Write the ready line to standard output and to the log: the first listener's address, and all listeners if there
-    are several."""
+def _print_ready(node: Node, listeners: list[BoundListener], control: tuple[str, int] | None) -> None:
+    """Write the ready line to standard output and to the log: the first listener's address, all listeners if there are
+    several, and the control API's address."""
     from oncelog.broker.config.listeners import ListenerEndpoint, address_text
 
     bound = [ListenerEndpoint(row.name, *row.listener.address) for row in listeners]
@@ -196,7 +217,10 @@ def _print_ready(node: Node, listeners: list[BoundListener]) -> None:
             fields["advertised.listeners"] = ",".join(map(str, advertised))
     fields["node.id"] = node.config.current.node_id
     fields["cluster.id"] = node.cluster.cluster_id
-    fields["data.dir"] = node.logs.data_dir
+    if control is not None:
+        fields["control"] = address_text(*control)
+    in_memory = node.config.current.origins.get("log.dirs") in ORIGINS_OF_MEMORY
+    fields["data.dir"] = "memory" if in_memory else node.logs.data_dir
     get_logger(__name__).info("ready", **fields)
     try:
         print("oncelog ready", *(f"{name}={value}" for name, value in fields.items()), flush=True)
@@ -264,9 +288,55 @@ def _configuration(
     return config, listeners
 
 
+def _control_settings(
+    options: argparse.Namespace, environment: Mapping[str, str], config: BrokerConfig
+) -> ControlSettings | None:
+    """Return what is asked for beside a broker, None if nothing is. Raises UsageError."""
+
+    def chosen(option: str) -> tuple[str | None, str]:
+        given = getattr(options, option)
+        return given or environment.get(variable_of(option)), origin_of(option, given)
+
+    in_memory = config.origins.get("log.dirs") in ORIGINS_OF_MEMORY
+    address = token = None
+    text, origin = chosen("control")
+    token_file, token_origin = chosen("control_token_file")
+    if text:
+        token = _control_token(token_file, token_origin, environment)
+        address = control_address(text, origin, token)
+        _check_control_installed(origin)
+    elif options.control_token_file:
+        raise UsageError("--control-token-file needs --control")
+    if address is None and not in_memory:
+        return None
+    from oncelog.broker.controlled_serve import ControlSettings
+
+    return ControlSettings(address, token, in_memory)
+
+
+def _check_control_installed(origin: str) -> None:
+    """Raises UsageError if the packages of the control API are missing."""
+    from importlib.util import find_spec
+
+    missing = [name for name in CONTROL_PACKAGES if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"{origin} needs {' and '.join(missing)}: pip install 'oncelog[control]'")
+
+
+def _control_token(path: str | None, origin: str, environment: Mapping[str, str]) -> str | None:
+    """Return the token of the control API, None without one. Raises UsageError."""
+    token, read_from = environment.get(CONTROL_TOKEN), CONTROL_TOKEN
+    if path:
+        problems: list[str] = []
+        token, read_from = _read(path, problems, "the token"), f"{origin}={path}"
+        if problems:
+            raise UsageError(problems[0])
+    return None if token is None else checked_token(token, read_from)
+
+
 def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
     """Return an error for each ``ONCELOG_…`` variable that is no option's."""
-    known = sorted(option.upper() for option in vars(options).keys() - WITHOUT_VARIABLE)
+    known = sorted(option.upper() for option in {*vars(options), "control_token"} - WITHOUT_VARIABLE)
     problems = []
     for variable in sorted(environment):
         name = variable.removeprefix(VARIABLE_PREFIX)
@@ -300,11 +370,15 @@ def _own_settings(
 
 
 def _value_of_option(option: str, text: str, origin: str, scratch: str) -> str | None:
-    """Return the text of the key that an option sets, or None for ``--ephemeral`` off. Raises UsageError."""
-    if option == "ephemeral":
+    """Return the text of the key that an option sets, or None for ``--ephemeral`` and ``--memory`` off. Raises
+    UsageError."""
+    if option in ("ephemeral", "memory"):
+        from oncelog.broker.control.options import MEMORY_DATA_DIR
+
         if text.lower() not in BOOLEANS:
             raise UsageError(f"{origin}={text}: expected true or false")
-        return scratch if BOOLEANS[text.lower()] else None
+        directory = scratch if option == "ephemeral" else MEMORY_DATA_DIR
+        return directory if BOOLEANS[text.lower()] else None
     return os.path.abspath(text) if option == "data_dir" else listener_text(option, text, origin)
 
 
@@ -312,13 +386,13 @@ def _text(flag: object) -> str | None:
     return "true" if flag is True else str(flag) if flag else None
 
 
-def _read(path: str, problems: list[str]) -> str:
+def _read(path: str, problems: list[str], what: str = "the configuration") -> str:
     """Return the text of a file. If it cannot be read, return an empty text and add the error to ``problems``."""
     try:
         with open(path, encoding="latin-1", newline="") as file:
             return file.read()
     except OSError as error:
-        problems.append(f"cannot read the configuration {path}: {error.strerror}")
+        problems.append(f"cannot read {what} {path}: {error.strerror}")
         return ""
 
 

@@ -48,15 +48,22 @@ class LogOutput:
     `Logger` drops lines below ``level`` (one of `LEVELS`).
     """
 
-    __slots__ = ("_clock", "_render", "_second", "_second_text", "_sink", "level")
+    __slots__ = ("_clock", "_render", "_second", "_second_text", "_sink", "_style", "level")
 
     def __init__(self, sink: Sink, clock: Clock, *, style: str = "human", level: str = "info") -> None:
         self.level = LEVELS[level]
         self._sink = sink
         self._clock = clock
+        self._style = style
         self._render = {"human": _render_human, "json": _render_json}[style]
         self._second = -1
         self._second_text = ""
+
+    def also_to(self, sink: Sink, clock: Clock) -> LogOutput:
+        """Return an output of the same style and level, to ``sink`` too, with timestamps from ``clock``."""
+        return LogOutput(
+            _BothSinks(sink, self._sink), clock, style=self._style, level=_LEVEL_NAMES[self.level]
+        )
 
     def write(self, level: int, name: str, text: str, fields: dict[str, Any], trace: str = "") -> None:
         """Write one line of any level, and a second one if lines were lost."""
@@ -74,6 +81,21 @@ class LogOutput:
             self._second = second
             self._second_text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         return f"{self._second_text}.{millisecond:03d}Z"
+
+
+class _BothSinks:
+    """Writes each line to two sinks; lines may be lost in the second one."""
+
+    def __init__(self, first: Sink, second: Sink) -> None:
+        self._first = first
+        self._second = second
+
+    def write(self, line: bytes) -> None:
+        self._first.write(line)
+        self._second.write(line)
+
+    def take_lost(self) -> int:
+        return self._second.take_lost()
 
 
 _current: ContextVar[LogOutput | None] = ContextVar("oncelog_log_output", default=None)

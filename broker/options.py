@@ -17,6 +17,7 @@ LOG_FORMATS = ("human", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOCAL_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
+DEFAULT_CONTROL_PORT = 9093
 PORT_MAX = 65535
 
 SYNONYMOUS_OPTIONS = {
@@ -87,7 +88,13 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     for name, value in vars(options).items():
         if value == "":
             raise UsageError(f"--{name.replace('_', '-')} needs a value")
-    for one, other in (("port", "listen"), ("data_dir", "ephemeral")):
+    exclusive = (
+        ("port", "listen"),
+        ("data_dir", "ephemeral"),
+        ("data_dir", "memory"),
+        ("ephemeral", "memory"),
+    )
+    for one, other in exclusive:
         if getattr(options, one) and getattr(options, other):
             raise UsageError(f"--{one.replace('_', '-')} and --{other} exclude each other")
     return options
@@ -96,6 +103,37 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 def help_text() -> str:
     """Return the text for ``--help``."""
     return _parser().format_help()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine and nothing else: ``localhost``, or an address such as 127.0.0.1 or [::1]."""
+    import ipaddress
+
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
+
+
+def checked_token(text: str, origin: str) -> str:
+    """Return the token of the control API. Raises UsageError for one that no HTTP header can carry."""
+    token = text.strip()
+    if not token or not (token.isascii() and token.isprintable()) or " " in token:
+        raise UsageError(f"{origin}: expected a token: one line of ASCII characters without spaces")
+    return token
+
+
+def control_address(text: str, origin: str, token: str | None) -> tuple[str, int]:
+    """Return host and port of ``--control``. Raises UsageError for an address that is open to others, and no token."""
+    host, port = host_and_port(text, origin, DEFAULT_CONTROL_PORT)
+    if token is None and not is_loopback(host):
+        raise UsageError(
+            f"{origin}={text}: others can reach this address, so the control API needs a token there: "
+            "--control-token-file FILE"
+        )
+    return host.removeprefix("[").removesuffix("]"), port
 
 
 def _parser() -> _Parser:
@@ -119,6 +157,7 @@ def _parser() -> _Parser:
     add("advertise", "tell clients to connect there (default: where it listens)", metavar="HOST:PORT")
     add("data_dir", "keep data there (default: in the user's data directory)", metavar="DIR")
     add("ephemeral", "keep data in a directory that is removed at the end", action="store_true", default=None)
+    add("memory", "keep data in memory", action="store_true", default=None)
     add("config", "read a server.properties", metavar="FILE")
     parser.add_argument(
         "-c",
@@ -130,6 +169,13 @@ def _parser() -> _Parser:
     )
     add("log_format", "how log lines look: human (default) or json", metavar="FORMAT")
     add("log_level", "which log lines are written: debug, info (default), warning or error", metavar="LEVEL")
+    add("control", "serve the control API there: HTTP, for tests (default port: 9093)", metavar="HOST:PORT")
+    add(
+        "control_token_file",
+        "a file with the token that the control API asks for, without which it listens on this machine only; the "
+        "variable ONCELOG_CONTROL_TOKEN holds the token itself",
+        metavar="FILE",
+    )
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("-h", "--help", action="store_true", help="print this")
     return parser
@@ -200,17 +246,27 @@ def listener_text(option: str, text: str, origin: str) -> str:
     every address for ``--listen``, and this machine's name for ``--advertise``. Raises UsageError."""
     if "://" in text and option != "port":
         return text
+    if option == "advertise" and text.isdecimal():
+        raise UsageError(f"{origin}={text}: expected HOST:PORT")
+    if option == "port" and not text.isdecimal():
+        raise UsageError(f"{origin}={text}: expected a number from 0 to {PORT_MAX}")
+    host, port = host_and_port(text, origin, 0 if option == "advertise" else DEFAULT_PORT)
+    return f"PLAINTEXT://{host}:{port}"
+
+
+def host_and_port(text: str, origin: str, default_port: int) -> tuple[str, int]:
+    """Return the host, with the brackets of an IPv6 address, and the port. A port alone is on 127.0.0.1.
+
+    Raises UsageError."""
     host, colon, port = text.rpartition(":")
     if text.isdecimal():
-        host, port = LOCAL_HOST, text if option != "advertise" else ""
-    elif option == "port":
-        raise UsageError(f"{origin}={text}: expected a number from 0 to {PORT_MAX}")
+        host, port = LOCAL_HOST, text
     elif not colon or text.endswith("]"):
-        host, port = text, str(0 if option == "advertise" else DEFAULT_PORT)
+        host, port = text, str(default_port)
     elif ":" in host and not host.startswith("["):
         raise UsageError(f"{origin}={text}: an IPv6 address stands in brackets, as in [::1]:9092")
     if not (port.isascii() and port.isdecimal()):
         raise UsageError(f"{origin}={text}: expected HOST:PORT")
     if int(port) > PORT_MAX:
         raise UsageError(f"{origin}={text}: expected a port from 0 to {PORT_MAX}")
-    return f"PLAINTEXT://{host}:{port}"
+    return host, int(port)

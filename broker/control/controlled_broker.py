@@ -35,12 +35,14 @@ from oncelog.broker.seams.transport import PortReservation
 from oncelog.broker.serve import ListenError, open_listener
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Snapshot
     from oncelog.broker.faults.fault_rules import FaultRules
+    from oncelog.broker.logs import Sink
     from oncelog.broker.net.server import BoundListener
+    from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
 
 log = get_logger(__name__)
@@ -57,10 +59,16 @@ class _Run:
 
 
 class ControlledBroker:
-    """A broker with ``options``. It opens nothing before `start`. `run` must run meanwhile."""
+    """A broker with ``options``. It opens nothing before `start`. `run` must run meanwhile.
 
-    def __init__(self, options: BrokerOptions) -> None:
+    ``log_output`` makes the output of each node's log lines. It must write them to the given sink, too.
+    """
+
+    def __init__(
+        self, options: BrokerOptions, log_output: Callable[[Sink, Clock], LogOutput] = LogOutput
+    ) -> None:
         self.options = options
+        self._log_output = log_output
         self.config = options.broker_config()
         self.release = OURS if options.version is None else emulated(options.version)
         self.seed = options.seed
@@ -77,6 +85,7 @@ class ControlledBroker:
         """The latest run."""
         self._failure: BaseException | None = None
         """Why the latest run ended, if nobody asked it to."""
+        self._has_failed = trio.Event()
         self._reserved: dict[str, PortReservation] = {}
         """The port of each listener from the first start on, by its name."""
         self._producer_ids_from = 0
@@ -149,6 +158,17 @@ class ControlledBroker:
             if self.is_running:
                 self._faults.attach(self.node)
         return self._faults
+
+    @property
+    def listeners(self) -> list[BoundListener]:
+        """The listeners of the latest run."""
+        return [] if self._run is None else self._run.bound
+
+    async def wait_failed(self) -> BaseException:
+        """Wait until a run ends by itself. Returns why."""
+        await self._has_failed.wait()
+        assert self._failure is not None
+        return self._failure
 
     # -- its runs
 
@@ -278,7 +298,7 @@ class ControlledBroker:
         """Run one node until its end. An error before it is ready is raised; a later one is kept for who asks next."""
         is_ready = False
         try:
-            with logging_to(LogOutput(self.lines, self.clock)), run.scope:
+            with logging_to(self._log_output(self.lines, self.clock)), run.scope:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(self._run_node, run)
                     is_ready = True
@@ -288,6 +308,8 @@ class ControlledBroker:
             if not is_ready:
                 raise failure or NotRunningError("the broker was killed while it started") from error
             self._failure = failure
+            if failure is not None:
+                self._has_failed.set()
             if isinstance(failure, KeyboardInterrupt | SystemExit):
                 raise
         finally:
@@ -314,7 +336,8 @@ class ControlledBroker:
 
     def _new_disk(self) -> MortalFileSystem:
         if self.options.data_dir is not None:
-            return MortalFileSystem(OsFileSystem(self.config.oncelog_open_files_max or OPEN_FILES_DEFAULT))
+            open_files_max = self.config.oncelog_open_files_max or OPEN_FILES_DEFAULT
+            return MortalFileSystem(OsFileSystem(open_files_max, durable=self.options.is_durable))
         files = MemoryFileSystem(self.clock.now_ms)
         files.makedirs(self.config.data_dir)
         files.sync_dir("/")
@@ -322,7 +345,7 @@ class ControlledBroker:
 
     def _open_listeners(self) -> list[BoundListener]:
         """Listen on all addresses of the configuration. Where it says port 0, a free port is taken once and kept."""
-        configured, _ = resolve_listeners(self.config, lambda: "localhost")
+        configured, _ = resolve_listeners(self.config, lambda: self.options.host_name)
         bound: list[BoundListener] = []
         try:
             for listener in configured:

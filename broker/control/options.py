@@ -47,11 +47,20 @@ class BrokerOptions:
     version: str | None = None
     from_snapshot: str | bytes | None = None
     """The path of a snapshot's file, or its content."""
+    origins: Mapping[str, str] | None = None
+    """Where each key of ``config`` was set, if that is the whole configuration, as the command line's is: it has none
+    of the kit's defaults, and ``log.dirs`` and ``listeners`` of its own."""
+    host_name: str = "localhost"
+    """What clients are told of a listener on every address."""
+    is_durable: bool = True
+    """Whether data on a disk outlives the process; if not, nothing waits for the disk."""
 
     def broker_config(self, of_snapshot: Mapping[str, str] | None = None) -> BrokerConfig:
         """Return the configuration of the broker. ``of_snapshot`` holds where `config` says nothing. Raises
         ConfigError.
         """
+        if self.origins is not None:
+            return BrokerConfig({**(of_snapshot or {}), **self.config}, self.origins)
         texts = {
             **KIT_CONFIG,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",

@@ -44,6 +44,8 @@ class Platform(NamedTuple):
     """Whether poll works for a terminal, as select does."""
     keeps_bound_ports: bool
     """Whether a second socket, which listens, may be bound to the port of one that does not."""
+    user_timeout_option: int | None
+    """TCP's, for how long (ms) a peer may leave what was sent to it untaken."""
 
 
 def platform_of(name: str, constant: Callable[[str], int | None]) -> Platform:
@@ -63,6 +65,7 @@ def platform_of(name: str, constant: Callable[[str], int | None]) -> Platform:
         open_files_max=MACOS_OPEN_FILES_MAX if macos else None,
         polls_terminals=not macos,
         keeps_bound_ports=not macos,
+        user_timeout_option=constant("TCP_USER_TIMEOUT"),
     )
 
 

@@ -167,6 +167,15 @@ class SocketListener:
     async def wait_for_connection(self) -> None:
         await trio.lowlevel.wait_readable(self._sock)
 
+    def set_unread_limit(self, seconds: float) -> None:
+        """Break accepted connections whose peer has not taken what was sent for so long; only on Linux."""
+        if HERE.user_timeout_option is not None:
+            self._sock.setsockopt(socket.IPPROTO_TCP, HERE.user_timeout_option, round(seconds * 1000))
+
+    def detach(self) -> int:
+        """Give the socket away, as a file descriptor: this object is closed then."""
+        return self._sock.detach()
+
     def set_buffers(self, send_bytes: int, receive_bytes: int) -> None:
         """Socket buffer sizes that accepted connections inherit, in bytes; -1 leaves the system's own choice."""
         for option, size in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):

@@ -111,6 +111,29 @@ def test_a_malformed_value(refused: Callable[..., str]) -> None:
         (("--advertise", "9092"), "--advertise=9092: expected HOST:PORT"),
         (("--port", "1", "--listen", "host:1"), "--port and --listen exclude each other"),
         (("--data-dir", "x", "--ephemeral"), "--data-dir and --ephemeral exclude each other"),
+        (("--data-dir", "x", "--memory"), "--data-dir and --memory exclude each other"),
+        (("--ephemeral", "--memory"), "--ephemeral and --memory exclude each other"),
+        (("--control", "here:http"), "--control=here:http: expected HOST:PORT"),
+        (("--control", "::1"), "--control=::1: an IPv6 address stands in brackets, as in [::1]:9092"),
+        (
+            ("--control", "0.0.0.0:9093"),
+            "--control=0.0.0.0:9093: others can reach this address, so the control API needs a token there: "
+            "--control-token-file FILE",
+        ),
+        (
+            ("--control", ":9093"),
+            "--control=:9093: others can reach this address, so the control API needs a token there: "
+            "--control-token-file FILE",
+        ),
+        (
+            ("--control", "9093", "--control-token-file", "/nowhere/token"),
+            "cannot read the token /nowhere/token: No such file or directory",
+        ),
+        (
+            ("--control", "9093", "--control-token-file", "/dev/null"),
+            "--control-token-file=/dev/null: expected a token: one line of ASCII characters without spaces",
+        ),
+        (("--control-token-file", "x"), "--control-token-file needs --control"),
         (("--port",), "--port needs a value"),
         (("--data-dir", ""), "--data-dir needs a value"),
         (("-c",), "-c needs a value"),

@@ -290,7 +290,7 @@ def test_memory_of_a_batch_is_kept_and_not_mapped_anew_each_time() -> None:
     program = f"""
 import resource
 from oncelog.broker import cli
-async def count_faults(*arguments):
+async def count_faults(_):
     before = 0
     for turn in range(101):
         blocks = [b"x" * {1024 * 1024} for _ in range(4)]
@@ -298,7 +298,7 @@ async def count_faults(*arguments):
         before = before or resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 cli.serve_until_signal = count_faults
-cli.run(None, [], durable=False)
+cli.run(None)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 1000, "400 blocks of 256 pages each"

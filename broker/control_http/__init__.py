@@ -1,0 +1,1 @@
+"""The operations on a `ControlledBroker` over HTTP, as JSON: ``oncelog serve --control``."""

@@ -1,0 +1,100 @@
+"""`serve_controlled`: the command's broker when something is to control it: the control API, rules, a snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from oncelog import __version__
+from oncelog.broker.config.listeners import ListenerEndpoint
+from oncelog.broker.control.controlled_broker import ControlledBroker
+from oncelog.broker.control.errors import BrokerFailedError
+from oncelog.broker.control.options import BrokerOptions
+from oncelog.broker.seams.transport import SocketListener
+from oncelog.broker.serve import ListenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.logs import LogOutput
+    from oncelog.broker.net.server import BoundListener
+    from oncelog.broker.node import Node
+
+CONTROL_BACKLOG = 100
+
+
+@dataclass(frozen=True)
+class ControlSettings:
+    """What the command line asks for beside a broker."""
+
+    address: tuple[str, int] | None = None
+    """Where the control API listens; None without one."""
+    token: str | None = None
+    in_memory: bool = False
+
+
+async def serve_controlled(
+    config: BrokerConfig,
+    settings: ControlSettings,
+    on_ready: Callable[[Node, list[BoundListener], tuple[str, int] | None], None],
+    output: LogOutput,
+    *,
+    host_name: str,
+    seed: int,
+    durable: bool,
+) -> None:
+    """Run a broker until cancelled, then stop it cleanly. Calls ``on_ready`` when it answers requests, with the address
+    of the control API. Log lines go to ``output``, too.
+
+    Raises ListenError, and BrokerFailedError if the broker cannot start, or ends by itself.
+    """
+    options = BrokerOptions(
+        config=config.texts,
+        data_dir=None if settings.in_memory else config.data_dir,
+        seed=seed,
+        origins=config.origins,
+        host_name=host_name,
+        is_durable=durable,
+    )
+    listener = None if settings.address is None else _open_control(*settings.address)
+    broker = ControlledBroker(options, output.also_to)
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            await broker.start()
+            address = None
+            if listener is not None:
+                address = listener.address
+                await nursery.start(_serve_control, broker, listener, settings.token)
+            on_ready(broker.node, broker.listeners, address)
+            failure = await broker.wait_failed()
+            raise BrokerFailedError(f"the broker ended by itself: {failure!r}") from failure
+    finally:
+        if listener is not None:
+            listener.close()
+
+
+def _open_control(host: str, port: int) -> SocketListener:
+    try:
+        return SocketListener.bind(host, port, CONTROL_BACKLOG)
+    except OSError as error:
+        raise ListenError.of(ListenerEndpoint("CONTROL", host, port), error) from error
+
+
+async def _serve_control(
+    broker: ControlledBroker,
+    listener: SocketListener,
+    token: str | None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    from functools import partial
+
+    from oncelog.broker.control.operations import call_operation
+    from oncelog.broker.control_http.app import control_app
+    from oncelog.broker.control_http.server import serve_control
+
+    app = control_app(partial(call_operation, broker), token=token, version=__version__)
+    await serve_control(app, listener, task_status=task_status)

@@ -1,0 +1,292 @@
+"""Operations over HTTP: requests, responses, errors."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import trio
+
+from oncelog.broker.control.controlled_broker import ControlledBroker
+from oncelog.broker.control.errors import WaitTimeoutError
+from oncelog.broker.control.operations import MODULES
+from oncelog.broker.control_http.app import control_app
+from oncelog.broker.control_http.routes import Route
+from oncelog.broker.logs import LogOutput, logging_to
+from oncelog.wire.errors import ErrorCode, KafkaError
+from tests.control_http.asking import LOCAL, ask, controlled
+from tests.harness.clocks import FixedClock
+from tests.harness.log_lines import Lines
+
+
+def test_the_life_of_a_broker() -> None:
+    async def main() -> None:
+        async with controlled(topics={"orders": 2}, seed=7) as (broker, app):
+            first = (await ask(app, "GET", "/broker")).json
+            assert (first["seed"], first["is_running"]) == (7, True)
+            for end in ("stop", "kill", "lose_power"):
+                assert (await ask(app, "POST", f"/broker/{end}")).status == 204
+                assert not (await ask(app, "GET", "/broker")).json["is_running"]
+                stopped = await ask(app, "GET", "/topics")
+                assert (stopped.status, stopped.json["error"]) == (409, "NotRunningError")
+                started = await ask(app, "POST", "/broker/start", {})
+                assert started.json == first
+                assert (await ask(app, "GET", "/topics")).json == ["orders"]
+            assert (await ask(app, "POST", "/broker/reset")).json == {"connected_clients": []}
+            assert broker.is_running
+
+    trio.run(main)
+
+
+def test_what_is_in_a_broker() -> None:
+    async def main() -> None:
+        async with controlled(topics={"orders": 2}) as (_, app):
+            topic = (await ask(app, "GET", "/topics/orders")).json
+            assert [row["high_watermark"] for row in topic["partitions"]] == [0, 0]
+            assert (
+                await ask(app, "GET", "/topics/orders/records?isolation=read_committed&limit=5")
+            ).json == []
+            assert "__consumer_offsets" not in (await ask(app, "GET", "/topics?internal=true")).json
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "status", "error", "message"),
+    [
+        ("GET", "/topics/ordes", None, 404, "NotFoundError", "did you mean orders?"),
+        (
+            "GET",
+            "/topics/orders/records?isolaton=x",
+            None,
+            400,
+            "InvalidArgumentError",
+            "did you mean isolation?",
+        ),
+        (
+            "GET",
+            "/topics/orders/records?limit=many",
+            None,
+            400,
+            "InvalidArgumentError",
+            "limit='many': expected",
+        ),
+        (
+            "GET",
+            "/topics/orders/records?topic=x",
+            None,
+            400,
+            "InvalidArgumentError",
+            "topic stands in the path",
+        ),
+        ("GET", "/topics", {"internal": True}, 400, "InvalidArgumentError", "in the query, not in a body"),
+        ("POST", "/broker/kill?x=1", None, 400, "InvalidArgumentError", "in the body, not in the query"),
+        ("POST", "/broker/kill", {"x": 1}, 400, "InvalidArgumentError", "unknown argument x; expected none"),
+        ("POST", "/broker/kill", [1], 400, "InvalidArgumentError", "must be a JSON object"),
+        ("POST", "/broker/kill", b"{", 400, "InvalidArgumentError", "the body is not JSON"),
+        ("POST", "/broker/kill", b"\xff", 400, "InvalidArgumentError", "the body is not JSON"),
+        ("POST", "/broker/kill", b"[" * 100_000, 400, "InvalidArgumentError", "the body is not JSON"),
+        ("GET", "/broker/kill", None, 405, "MethodError", "GET /broker/kill: expected POST"),
+        ("GET", "/brokers", None, 404, "NoRouteError", "there is no /brokers; GET /openapi.json describes"),
+        ("GET", "/topics/", None, 404, "NoRouteError", "there is no /topics/"),
+    ],
+)
+def test_a_mistake(method: str, target: str, body: Any, status: int, error: str, message: str) -> None:
+    async def main() -> None:
+        async with controlled(topics={"orders": 2}) as (broker, app):
+            answer = await ask(app, method, target, body)
+            assert (answer.status, answer.json["error"]) == (status, error)
+            assert message in answer.json["message"]
+            assert broker.is_running
+
+    trio.run(main)
+
+
+def test_the_description_is_served() -> None:
+    async def main() -> None:
+        async with controlled() as (_, app):
+            described = (await ask(app, "GET", "/openapi.json")).json
+            assert described["openapi"] == "3.1.0"
+            assert "/topics/{topic}/records" in described["paths"]
+
+    trio.run(main)
+
+
+def answered(result: Any, target: str = "/groups/g", **more: Any) -> tuple[Any, list[Mapping[str, Any]]]:
+    """The response to a request for a group, where the operation returns or raises ``result``; and its arguments."""
+    calls: list[Mapping[str, Any]] = []
+
+    async def call(operation: str, arguments: Mapping[str, Any]) -> Any:
+        calls.append({"operation": operation, **arguments})
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    async def main() -> Any:
+        return await ask(control_app(call, version="0"), "GET", target, **more)
+
+    return trio.run(main), calls
+
+
+def test_a_name_with_a_slash() -> None:
+    _, calls = answered(None, "/groups/a%2Fb%20%25c?isolation=read_committed")
+    assert calls == [{"operation": "group", "group_id": "a/b %c", "isolation": "read_committed"}]
+
+
+def test_an_error_of_kafka() -> None:
+    answer, _ = answered(KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "no such group"))
+    assert answer.status == 422
+    assert answer.json == {
+        "error": "KafkaError",
+        "message": "GROUP_ID_NOT_FOUND: no such group",
+        "code": 69,
+        "name": "GROUP_ID_NOT_FOUND",
+    }
+
+
+def test_a_defect_is_an_answer_and_a_log_line() -> None:
+    lines = Lines()
+    with logging_to(LogOutput(lines, FixedClock())):
+        answer, _ = answered(RuntimeError("broken"))
+    assert (answer.status, answer.json["error"]) == (500, "InternalError")
+    assert "Traceback" in lines.lines[0]
+
+
+def test_bytes_are_sent_as_they_are() -> None:
+    answer, _ = answered(b"\xff\x00")
+    assert answer.body == b"\xff\x00"
+    assert answer.headers["content-type"] == "application/octet-stream"
+
+
+async def wait_for_nothing(broker: ControlledBroker, *, timeout: float = 1.0) -> dict[str, int]:
+    """An operation that may take long."""
+    raise NotImplementedError
+
+
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> Route:
+    """A route to an operation that waits."""
+    monkeypatch.setitem(MODULES, "wait_for_nothing", __name__)
+    return Route("POST", "/wait", "wait_for_nothing")
+
+
+def test_a_client_that_goes_ends_its_wait(wait: Route) -> None:
+    ended: list[str] = []
+
+    async def main() -> None:
+        is_gone = trio.Event()
+
+        async def call(operation: str, arguments: Mapping[str, Any]) -> Any:
+            try:
+                is_gone.set()
+                await trio.sleep_forever()
+            finally:
+                ended.append(operation)
+
+        with trio.fail_after(5):
+            await ask(control_app(call, version="0", routes=[wait]), "POST", "/wait", is_gone=is_gone)
+
+    trio.run(main)
+    assert ended == ["wait_for_nothing"]
+
+
+def test_what_a_wait_returns_and_raises(wait: Route) -> None:
+    async def call(operation: str, arguments: Mapping[str, Any]) -> Any:
+        if results:
+            return results.pop()
+        raise WaitTimeoutError("nothing came")
+
+    async def main() -> None:
+        app = control_app(call, version="0", routes=[wait])
+        assert (await ask(app, "POST", "/wait", {"timeout": 5})).json == {"a": 1}
+        late = await ask(app, "POST", "/wait")
+        assert (late.status, late.json) == (504, {"error": "WaitTimeoutError", "message": "nothing came"})
+
+    results = [{"a": 1}]
+    trio.run(main)
+
+
+def test_a_body_that_is_too_large_or_does_not_arrive() -> None:
+    async def call(operation: str, arguments: Mapping[str, Any]) -> Any:
+        raise AssertionError
+
+    async def main() -> None:
+        app = control_app(call, version="0", body_max_bytes=100, body_seconds=0.01)
+        large = await ask(app, "POST", "/broker/kill", json.dumps({"x": "y" * 100}).encode())
+        assert (large.status, large.json["error"]) == (413, "BodyTooLargeError")
+        stalled = await ask(app, "POST", "/broker/kill", b"{", stalls=True)
+        assert (stalled.status, stalled.json["error"]) == (400, "IncompleteBodyError")
+
+    trio.run(main)
+
+
+# -- who may use it
+
+
+@pytest.mark.parametrize(
+    ("host", "is_allowed"),
+    [
+        ("127.0.0.1:9093", True),
+        ("127.0.0.1", True),
+        ("localhost:9093", True),
+        ("LOCALHOST", True),
+        ("[::1]:9093", True),
+        ("127.8.8.8:1", True),
+        ("evil.example:9093", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example:80", False),
+        ("192.168.0.1:9093", False),
+        ("0.0.0.0:9093", False),
+        ("", False),
+    ],
+)
+def test_without_a_token_the_host_must_be_this_machine(host: str, is_allowed: bool) -> None:
+    answer, calls = answered(None, headers={"host": host})
+    assert answer.status == (200 if is_allowed else 403)
+    assert bool(calls) is is_allowed
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9093"},
+        {"sec-fetch-site": "cross-site"},
+    ],
+)
+def test_a_web_page_is_refused(headers: Mapping[str, str]) -> None:
+    answer, calls = answered(None, headers={**LOCAL, **headers})
+    assert (answer.status, answer.json["error"]) == (403, "ForbiddenOriginError")
+    assert not calls
+
+
+def test_a_token() -> None:
+    async def call(operation: str, arguments: Mapping[str, Any]) -> Any:
+        return []
+
+    async def main() -> None:
+        app = control_app(call, version="0", token="s3cret")
+        for given in ({}, {"authorization": "Bearer other"}, {"authorization": "s3cret"}):
+            answer = await ask(app, "GET", "/topics", headers={**LOCAL, **given})
+            assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+        allowed = {"host": "oncelog.test:9093", "authorization": "Bearer s3cret"}
+        assert (await ask(app, "GET", "/topics", headers=allowed)).status == 200
+
+    trio.run(main)
+
+
+def test_websockets_are_closed() -> None:
+    async def call(operation: str, arguments: Mapping[str, Any]) -> Any:
+        raise AssertionError
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    sent: list[Any] = []
+    app = control_app(call, version="0")
+    trio.run(app, {"type": "websocket", "path": "/", "headers": []}, receive, send)
+    assert sent == [{"type": "websocket.close"}]

@@ -1,0 +1,164 @@
+"""``oncelog serve --control``: the control API of a process."""
+
+import http.client
+import json
+import pathlib
+import signal
+import socket
+import sys
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from compat_tests.frames import Connection
+from oncelog.broker import cli
+from tests.harness.process import Process, Serve, serve
+
+__all__ = ["serve"]  # a fixture
+
+LOCAL = ("--port", "0", "--control", "127.0.0.1:0")
+TIMEOUT_S = 30
+
+
+def ask(address: str, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
+    """The status and JSON of the response to one request."""
+    with closing(http.client.HTTPConnection(address, timeout=TIMEOUT_S)) as connection:
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        response = connection.getresponse()
+        text = response.read()
+        return response.status, json.loads(text) if text else None
+
+
+def responds(address: str) -> bool:
+    """Whether a broker at this address responds to ApiVersions without an error."""
+    with Connection(address) as connection:
+        return bool(connection.call("ApiVersions", 0)["error_code"] == 0)
+
+
+@pytest.mark.parametrize("where", ["memory", "ephemeral", "data-dir"])
+def test_a_broker_is_killed_and_started_again(serve: Serve, tmp_path: pathlib.Path, where: str) -> None:
+    data = (f"--{where}", *([str(tmp_path / "data")] if where == "data-dir" else []))
+    process = serve(*LOCAL, *data)
+    ready = process.wait_ready()
+    control, address = ready["control"], ready["address"]
+    assert (ready["data.dir"] == "memory") is (where == "memory")
+    status, info = ask(control, "GET", "/broker")
+    assert (status, info["bootstrap_servers"], info["is_running"]) == (200, address, True)
+    assert ask(control, "POST", "/broker/kill") == (204, None)
+    with pytest.raises(OSError, match="refused"):
+        responds(address)
+    assert ask(control, "POST", "/broker/start", {}) == (200, info)
+    assert responds(address)
+    assert ask(control, "POST", "/broker/reset")[0] == 200
+    assert responds(address)
+    assert process.end(signal.SIGTERM) == 0
+    assert "Traceback" not in process.stderr
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists() is (where == "data-dir")
+
+
+def test_memory_alone(serve: Serve) -> None:
+    process = serve("--port", "0", "--memory")
+    ready = process.wait_ready()
+    assert ready["data.dir"] == "memory"
+    assert "control" not in ready
+    assert responds(ready["address"])
+    assert process.end(signal.SIGTERM) == 0
+
+
+def test_the_configuration_is_kafkas_and_not_the_test_kits(serve: Serve) -> None:
+    control = serve(*LOCAL, "--memory", "-c", "num.partitions=4").wait_ready()["control"]
+    assert ask(control, "GET", "/topics") == (200, [])
+    ready = serve(
+        "--port", "0", "--memory", "--control", "0", "-c", "offsets.topic.num.partitions=3"
+    ).wait_ready()
+    with Connection(ready["address"]) as connection:
+        connection.call("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["g"]})
+    status, topic = ask(ready["control"], "GET", "/topics/__consumer_offsets")
+    assert (status, len(topic["partitions"])) == (200, 3)
+    ready = serve(*LOCAL, "--memory").wait_ready()
+    with Connection(ready["address"]) as connection:
+        connection.call("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["g"]})
+    assert len(ask(ready["control"], "GET", "/topics/__consumer_offsets")[1]["partitions"]) == 50
+
+
+def test_a_token_in_a_file_or_a_variable(serve: Serve, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("s3cret\n")
+    started = (
+        serve("--port", "0", "--memory", "--control", "0.0.0.0:0", "--control-token-file", str(path)),
+        serve(
+            "--port",
+            "0",
+            "--memory",
+            ONCELOG_CONTROL="0.0.0.0:0",
+            ONCELOG_CONTROL_TOKEN="s3cret",
+        ),
+    )
+    for process in started:
+        port = process.wait_ready()["control"].rpartition(":")[2]
+        assert ask(f"127.0.0.1:{port}", "GET", "/broker")[0] == 401
+        assert ask(f"127.0.0.1:{port}", "GET", "/broker", Authorization="Bearer s3cret")[0] == 200
+
+
+def test_many_requests_on_one_connection(serve: Serve) -> None:
+    control = serve(*LOCAL, "--memory").wait_ready()["control"]
+    with closing(http.client.HTTPConnection(control, timeout=TIMEOUT_S)) as connection:
+        for _ in range(1100):
+            connection.request("GET", "/topics")
+            assert connection.getresponse().read() == b"[]"
+
+
+def test_an_address_that_is_taken(serve: Serve) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        process = serve("--port", "0", "--memory", "--control", address)
+        assert process.end() == cli.EXIT_FAILED
+        process = serve("--listen", address, "--memory", "--control", "0")
+        assert process.end() == cli.EXIT_FAILED
+    for line in process.stderr.splitlines():
+        assert (
+            line == f"oncelog: cannot listen on {address}: Address already in use; --port 0 takes a free port"
+        )
+
+
+def test_a_client_that_sends_nothing_or_reads_nothing_does_not_hold_the_end_up(serve: Serve) -> None:
+    process = serve(*LOCAL, "--memory")
+    host, _, port = process.wait_ready()["control"].rpartition(":")
+    with (
+        socket.create_connection((host, int(port))) as silent,
+        socket.create_connection((host, int(port))) as half,
+    ):
+        silent.sendall(b"")
+        half.sendall(b"POST /broker/kill HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+        assert ask(f"{host}:{port}", "GET", "/broker")[0] == 200
+        assert process.end(signal.SIGTERM) == 0
+    assert "Traceback" not in process.stderr
+
+
+def test_a_broker_that_fails_ends_the_process(serve: Serve, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    process = serve(*LOCAL, "--data-dir", str(tmp_path / "file"))
+    assert process.end() == cli.EXIT_FAILED
+    assert process.stderr.splitlines()[-1] == (
+        f"oncelog: cannot use the data directory {tmp_path / 'file'}: there is a file in its place"
+    )
+
+
+def test_without_the_extra(tmp_path: pathlib.Path) -> None:
+    program = (
+        "import sys\n"
+        "from oncelog.broker import cli\n"
+        "sys.modules.update(dict.fromkeys(cli.CONTROL_PACKAGES))\n"
+        "sys.exit(cli.main())\n"
+    )
+    process = Process(tmp_path, "--control", "0", command=(sys.executable, "-c", program))
+    try:
+        assert process.end() == cli.EXIT_USAGE
+        assert process.stderr == (
+            "oncelog: --control needs hypercorn and starlette: pip install 'oncelog[control]'\n"
+        )
+    finally:
+        process.close()
