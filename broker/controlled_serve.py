@@ -11,7 +11,7 @@ from oncelog import __version__
 from oncelog.broker.config.listeners import ListenerEndpoint
 from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.errors import BrokerFailedError
-from oncelog.broker.control.options import BrokerOptions
+from oncelog.broker.control.options import REQUESTS_KEPT, BrokerOptions
 from oncelog.broker.seams.transport import SocketListener
 from oncelog.broker.serve import ListenError
 
@@ -55,6 +55,7 @@ async def serve_controlled(
         config=config.texts,
         data_dir=None if settings.in_memory else config.data_dir,
         seed=seed,
+        requests_kept=0 if settings.address is None else REQUESTS_KEPT,
         origins=config.origins,
         host_name=host_name,
         is_durable=durable,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control_http.docstrings import attribute_docstrings
 from oncelog.broker.control_http.hints import type_hints
+from oncelog.wire.schema import Field, Struct, uuid_to_text
 
 if TYPE_CHECKING:
     from oncelog.wire.primitives import Buffer
@@ -229,6 +230,8 @@ def to_json(value: Any) -> Any:
         return _text_or_base64(value)
     if dataclasses.is_dataclass(value):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Struct):
+        return {field.name: _field_json(field, getattr(value, field.name)) for field in value.FIELDS}
     if isinstance(value, Mapping):
         return {
             key if isinstance(key, str) else str(to_json(key)): to_json(one) for key, one in value.items()
@@ -236,6 +239,15 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Iterable):
         return [to_json(one) for one in value]
     return str(value)
+
+
+def _field_json(field: Field, value: Any) -> Any:
+    """Return a field of one of Kafka's messages; ids as Kafka writes them."""
+    if field.kind == "uuid" and value is not None:
+        return uuid_to_text(value)
+    if field.kind == "array" and value is not None and isinstance(field.element, Field):
+        return [_field_json(field.element, one) for one in value]
+    return to_json(value)
 
 
 def _text_or_base64(value: Buffer) -> str | dict[str, str]:

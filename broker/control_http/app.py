@@ -63,6 +63,8 @@ def control_app(
                     request.query_params.multi_items(),
                     await _read_json(request, body_max_bytes, body_seconds),
                 )
+                if route.arguments is not None:
+                    arguments = route.arguments(**arguments)
                 if signature(route).waits:
                     result = await _call_while_connected(call, route, arguments, request)
                 else:
@@ -134,7 +136,7 @@ async def _call_while_connected(
 def _response(route: Route, result: Any) -> Response:
     if isinstance(result, bytes):
         return Response(result, media_type="application/octet-stream")
-    if result is None and signature(route).result is type(None):
+    if result is None:
         return Response(status_code=204)
     body = to_json(result)
     return JSONResponse(body if route.result_name is None else {route.result_name: body})

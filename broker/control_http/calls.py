@@ -44,14 +44,14 @@ class Signature:
 @cache
 def signature(route: Route) -> Signature:
     """Return the signature of a route's operation."""
-    function = route.function()
+    function = route.documented
     hints = type_hints(function)
     parameters = {
         name: Parameter(name, hints[name], found.default is found.empty, found.default)
         for name, found in inspect.signature(function).parameters.items()
         if found.kind is found.KEYWORD_ONLY
     }
-    return Signature(parameters, hints["return"])
+    return Signature(parameters, type_hints(route.function())["return"])
 
 
 def arguments_of(
@@ -60,7 +60,7 @@ def arguments_of(
     query: Iterable[tuple[str, str]],
     body: Any,
 ) -> dict[str, Any]:
-    """Return the arguments of the operation. ``body`` is the JSON of the request, None without one.
+    """Return the arguments of the route. ``body`` is the JSON of the request, None without one.
 
     Raises InvalidArgumentError for the first that is unknown, missing or of another type.
     """

@@ -16,8 +16,8 @@ HEAD = """\
 # Routes of the control API
 
 `make docs` makes this page from `ROUTES` and the operations' signatures and docstrings; a test compares.
-`GET /openapi.json` says the same in detail, types included; [control-api.md](control-api.md) says how to use them. Arguments
-with a `?` may be left out. Those of a GET are query parameters, those of a POST fields of a JSON object.
+`GET /openapi.json` says the same in detail, types included; [control-api.md](control-api.md) says how to use them.
+Arguments with a `?` may be left out. Those of a GET are query parameters, those of a POST fields of a JSON object.
 
 | route | arguments | result | what it does |
 |---|---|---|---|
@@ -38,14 +38,14 @@ def _row(route: Route) -> str:
     ]
     if route.whole_body is not None:
         names = [f"the body: {route.whole_body}"]
-    summary = description(route.function()).summary.replace("|", "\\|")
+    summary = description(route.documented).summary.replace("|", "\\|")
     return f"| `{route.method} {route.path}` | {', '.join(names)} | {_result(route, found.result)} | {summary} |\n"
 
 
 def _result(route: Route, annotation: Any) -> str:
     if annotation is type(None):
         return ""
-    if annotation is bytes:
+    if annotation is bytes or annotation == bytes | None:
         return "bytes"
     text = _shape(schema(annotation, {}))
     return f'{{"{route.result_name}": {text}}}' if route.result_name is not None else text

@@ -51,7 +51,7 @@ def openapi(routes: Iterable[Route], version: str) -> dict[str, Any]:
 
 
 def _operation(route: Route, components: dict[str, Any]) -> dict[str, Any]:
-    found, about = signature(route), description(route.function())
+    found, about = signature(route), description(route.documented)
     in_body = [
         one
         for name, one in found.parameters.items()
@@ -109,7 +109,9 @@ def _responses(route: Route, components: dict[str, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     if result is type(None):
         responses["204"] = {"description": "Done."}
-    elif result is bytes:
+    elif result is bytes or result == bytes | None:
+        if result is not bytes:
+            responses["204"] = {"description": "Done, without a result."}
         content: dict[str, Any] = {"application/octet-stream": {}}
         responses["200"] = {"description": "Done.", "content": content}
     else:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.operations import MODULES
+from oncelog.broker.control_http import clock_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -28,6 +29,8 @@ class Route:
     """The argument that the whole JSON body is; None if the body is an object of arguments."""
     result_name: str | None = None
     """The result is wrapped in an object with this one field, such as ``{"id": 1}``."""
+    arguments: Callable[..., dict[str, Any]] | None = None
+    """Makes the operation's arguments of the route's, where those are others."""
 
     @property
     def path_arguments(self) -> tuple[str, ...]:
@@ -38,6 +41,11 @@ class Route:
     def takes_query(self) -> bool:
         """Whether the arguments that are not in the path are query parameters."""
         return self.method == "GET"
+
+    @property
+    def documented(self) -> Callable[..., Any]:
+        """What has the route's arguments and its description."""
+        return self.arguments or self.function()
 
     def function(self) -> Callable[..., Coroutine[Any, Any, Any]]:
         """Return the operation. Its module is imported with the first call."""
@@ -55,14 +63,38 @@ ROUTES = (
     Route("POST", "/broker/kill", "kill"),
     Route("POST", "/broker/lose_power", "lose_power"),
     Route("POST", "/broker/reset", "reset", result_name="connected_clients"),
+    Route("POST", "/snapshot", "snapshot"),
     Route("GET", "/log_lines", "log_lines"),
     # What is in it
     Route("GET", "/topics", "topics"),
+    Route("POST", "/topics", "create_topics", whole_body="topics"),
     Route("GET", "/topics/{name}", "topic"),
     Route("GET", "/topics/{topic}/records", "records"),
+    Route("POST", "/topics/{topic}/wait", "wait_for_records"),
     Route("GET", "/groups", "groups"),
     Route("GET", "/groups/{group_id}", "group"),
+    Route("POST", "/groups/{group_id}/wait", "wait_for_group"),
+    Route("POST", "/groups/{group_id}/members/{member}/expire", "expire_member"),
     Route("GET", "/transactions", "transactions"),
     Route("GET", "/transactions/{transactional_id}", "transaction"),
+    Route("POST", "/transactions/{transactional_id}/wait", "wait_for_transaction"),
+    Route("POST", "/transactions/{transactional_id}/expire", "expire_transaction"),
     Route("GET", "/producers", "producers"),
+    # What clients do
+    Route("GET", "/requests", "requests"),
+    Route("POST", "/wait", "wait_for"),
+    # Time
+    Route("GET", "/clock", "clock"),
+    Route("POST", "/clock/advance", "clock_advance", arguments=clock_arguments.advance),
+    Route("POST", "/clock/set", "clock_set", arguments=clock_arguments.set_time),
+    Route("POST", "/clock/freeze", "clock_freeze"),
+    Route("POST", "/clock/resume", "clock_resume"),
+    # What goes wrong on purpose
+    Route("GET", "/faults", "rules"),
+    Route("POST", "/faults", "add_rule", whole_body="rule", result_name="id"),
+    Route("POST", "/faults/load", "load_rules", result_name="ids"),
+    Route("POST", "/faults/{rule_id}/wait", "wait_fired"),
+    Route("POST", "/faults/{rule_id}/release", "release"),
+    Route("DELETE", "/faults/{rule_id}", "remove_rule"),
+    Route("DELETE", "/faults", "clear_rules"),
 )

@@ -11,6 +11,8 @@ import pytest
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control_http.annotations import from_json, from_query, schema, to_json
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from oncelog.wire.messages.fetch import FetchRequest, FetchTopic
 
 Level = Literal["read_committed", "read_uncommitted"]
 
@@ -124,6 +126,14 @@ def test_a_result() -> None:
 @pytest.mark.parametrize("data", [b"", b"plain", "ä".encode(), b"\xff", bytes(range(256))])
 def test_bytes_are_sent_without_loss(data: bytes) -> None:
     assert from_json(bytes, to_json(data), "it") == data
+
+
+def test_a_message_of_kafkas() -> None:
+    request = FetchRequest(topics=[FetchTopic(topic_id=bytes(15) + b"\x01", partitions=[])])
+    found = to_json(request)
+    assert found["topics"][0] == {"topic": "", "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": []}
+    described = DescribeTopicPartitionsRequest()
+    assert to_json(described)["cursor"] is None
 
 
 def test_a_schema() -> None:

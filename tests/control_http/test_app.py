@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from jsonschema import Draft202012Validator
 
 from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.errors import WaitTimeoutError
@@ -14,7 +15,7 @@ from oncelog.broker.control_http.app import control_app
 from oncelog.broker.control_http.routes import Route
 from oncelog.broker.logs import LogOutput, logging_to
 from oncelog.wire.errors import ErrorCode, KafkaError
-from tests.control_http.asking import LOCAL, ask, controlled
+from tests.control_http.asking import LOCAL, Answer, ask, controlled
 from tests.harness.clocks import FixedClock
 from tests.harness.log_lines import Lines
 
@@ -47,6 +48,92 @@ def test_what_is_in_a_broker() -> None:
                 await ask(app, "GET", "/topics/orders/records?isolation=read_committed&limit=5")
             ).json == []
             assert "__consumer_offsets" not in (await ask(app, "GET", "/topics?internal=true")).json
+
+    trio.run(main)
+
+
+def test_results_are_as_they_are_described() -> None:
+    def check(answer: Answer, method: str, path: str) -> Any:
+        operation = described["paths"][path][method]
+        expected = operation["responses"][str(answer.status)]["content"]["application/json"]["schema"]
+        Draft202012Validator({**expected, "components": described["components"]}).validate(answer.json)
+        return answer.json
+
+    async def main() -> None:
+        async with controlled(topics={"orders": 2}) as (_, app):
+            described.update((await ask(app, "GET", "/openapi.json")).json)
+            for path in described["paths"]:
+                if "get" in described["paths"][path] and "{" not in path:
+                    check(await ask(app, "GET", path), "get", path)
+            check(await ask(app, "GET", "/topics/orders"), "get", "/topics/{name}")
+            check(await ask(app, "GET", "/topics/none"), "get", "/topics/{name}")
+            rule = {"on": "EndTxn", "nth": 2, "drop_response": "close"}
+            assert check(await ask(app, "POST", "/faults", rule), "post", "/faults") == {"id": 1}
+            assert len(check(await ask(app, "GET", "/faults"), "get", "/faults")) == 1
+
+    described: dict[str, Any] = {}
+    trio.run(main)
+
+
+def test_faults() -> None:
+    async def main() -> None:
+        async with controlled(topics={"orders": 2}) as (_, app):
+            wrong = await ask(app, "POST", "/faults", {"on": "EndTxm", "nth": 2, "drop_response": "close"})
+            assert (wrong.status, wrong.json["error"]) == (400, "InvalidArgumentError")
+            assert "EndTxn" in wrong.json["message"]
+            text = '[[rules]]\non = "Produce"\nhold = true\n'
+            loaded = await ask(app, "POST", "/faults/load", {"text": text, "name": "rules.toml"})
+            (rule_id,) = loaded.json["ids"]
+            late = await ask(app, "POST", f"/faults/{rule_id}/wait", {"timeout": 0.01})
+            assert (late.status, late.json["error"]) == (504, "WaitTimeoutError")
+            assert (await ask(app, "POST", f"/faults/{rule_id}/release")).status == 204
+            assert (await ask(app, "DELETE", f"/faults/{rule_id}")).status == 204
+            assert (await ask(app, "DELETE", f"/faults/{rule_id}")).status == 404
+            assert (await ask(app, "DELETE", "/faults")).status == 204
+
+    trio.run(main)
+
+
+def test_the_clock() -> None:
+    async def main() -> None:
+        async with controlled() as (_, app):
+            assert (await ask(app, "POST", "/clock/freeze")).status == 204
+            before = (await ask(app, "GET", "/clock")).json
+            moved = await ask(
+                app, "POST", "/clock/advance", {"days": 7, "milliseconds": 1, "members": "expire"}
+            )
+            assert (moved.status, moved.json) == (200, [])
+            assert (await ask(app, "GET", "/clock")).json["now_ms"] == before["now_ms"] + 7 * 86_400_000 + 1
+            for time in ("2200-01-01T00:00:00Z", 7_258_118_400_001):
+                assert (await ask(app, "POST", "/clock/set", {"time": time})).status == 200
+            assert (await ask(app, "GET", "/clock")).json["now_ms"] == 7_258_118_400_001
+            for body, message in (
+                ({"time": "2200-01-01"}, "append Z for UTC"),
+                ({"time": "tomorrow"}, "expected a time such as"),
+                ({"time": 0}, "cannot be set back"),
+                ({}, "time is missing"),
+            ):
+                refused = await ask(app, "POST", "/clock/set", body)
+                assert refused.status == 400
+                assert message in refused.json["message"]
+            assert (await ask(app, "POST", "/clock/advance", {"days": 1e300})).status == 400
+            assert (await ask(app, "POST", "/clock/resume")).status == 204
+
+    trio.run(main)
+
+
+def test_topics_and_a_snapshot() -> None:
+    async def main() -> None:
+        async with controlled() as (_, app):
+            assert (await ask(app, "POST", "/topics", {"a": 3, "b": {"partitions": 1}})).status == 204
+            assert (await ask(app, "POST", "/topics", ["c"])).status == 204
+            assert (await ask(app, "GET", "/topics")).json == ["a", "b", "c"]
+            missing = await ask(app, "POST", "/topics")
+            assert missing.json["message"] == "the body must be the topics, as JSON"
+            taken = await ask(app, "POST", "/snapshot")
+            assert taken.headers["content-type"] == "application/octet-stream"
+        async with controlled(from_snapshot=taken.body) as (_, app):
+            assert (await ask(app, "GET", "/topics")).json == ["a", "b", "c"]
 
     trio.run(main)
 
@@ -242,7 +329,7 @@ def test_a_body_that_is_too_large_or_does_not_arrive() -> None:
 )
 def test_without_a_token_the_host_must_be_this_machine(host: str, is_allowed: bool) -> None:
     answer, calls = answered(None, headers={"host": host})
-    assert answer.status == (200 if is_allowed else 403)
+    assert answer.status == (204 if is_allowed else 403)
     assert bool(calls) is is_allowed
 
 

@@ -1,0 +1,50 @@
+"""The arguments of the clock's routes: the operations' have one unit each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from oncelog.broker.control.clock import MOVE_TIMEOUT_S, Members
+from oncelog.broker.control.errors import InvalidArgumentError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def advance(
+    *,
+    days: float = 0,
+    hours: float = 0,
+    minutes: float = 0,
+    seconds: float = 0,
+    milliseconds: float = 0,
+    members: Members = "keep",
+    timeout: float = MOVE_TIMEOUT_S,
+) -> dict[str, Any]:
+    """Move time ahead by the sum of ``days``, ``hours``, ``minutes``, ``seconds`` and ``milliseconds``. Returns what
+    came due, in order, when it is done. Members whose connection is open stay, unless ``members`` is ``expire``.
+    """
+    try:
+        total = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+    except OverflowError as error:
+        raise InvalidArgumentError(f"time cannot be moved so far: {error}") from None
+    return {"seconds": total.total_seconds(), "members": members, "timeout": timeout}
+
+
+def set_time(
+    *, time: int | str, members: Members = "keep", timeout: float = MOVE_TIMEOUT_S
+) -> dict[str, Any]:
+    """Move time ahead to ``time``: milliseconds since 1970, or text as ``2026-12-01T00:00:00Z``. Returns what came due,
+    as advance does.
+    """
+    if isinstance(time, str):
+        try:
+            found = datetime.fromisoformat(time)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"time={time!r}: expected a time such as 2026-12-01T00:00:00Z"
+            ) from None
+        if found.utcoffset() is None:
+            raise InvalidArgumentError(f"time={time!r}: a time without a time zone; append Z for UTC")
+        time = (found - _EPOCH) // timedelta(milliseconds=1)
+    return {"wall_ms": time, "members": members, "timeout": timeout}
