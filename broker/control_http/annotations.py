@@ -207,6 +207,8 @@ def expected(annotation: Any) -> str:
     item = _item(annotation)
     if item is not None:
         return "a list" if item in (Any, object) else f"a list of {expected(item)}"
+    if dataclasses.is_dataclass(annotation):
+        return f"an object with {', '.join(field_types(annotation))}"
     return "an object"
 
 

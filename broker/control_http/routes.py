@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.operations import MODULES
-from oncelog.broker.control_http import clock_arguments
+from oncelog.broker.control_http import own_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -69,10 +69,17 @@ ROUTES = (
     Route("GET", "/topics", "topics"),
     Route("POST", "/topics", "create_topics", whole_body="topics"),
     Route("GET", "/topics/{name}", "topic"),
+    Route("POST", "/topics/{name}", "create_topic"),
+    Route("DELETE", "/topics/{name}", "delete_topic"),
     Route("GET", "/topics/{topic}/records", "records"),
+    Route(
+        "POST", "/topics/{topic}/records", "produce", whole_body="records", arguments=own_arguments.produce
+    ),
+    Route("DELETE", "/topics/{topic}/records", "delete_records"),
     Route("POST", "/topics/{topic}/wait", "wait_for_records"),
     Route("GET", "/groups", "groups"),
     Route("GET", "/groups/{group_id}", "group"),
+    Route("POST", "/groups/{group_id}/offsets", "commit_offsets", whole_body="offsets"),
     Route("POST", "/groups/{group_id}/wait", "wait_for_group"),
     Route("POST", "/groups/{group_id}/members/{member}/expire", "expire_member"),
     Route("GET", "/transactions", "transactions"),
@@ -85,8 +92,8 @@ ROUTES = (
     Route("POST", "/wait", "wait_for"),
     # Time
     Route("GET", "/clock", "clock"),
-    Route("POST", "/clock/advance", "clock_advance", arguments=clock_arguments.advance),
-    Route("POST", "/clock/set", "clock_set", arguments=clock_arguments.set_time),
+    Route("POST", "/clock/advance", "clock_advance", arguments=own_arguments.advance),
+    Route("POST", "/clock/set", "clock_set", arguments=own_arguments.set_time),
     Route("POST", "/clock/freeze", "clock_freeze"),
     Route("POST", "/clock/resume", "clock_resume"),
     # What goes wrong on purpose

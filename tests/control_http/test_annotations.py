@@ -72,8 +72,8 @@ def test_an_argument(annotation: Any, value: Any, expected: Any) -> None:
         (Mapping[str, int], {"a": "b"}, "it={'a': 'b'}: expected an object"),
         (dict[int, int], {"a": 1}, "it={'a': 1}: expected an object"),
         (Level, "committed", "it='committed': expected read_committed or read_uncommitted"),
-        (Point, {"y": 1}, "it={'y': 1}: expected an object"),
-        (Point, {}, "it={}: expected an object"),
+        (Point, {"y": 1}, "it={'y': 1}: expected an object with x, label"),
+        (Point, {}, "it={}: expected an object with x, label"),
     ],
 )
 def test_an_argument_of_another_type(annotation: Any, value: Any, message: str) -> None:

@@ -122,6 +122,35 @@ def test_the_clock() -> None:
     trio.run(main)
 
 
+def test_records_are_written_and_deleted() -> None:
+    async def main() -> None:
+        async with controlled(topics={"orders": 2}) as (_, app):
+            path = "/topics/orders/records"
+            for body in (
+                {"value": "v", "key": "k", "headers": {"a": "1"}, "timestamp": 5, "partition": 1},
+                [
+                    {"value": {"base64": "/w=="}, "headers": [["a", "1"], ["a", None]], "partition": 1},
+                    "plain",
+                ],
+            ):
+                written = await ask(app, "POST", path, body)
+                assert written.status == 200
+            by_offset = (await ask(app, "GET", f"{path}?partition=1")).json
+            assert [row["value"] for row in by_offset][:2] == ["v", {"base64": "/w=="}]
+            assert by_offset[0]["headers"] == [["a", "1"]]
+            assert by_offset[1]["headers"] == [["a", "1"], ["a", None]]
+            assert by_offset[0]["timestamp"] == 5
+            assert (await ask(app, "DELETE", path, {"before": {"1": 1}})).json == {"1": 1}
+            assert (await ask(app, "POST", "/groups/g/offsets", {"orders": {"1": 2}})).status == 204
+            assert (await ask(app, "GET", "/groups/g")).json["committed"] == {"orders": {"1": 2}}
+            wrong = await ask(app, "POST", path, [{"valeu": "v"}])
+            assert "an object with value, key, headers" in wrong.json["message"]
+            assert (await ask(app, "DELETE", "/topics/orders")).status == 204
+            assert (await ask(app, "POST", "/topics/orders", {"partitions": 5})).json["name"] == "orders"
+
+    trio.run(main)
+
+
 def test_topics_and_a_snapshot() -> None:
     async def main() -> None:
         async with controlled() as (_, app):

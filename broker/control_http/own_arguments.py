@@ -1,7 +1,8 @@
-"""The arguments of the clock's routes: the operations' have one unit each."""
+"""The arguments of routes that are not their operations': typed for JSON, and in units that people use."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,27 @@ from oncelog.broker.control.clock import MOVE_TIMEOUT_S, Members
 from oncelog.broker.control.errors import InvalidArgumentError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class RecordFields:
+    """A record to be written. What is null is left to the broker."""
+
+    value: bytes | None = None
+    """null: a tombstone."""
+    key: bytes | None = None
+    headers: dict[str, bytes | None] | list[tuple[str, bytes | None]] | None = None
+    """By name, or a list of names and values where a name occurs twice."""
+    timestamp: int | None = None
+    """In milliseconds; without it, the broker's time."""
+    partition: int | None = None
+    """Without it, by the key, as Kafka's clients choose it."""
+
+
+def produce(*, topic: str, records: RecordFields | list[RecordFields | bytes]) -> dict[str, Any]:
+    """Write records: one with its fields, or a list of these, or of values. Returns them with their offsets."""
+    several = [records] if isinstance(records, RecordFields) else records
+    return {"topic": topic, "records": [one if isinstance(one, bytes) else vars(one) for one in several]}
 
 
 def advance(
