@@ -112,6 +112,7 @@ COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --
 lock: $(VENV)/.synced  ## remake the lock files from pyproject.toml
 	$(COMPILE) --group dev -o requirements.lock
 	$(COMPILE) -c requirements.lock -o requirements-serve.lock
+	$(COMPILE) --group quix -o requirements-quix.lock
 	$(COMPILE) --group dev --group spark -o requirements-spark.lock
 	$(COMPILE) --group dev --group spark-next -o requirements-spark-next.lock
 

@@ -1,0 +1,43 @@
+"""The recipes of docs/testing.md, as files of projects."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import NamedTuple
+
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "testing.md"
+
+_HEADING = re.compile(r"^##+ (.+)$")
+_FILE = re.compile(r"^# (\w+\.(py|toml))$")
+
+
+class Recipe(NamedTuple):
+    """One section's files."""
+
+    title: str
+    files: dict[str, str]
+
+    def write(self, folder: pathlib.Path) -> None:
+        """Write the files into a folder."""
+        for name, text in self.files.items():
+            (folder / name).write_text(text)
+
+
+def recipes() -> dict[str, Recipe]:
+    """Return the sections of the page that have files, by heading. What stands above the first one is "Quick start"."""
+    found = {"Quick start": Recipe("Quick start", {})}
+    title, name = "Quick start", ""
+    for line in PAGE.read_text().splitlines():
+        if heading := _HEADING.match(line):
+            title, name = heading[1], ""
+            found[title] = Recipe(title, {})
+        elif line and not line.startswith("    "):
+            name = ""
+        elif line.startswith("    ") and (file := _FILE.match(line[4:])):
+            name = file[1]
+            assert name not in found[title].files, f"{title}: {name} stands there twice"
+            found[title].files[name] = line[4:] + "\n"
+        elif name:
+            found[title].files[name] += line[4:] + "\n"
+    return {title: recipe for title, recipe in found.items() if recipe.files}

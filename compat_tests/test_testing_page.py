@@ -1,0 +1,97 @@
+"""docs/testing.md: every recipe in a project that has never seen this repository, with the wheel and its plugin."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from compat_tests.recipes import PAGE, Recipe, recipes
+from tests.harness.archives import ROOT, build, install
+
+RECIPES = recipes()
+QUIX = "Quix Streams"
+CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "FastStream", QUIX)
+PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "faststream[kafka,confluent]")
+PYTEST = ("pytest", "pytest-xdist", "pytest-asyncio", "pytest-trio")
+TIMEOUT_S = 120
+WORKERS = 4
+
+RunPytest = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build(ROOT, tmp_path_factory.mktemp("dist"))[1]
+
+
+@pytest.fixture(scope="module")
+def venv(wheel: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The wheel, the clients and pytest with its usual plugins."""
+    folder = tmp_path_factory.mktemp("venv")
+    install(wheel, folder, *PACKAGES, *PYTEST, lock="requirements.lock")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def quix_venv(wheel: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Quix Streams wants an older confluent-kafka than the others have."""
+    folder = tmp_path_factory.mktemp("quix")
+    install(wheel, folder, "quixstreams", "pytest", "pytest-xdist", lock="requirements-quix.lock")
+    return folder
+
+
+@pytest.fixture
+def run_pytest(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> RunPytest:
+    """Run pytest in a project with the recipe's files; it must pass. Returns what it printed."""
+
+    def run_pytest(recipe: Recipe, *arguments: str) -> str:
+        folder = request.getfixturevalue("quix_venv" if recipe.title == QUIX else "venv")
+        environment = {
+            name: text
+            for name, text in os.environ.items()
+            if not name.startswith(("VIRTUAL_ENV", "PYTHON", "PYTEST"))
+        }
+        done = subprocess.run(
+            [folder / "bin" / "pytest", "-p", "no:cacheprovider", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return run_pytest
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_a_recipe(title: str, tmp_path: pathlib.Path, run_pytest: RunPytest) -> None:
+    RECIPES[title].write(tmp_path)
+    shown = run_pytest(RECIPES[title])
+    assert " skipped" not in shown
+
+
+@pytest.mark.parametrize("title", CLIENTS)
+def test_a_client_on_several_workers(title: str, tmp_path: pathlib.Path, run_pytest: RunPytest) -> None:
+    """Side by side: the same test, with the same topics and groups, in each worker."""
+    [(name, text)] = RECIPES[title].files.items()
+    for number in range(WORKERS):
+        (tmp_path / name.replace(".py", f"_{number}.py")).write_text(text)
+    shown = run_pytest(RECIPES[title], "-n", str(WORKERS))
+    assert f"created: {WORKERS}/{WORKERS} workers" in shown
+    passed = re.search(r"(\d+) passed", shown)
+    assert passed
+    assert int(passed[1]) >= WORKERS
+
+
+def test_every_block_with_a_test_names_its_file() -> None:
+    blocks = re.findall(r"(?m)(?:^    .*\n|^\n)+", PAGE.read_text())
+    unnamed = [block for block in blocks if "def test_" in block and not re.match(r"\s*# \w+\.py\n", block)]
+    assert unnamed == []
