@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Snapshot
+    from oncelog.broker.faults.crash_points import CrashPoints
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.logs import Sink
     from oncelog.broker.net.server import BoundListener
@@ -91,6 +92,11 @@ class ControlledBroker:
         self._producer_ids_from = 0
         """Producer ids below this one were given out before a reset."""
         self._faults: FaultRules | None = None
+        self._crash_points: CrashPoints | None = None
+        self._died_at: str | None = None
+        """The crash point at which the latest run died, if it did."""
+        self.on_crash: Callable[[], None] | None = None
+        """Called at a crash point in place of the death of the node: a process of the broker's own may end itself."""
         self._snapshot: Snapshot | None = None
         """What the data was at the start, if it was loaded."""
         self._had_data = False
@@ -112,16 +118,17 @@ class ControlledBroker:
     @property
     def is_running(self) -> bool:
         """Whether a node serves."""
-        return self._run is not None and not self._run.ended.is_set()
+        return self._run is not None and not self._run.ended.is_set() and not self.files.is_dead
 
     @property
     def node(self) -> Node:
         """The node that serves. Raises NotRunningError, and BrokerFailedError if it ended by itself."""
-        if self._run is not None and not self._run.ended.is_set():
+        if self._run is not None and self.is_running:
             return self._run.node
         if self._failure is not None:
             raise BrokerFailedError(f"the broker ended by itself: {self._failure!r}")
-        raise NotRunningError("the broker is stopped: start() starts it again")
+        what = "is stopped" if self._died_at is None else f"died (crash_at {self._died_at})"
+        raise NotRunningError(f"the broker {what}: start() starts it again")
 
     def check_started(self) -> None:
         """Raises NotRunningError before the first start."""
@@ -155,6 +162,7 @@ class ControlledBroker:
             from oncelog.broker.faults.fault_rules import FaultRules
 
             self._faults = FaultRules(random.Random(self.seed))
+            self._faults.on_change.append(self._watch_crash_points)
             if self.is_running:
                 self._faults.attach(self.node)
         return self._faults
@@ -180,6 +188,9 @@ class ControlledBroker:
         """
         if self.is_running:
             return
+        if self._run is not None:
+            await self._run.ended.wait()  # it may be dying
+        self._died_at = None
         self.files.restart()
         if self.options.from_snapshot is not None and self._snapshot is None:
             await self._load_snapshot(self.options.from_snapshot)
@@ -225,6 +236,15 @@ class ControlledBroker:
         """End the node as SIGKILL does: what it wrote stays, everything else is lost."""
         self.files.kill()
         await self._bury()
+
+    def crash(self, point: str) -> None:
+        """Let the node die now, at a crash point: a step of it that uses a file gets ProcessDied."""
+        if self.on_crash is not None:
+            self.on_crash()
+        self._died_at = point
+        self.files.kill()
+        if self._run is not None:
+            self._run.scope.cancel()
 
     async def lose_power(self) -> None:
         """End the node as a loss of power does: what it had not flushed is lost, too. Raises UnsupportedError if the
@@ -331,6 +351,15 @@ class ControlledBroker:
         create_topics(node, missing)
         if self._faults is not None:
             self._faults.attach(node)
+
+    def _watch_crash_points(self, node: Node, rules: FaultRules) -> None:
+        if self._crash_points is None:
+            if not rules.of("crash_at"):
+                return
+            from oncelog.broker.faults.crash_points import CrashPoints
+
+            self._crash_points = CrashPoints(rules, self.crash)
+        self._crash_points.update(node)
 
     # -- its disk and its address
 

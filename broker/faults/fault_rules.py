@@ -78,7 +78,7 @@ class FaultRules(Interceptor):
         elif self._is_installed and not wanted:
             dispatcher.remove(self)
         self._is_installed = wanted
-        dispatcher.accepts = self._accepts if self.has("refuse_connections") else None
+        dispatcher.accepts = self._accepts if self.of("refuse_connections") else None
         for call in self.on_change:
             call(self._node, self)
 
@@ -161,9 +161,9 @@ class FaultRules(Interceptor):
 
     # -- what passes
 
-    def has(self, action: str) -> bool:
-        """Whether there is a rule with this action."""
-        return any(active.rule.action == action for active in self._rules)
+    def of(self, action: str) -> list[ActiveRule]:
+        """Return the rules with this action."""
+        return [active for active in self._rules if active.rule.action == action]
 
     def due(self, action: str, value: Any, facts: Mapping[str, Any]) -> ActiveRule | None:
         """Count something that is no request; return the rule that fires for it, if one does.
@@ -179,14 +179,22 @@ class FaultRules(Interceptor):
                 return active
         return None
 
+    def due_for(self, action: str, value: Any, context: RequestContext) -> ActiveRule | None:
+        """As `due`, for something about a request."""
+        facts, located = _header(context), self._locate(context)
+        for active in self._rules:
+            rule = active.rule
+            if rule.action != action or rule.value != value or not rule.is_for(context.api.handler.name):
+                continue
+            if active.lets_pass(facts) and active.finds(located) and active.count():
+                active.fire()
+                return active
+        return None
+
     async def on_request(self, context: RequestContext) -> Any:
         """Do what the rules say. Returns None where the handler goes on as usual, else the response."""
         located = self._locate(context)
-        header = {
-            "client_id": context.client_id,
-            "version": context.api_version,
-            "listener": context.connection.listener_name,
-        }
+        header = _header(context)
         due = []
         for active in tuple(self._rules):
             rule = active.rule
@@ -219,3 +227,12 @@ class FaultRules(Interceptor):
     def _accepts(self, listener: str) -> bool:
         """Whether a new connection may come in by this listener."""
         return self.due("refuse_connections", True, {"listener": listener}) is None
+
+
+def _header(context: RequestContext) -> dict[str, Any]:
+    """Return what a rule can ask of any request."""
+    return {
+        "client_id": context.client_id,
+        "version": context.api_version,
+        "listener": context.connection.listener_name,
+    }

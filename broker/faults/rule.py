@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE, event_of
 from oncelog.broker.faults.rows import FACTS
 from oncelog.wire.errors import ErrorCode
 
@@ -222,6 +223,12 @@ def _error(value: Any) -> ErrorCode:
     return found
 
 
+def _crash_at(value: Any) -> str:
+    if value not in CRASH_POINTS:
+        raise RuleError(f"unknown crash point {value!r}{suggestion(str(value), CRASH_POINTS)}", "crash_at")
+    return str(value)
+
+
 def _on(value: Any) -> tuple[str, ...]:
     names = _listed("on", value, str, "the name of an API, such as EndTxn")
     known = api_names()
@@ -320,15 +327,25 @@ WORDS: dict[str, Word] = {
         "New connections are closed at once.",
         ("listener",),
     ),
+    "crash_at": Word(
+        "action",
+        _crash_at,
+        {"enum": list(CRASH_POINTS)},
+        "The broker dies there, the first time if nothing else is said.",
+        EVENTS[RESPONSE],
+    ),
 }
 
 ROW_FILTERS = FACTS
 COUNTS = tuple(name for name, word in WORDS.items() if word.kind == "count")
 ACTIONS = tuple(name for name, word in WORDS.items() if word.kind == "action")
-EVENT_ACTIONS = frozenset(("refuse_connections",))
+EVENT_ACTIONS = frozenset(("refuse_connections", "crash_at"))
 """The actions that are about something else than requests; who meets it asks `FaultRules.due`."""
 RECORD_ACTIONS = ("truncate", "damage_crc")
 """The actions that change fetched records."""
+API_OF_RESPONSE = "end_txn"
+"""The API whose response a crash point means if the rule does not say ``on``."""
+_RESPONSES = tuple(point for point in CRASH_POINTS if event_of(point) == RESPONSE)
 ONLY_FOR = {
     "duplicate": ("produce", "txn_offset_commit", "end_txn"),
     "truncate": ("fetch",),
@@ -350,7 +367,8 @@ def parse_rule(data: Any) -> Rule:
     action = _one_of(ACTIONS, values)
     if action is None:
         raise RuleError(f"the rule says nothing to do: one of {', '.join(ACTIONS)}")
-    count = _one_of(COUNTS, values) or "always"
+    # A broker that dies each time would never come back.
+    count = _one_of(COUNTS, values) or ("nth" if action == "crash_at" else "always")
     if "seed" in values and count != "with_probability":
         raise RuleError("seed belongs to with_probability", "seed")
     if "topic_exists" in values and "topic" not in values:
@@ -366,6 +384,8 @@ def parse_rule(data: Any) -> Rule:
         dict(data),
     )
     _check_action(rule, values)
+    if rule.value in _RESPONSES and rule.apis is None and "on" not in values:
+        rule = rule._replace(apis=frozenset((API_OF_RESPONSE,)))
     if rule.apis is not None:
         from oncelog.broker.faults.checks import check_apis
 
@@ -386,9 +406,12 @@ def _check_action(rule: Rule, values: Mapping[str, Any]) -> None:
         if "on" not in values:
             raise RuleError('the rule does not say "on" which API: a name, a list of names, or "*"')
     else:
+        what = rule.action
+        if what == "crash_at":
+            filters, what = EVENTS[event_of(rule.value)], f"crash_at {rule.value}"
         for name in ("on", *rule.filters):
             if name in values and name not in filters:
-                raise RuleError(f"{rule.action} cannot be combined with {name}", name)
+                raise RuleError(f"{what} cannot be combined with {name}", name)
     if rule.action == "pause":
         if "client_id" not in values:
             raise RuleError("pause needs client_id: whom to pause", "pause")

@@ -79,6 +79,40 @@ class Faults:
             words["listener"] = listener
         return self.add(words)
 
+    def crash_at(
+        self,
+        point: str,
+        *,
+        on: str | Iterable[str] | None = None,
+        topic: str | Iterable[str] | None = None,
+        partition: int | Iterable[int] | None = None,
+        group: str | Iterable[str] | None = None,
+        transactional_id: str | Iterable[str] | None = None,
+        nth: int = 1,
+    ) -> Rule:
+        """Let the broker die at a crash point, as `Broker.kill` does; `Broker.start` starts it again.
+
+        ``point``: "before" or "after" one of these, in the order in which a transaction comes to them: "partitions"
+        (the record that adds some to the transaction), "append" (a producer's batch), "offsets" (a commit of offsets,
+        by a transaction or not), "decision" (to commit or to abort), "marker" (one in each partition), "completion",
+        "response" (of EndTxn, or of the APIs in ``on``). docs/exactly-once.md says what a start finds after each.
+
+        It happens once, at the ``nth`` write or response that passes the filters. Which filters a point has, the error
+        says, an InvalidArgumentError.
+        """
+        filters = {
+            "on": on,
+            "topic": topic,
+            "partition": partition,
+            "group": group,
+            "transactional_id": transactional_id,
+        }
+        words: dict[str, Any] = {"crash_at": point, "nth": nth}
+        for word, value in filters.items():
+            if value is not None:
+                words[word] = value if isinstance(value, str | int) else list(value)
+        return self.add(words)
+
     def add(self, rule: Mapping[str, Any]) -> Rule:
         """Add a rule in the words of a file: ``{"on": "EndTxn", "nth": 2, "drop_response": "close"}``.
 

@@ -1,0 +1,158 @@
+"""`CrashPoints`: lets the broker die before or after a write, or a response, where a rule says ``crash_at``.
+
+What is written is recognised by its bytes, on their way into the file, and a response in the dispatcher; nothing that
+writes or responds knows of it. Nobody watches while there is no such rule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.faults.points import AFTER, BEFORE, RESPONSE, event_of
+from oncelog.broker.faults.rows import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
+from oncelog.broker.log.data_directory import partition_of
+from oncelog.broker.log.segment import LOG_SUFFIX
+from oncelog.broker.seams.memory_files import ProcessDied
+from oncelog.broker.seams.mortal_files import MortalFileSystem
+from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from oncelog.coordinator.transactions.state import TransactionState
+from oncelog.wire.batch import read_header
+from oncelog.wire.records import iterate_records
+from oncelog.wire.stored import groups, transactions
+from oncelog.wire.stored.coordinator import decode_key, decode_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oncelog.broker.faults.fault_rules import FaultRules
+    from oncelog.broker.node import Node
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.seams.files import Buffer
+    from oncelog.wire.batch import BatchHeader
+
+CRASH_AT = "crash_at"
+"""The action of the rules that are meant here."""
+
+_EVENT_OF_STATE = {
+    TransactionState.ONGOING: "partitions",
+    TransactionState.PREPARE_COMMIT: "decision",
+    TransactionState.PREPARE_ABORT: "decision",
+    TransactionState.COMPLETE_COMMIT: "completion",
+    TransactionState.COMPLETE_ABORT: "completion",
+}
+_OFFSET_KEYS: dict[int, Any] = {groups.OffsetCommitKey.API_KEY: groups.OffsetCommitKey}
+
+Event = tuple[str, dict[str, Any]]
+"""One of `oncelog.broker.faults.points.EVENTS`, and what a rule can ask of it."""
+
+
+class CrashPoints(Interceptor):
+    """``crash`` ends the process, or what stands for it; it is given the crash point. If it returns, whatever the node
+    still does with its files raises ProcessDied.
+    """
+
+    def __init__(self, rules: FaultRules, crash: Callable[[str], None]) -> None:
+        self._rules = rules
+        self._crash = crash
+        self._node: Node | None = None
+        self._watches_responses = False
+
+    def update(self, node: Node) -> None:
+        """Watch what the rules are about in ``node``, and no more: call it with each change of them."""
+        if node is not self._node:
+            self._node, self._watches_responses = node, False
+        events = {event_of(active.rule.value) for active in self._rules.of(CRASH_AT)}
+        wanted = RESPONSE in events
+        if wanted and not self._watches_responses:
+            node.dispatcher.install(self)
+        elif self._watches_responses and not wanted:
+            node.dispatcher.remove(self)
+        self._watches_responses = wanted
+        if isinstance(node.files, MortalFileSystem):
+            node.files.watch(self if events - {RESPONSE} else None)
+
+    # -- writes: see `WriteWatcher`
+
+    def before_write(self, path: str, data: Buffer) -> None:
+        """Die where a rule says so for this write; it is not done then."""
+        self._meet(BEFORE, path, data)
+
+    def after_write(self, path: str, data: Buffer) -> None:
+        """Die where a rule says so for this write, which is done."""
+        self._meet(AFTER, path, data)
+
+    def _meet(self, when: str, path: str, data: Buffer) -> None:
+        for event, facts in self._events(path, data):
+            self._die_if_due(f"{when} {event}", facts)
+
+    def _die_if_due(self, point: str, facts: dict[str, Any]) -> None:
+        if self._rules.due(CRASH_AT, point, facts) is not None:
+            self._crash(point)
+
+    def _events(self, path: str, data: Buffer) -> Iterator[Event]:
+        """Yield what a write to a file means."""
+        directory, _, name = path.rpartition("/")
+        partition = partition_of(directory.rpartition("/")[2])
+        if partition is None or not name.endswith(LOG_SUFFIX) or partition[0] == CLUSTER_METADATA_TOPIC:
+            return
+        header = read_header(data)
+        facts: dict[str, Any] = {TOPIC: partition[0], PARTITION: partition[1]}
+        if header.is_transactional:
+            facts[TRANSACTIONAL_ID] = self._transactional_id(header.producer_id)
+        if header.is_control:
+            yield "marker", facts
+        elif partition[0] == TRANSACTIONS_TOPIC:
+            yield from _moves(data, header)
+        elif partition[0] == OFFSETS_TOPIC:
+            for group in _groups_of_offsets(data, header):
+                yield "offsets", {**facts, GROUP: group}
+        else:
+            yield "append", facts
+
+    def _transactional_id(self, producer_id: int) -> str | None:
+        assert self._node is not None
+        for context in self._node.transactions.runtime.loaded.values():
+            for transactional_id, transaction in context.shard.transactions.items():
+                if transaction.metadata.producer_id == producer_id:
+                    return transactional_id
+        return None
+
+    # -- responses: see `Interceptor`
+
+    async def on_response(self, context: RequestContext, response: Any) -> Any:
+        """Die where a rule says so before this response."""
+        if self._rules.due_for(CRASH_AT, f"{BEFORE} {RESPONSE}", context) is not None:
+            self._crash(f"{BEFORE} {RESPONSE}")
+            raise ProcessDied(context.api.handler.name)
+        return response
+
+    def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        """Send the response, and die where a rule says so after it."""
+        if response is not None and self._rules.due_for(CRASH_AT, f"{AFTER} {RESPONSE}", context) is not None:
+            context.connection.writer.send_now()
+            self._crash(f"{AFTER} {RESPONSE}")
+
+
+def _moves(data: Buffer, header: BatchHeader) -> Iterator[Event]:
+    """Yield what the records of a batch of ``__transaction_state`` mean."""
+    for record in iterate_records(data, header):
+        if record.key is not None and record.value is not None:
+            key = decode_key(record.key, transactions.KEY_TYPES)
+            value = decode_value(record.value, transactions.TransactionLogValue)
+            assert isinstance(key, transactions.TransactionLogKey)
+            assert isinstance(value, transactions.TransactionLogValue)
+            event = _EVENT_OF_STATE.get(TransactionState(value.transaction_status))
+            if event is not None:
+                yield event, {TRANSACTIONAL_ID: key.transactional_id}
+
+
+def _groups_of_offsets(data: Buffer, header: BatchHeader) -> list[str]:
+    """Return the groups whose offsets a batch of ``__consumer_offsets`` commits."""
+    found: dict[str, None] = {}
+    for record in iterate_records(data, header):
+        if record.key is not None and record.value is not None:
+            key = decode_key(record.key, _OFFSET_KEYS)
+            if isinstance(key, groups.OffsetCommitKey):
+                found[key.group] = None
+    return list(found)

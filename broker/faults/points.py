@@ -1,0 +1,38 @@
+"""The crash points: the places in a transaction's way where a rule can let the broker die.
+
+docs/exactly-once.md says in its table of crashes what a start finds after each; a test compares both.
+"""
+
+from __future__ import annotations
+
+from oncelog.broker.faults.rows import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
+
+BEFORE, AFTER = "before", "after"
+RESPONSE = "response"
+
+EVENTS: dict[str, tuple[str, ...]] = {
+    "partitions": (TRANSACTIONAL_ID,),
+    "append": (TOPIC, PARTITION, TRANSACTIONAL_ID),
+    "offsets": (GROUP, TRANSACTIONAL_ID),
+    "decision": (TRANSACTIONAL_ID,),
+    "marker": (TOPIC, PARTITION, TRANSACTIONAL_ID),
+    "completion": (TRANSACTIONAL_ID,),
+    RESPONSE: (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID, "client_id", "version", "listener", "on"),
+}
+"""What is written, in this order, and the words by which a rule can say which:
+
+- ``partitions``: the record that adds partitions to a transaction, to ``__transaction_state``
+- ``append``: a producer's batch, to a partition
+- ``offsets``: committed offsets, to ``__consumer_offsets``, by a transaction or not
+- ``decision``: the record that a transaction is to be committed or aborted
+- ``marker``: the control batch that ends it in one partition
+- ``completion``: the record that all markers are written
+- ``response``: a response is sent, of EndTxn unless the rule says ``on``
+"""
+
+CRASH_POINTS = tuple(f"{when} {event}" for event in EVENTS for when in (BEFORE, AFTER))
+
+
+def event_of(point: str) -> str:
+    """Return the event of a crash point."""
+    return point.partition(" ")[2]
