@@ -10,7 +10,18 @@ import time
 
 from confluent_kafka import KafkaException
 
-from bench import disturbed, groups, lifecycle, rebalance, reconcile, report, scale, throughput, transactions
+from bench import (
+    disturbed,
+    embedded,
+    groups,
+    lifecycle,
+    rebalance,
+    reconcile,
+    report,
+    scale,
+    throughput,
+    transactions,
+)
 from bench.experiment import Experiment, Harness, Row, temporary_directory
 from bench.measure import OtherLoad, raise_open_files_limit
 from bench.servers import COMPARED, Kind
@@ -25,6 +36,7 @@ EXPERIMENTS = (
     *rebalance.EXPERIMENTS,
     *reconcile.EXPERIMENTS,
     *transactions.EXPERIMENTS,
+    *embedded.EXPERIMENTS,
 )
 FAILURES = (RuntimeError, AssertionError, OSError, subprocess.SubprocessError, KafkaException)
 QUICK_SCALE = 0.05
