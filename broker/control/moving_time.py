@@ -20,6 +20,7 @@ import trio
 
 from oncelog.broker.control.due import occurrence
 from oncelog.broker.control.errors import NotRunningError, WaitTimeoutError
+from oncelog.broker.coordinators.marker_writer import END_OF_TRANSACTION
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.coordinator.groups.group_deadline import GroupDeadline
@@ -52,6 +53,8 @@ class TimeMove:
         self._group_deadlines = node.groups.runtime.timer.deadlines
         self._transaction_deadlines = node.transactions.runtime.timer.deadlines
         self._under_way: list[str] = []
+        self._ends: set[str] = set()
+        """The ends of transactions to wait for. Clients end others meanwhile."""
         self.happened: list[Occurrence] = []
         """What has come due so far, in order."""
 
@@ -104,6 +107,8 @@ class TimeMove:
             about.get("topic") in INTERNAL_TOPICS
         ):  # how groups and transactions are stored is not the test's concern
             return
+        if what == "transaction timed out":
+            self._ends.add(f"{END_OF_TRANSACTION}{about['transactional_id']}")
         self.happened.append(occurrence(self._clock.now_ms(), what, about))
 
     async def _advance(self, end: float, keep_members: bool) -> None:
@@ -166,7 +171,11 @@ class TimeMove:
 
     def _what_is_under_way(self) -> list[str]:
         node = self._node
-        names = node.logs.background.names()
+        names = [
+            name
+            for name in node.logs.background.names()
+            if not name.startswith(END_OF_TRANSACTION) or name in self._ends
+        ]
         if not node.logs.is_recovered:
             names.append("recovery of logs")
         for runtime in (node.groups.runtime, node.transactions.runtime):

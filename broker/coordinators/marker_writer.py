@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from oncelog.coordinator.transactions.shard import TransactionShard
     from oncelog.coordinator.transactions.state import PendingEnd
 
+END_OF_TRANSACTION = "end of transaction "
+"""With the transactional id, what `BackgroundWork` shows while a transaction has to wait for its end."""
+
 _log = get_logger(__name__)
 
 
@@ -110,7 +113,7 @@ class MarkerWriter:
         return True
 
     async def _finish(self, shard: TransactionShard, pending: PendingEnd) -> None:
-        with self._background.running(f"end of transaction {pending.transactional_id}"):
+        with self._background.running(END_OF_TRANSACTION + pending.transactional_id):
             await self._finish_until_done(shard, pending)
 
     async def _finish_until_done(self, shard: TransactionShard, pending: PendingEnd) -> None:

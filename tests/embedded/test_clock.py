@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,3 +146,79 @@ def test_the_same_under_trio() -> None:
             assert await kafka.clock.is_frozen
 
     trio.run(main)
+
+
+def test_on_a_disk_it_waits_for_the_threads(tmp_path: Path) -> None:
+    """The markers are written when the decision is on the disk, and the compacted segment when it is synced."""
+    config_of_topic = {
+        "cleanup.policy": "compact",
+        "segment.ms": "3600000",
+        "message.timestamp.type": "LogAppendTime",
+    }
+    config = {"log.flush.interval.messages": 1}
+    with oncelog.Broker(
+        topics={"orders": {"config": config_of_topic}}, config=config, data_dir=tmp_path / "data"
+    ) as kafka:
+        servers = {"bootstrap.servers": kafka.bootstrap_servers}
+        plain = Producer(servers)
+        for _ in range(3):
+            for value in range(100):
+                plain.produce("orders", str(value), b"key")
+            plain.flush(10)
+            kafka.clock.advance(hours=2)
+        compacted = {record.offset for record in kafka.topic("orders").records()}
+        assert len(compacted) < 300
+        producer = Producer({**servers, "transactional.id": "pay-7"})
+        producer.init_transactions(10)
+        producer.begin_transaction()
+        producer.produce("orders", b"value", b"key")
+        producer.flush(10)
+        assert "transaction timed out" in [one.what for one in kafka.clock.advance(hours=1)]
+        assert kafka.transactions["pay-7"].state == "CompleteAbort"
+        [partition] = kafka.topic("orders").info.partitions
+        assert partition.last_stable_offset == partition.high_watermark == partition.log_end_offset
+
+
+def test_moves_at_once_are_made_one_after_the_other() -> None:
+    async def main() -> None:
+        async with oncelog.AsyncBroker() as kafka:
+            await kafka.clock.freeze()
+            before = await kafka.clock.now()
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(lambda: kafka.clock.advance(days=7))
+            assert await kafka.clock.now() - before == timedelta(days=35)
+
+    trio.run(main)
+
+
+def test_clients_go_on_while_time_is_moved() -> None:
+    """Transactions that begin and end all the time do not keep it from its end; none of them is aborted."""
+    with oncelog.Broker(topics={"orders": 4}, config={"log.flush.interval.messages": 1}) as kafka:
+        done = threading.Event()
+        committed = []
+
+        def work(number: int) -> None:
+            producer = Producer(
+                {
+                    "bootstrap.servers": kafka.bootstrap_servers,
+                    "transactional.id": f"id{number}",
+                    "transaction.timeout.ms": 900_000,
+                }
+            )
+            producer.init_transactions(10)
+            while not done.is_set():
+                producer.begin_transaction()
+                for _ in range(20):
+                    producer.produce("orders", b"value")
+                producer.commit_transaction(10)
+                committed.append(20)
+
+        with ThreadPoolExecutor(4) as pool:
+            workers = [pool.submit(work, number) for number in range(4)]
+            for _ in range(20):
+                assert kafka.clock.advance(minutes=1, timeout=10) == []
+            done.set()
+            for worker in workers:
+                worker.result(20)
+        assert len(kafka.topic("orders").records(isolation="read_committed")) == sum(committed)
