@@ -18,16 +18,12 @@ from oncelog.broker.options import (
     LOG_LEVELS,
     VARIABLE_PREFIX,
     UsageError,
-    checked_token,
     choose,
     closest,
-    control_address,
     help_text,
     listener_text,
-    origin_of,
     parse_arguments,
     suggestion,
-    variable_of,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig
     from oncelog.broker.config.sources import Setting
-    from oncelog.broker.controlled_serve import ControlSettings
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
 
@@ -64,9 +59,6 @@ KEY_OF_OPTION = {
     "ephemeral": "log.dirs",
     "memory": "log.dirs",
 }
-ORIGINS_OF_MEMORY = ("--memory", VARIABLE_PREFIX + "MEMORY")
-CONTROL_TOKEN = "ONCELOG_CONTROL_TOKEN"
-CONTROL_PACKAGES = ("hypercorn", "starlette")
 
 
 def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
@@ -90,6 +82,7 @@ def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
 
 def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from oncelog.broker.config.definitions import ConfigError
+    from oncelog.broker.control_settings import control_settings
 
     parent = environment.get("TMPDIR") or "/tmp"
     scratch = os.path.join(parent, f"oncelog-{os.urandom(8).hex()}")
@@ -97,7 +90,7 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         output = _log_output(options, environment)
         with logging_to(output):
             config, listeners = _configuration(options, environment, scratch)
-        settings = _control_settings(options, environment, config)
+        settings = control_settings(options, environment, config, _read_or_refuse)
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
     with logging_to(output):
@@ -140,7 +133,7 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
     import trio
 
     from oncelog.broker.config.definitions import ConfigError
-    from oncelog.broker.control.errors import BrokerFailedError
+    from oncelog.broker.control.errors import OncelogError
     from oncelog.broker.log.data_directory import DataDirectoryError
     from oncelog.broker.seams.os_files import raise_open_files_limit
     from oncelog.broker.serve import ListenError
@@ -153,7 +146,7 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
         return EXIT_FAILED  # a second Ctrl-C: not a clean stop
     except BaseExceptionGroup as group:
         error = _single(group)
-        if isinstance(error, DataDirectoryError | ListenError | BrokerFailedError):
+        if isinstance(error, DataDirectoryError | ListenError | OncelogError):
             return _print_error(error, EXIT_FAILED)
         if isinstance(error, ConfigError):
             return _print_error(error, EXIT_USAGE)
@@ -205,6 +198,7 @@ def _print_ready(node: Node, listeners: list[BoundListener], control: tuple[str,
     """Write the ready line to standard output and to the log: the first listener's address, all listeners if there are
     several, and the control API's address."""
     from oncelog.broker.config.listeners import ListenerEndpoint, address_text
+    from oncelog.broker.control_settings import is_in_memory
 
     bound = [ListenerEndpoint(row.name, *row.listener.address) for row in listeners]
     advertised = [ListenerEndpoint(row.name, row.host, row.port) for row in listeners]
@@ -219,8 +213,7 @@ def _print_ready(node: Node, listeners: list[BoundListener], control: tuple[str,
     fields["cluster.id"] = node.cluster.cluster_id
     if control is not None:
         fields["control"] = address_text(*control)
-    in_memory = node.config.current.origins.get("log.dirs") in ORIGINS_OF_MEMORY
-    fields["data.dir"] = "memory" if in_memory else node.logs.data_dir
+    fields["data.dir"] = "memory" if is_in_memory(node.config.current) else node.logs.data_dir
     get_logger(__name__).info("ready", **fields)
     try:
         print("oncelog ready", *(f"{name}={value}" for name, value in fields.items()), flush=True)
@@ -288,52 +281,6 @@ def _configuration(
     return config, listeners
 
 
-def _control_settings(
-    options: argparse.Namespace, environment: Mapping[str, str], config: BrokerConfig
-) -> ControlSettings | None:
-    """Return what is asked for beside a broker, None if nothing is. Raises UsageError."""
-
-    def chosen(option: str) -> tuple[str | None, str]:
-        given = getattr(options, option)
-        return given or environment.get(variable_of(option)), origin_of(option, given)
-
-    in_memory = config.origins.get("log.dirs") in ORIGINS_OF_MEMORY
-    address = token = None
-    text, origin = chosen("control")
-    token_file, token_origin = chosen("control_token_file")
-    if text:
-        token = _control_token(token_file, token_origin, environment)
-        address = control_address(text, origin, token)
-        _check_control_installed(origin)
-    elif options.control_token_file:
-        raise UsageError("--control-token-file needs --control")
-    if address is None and not in_memory:
-        return None
-    from oncelog.broker.controlled_serve import ControlSettings
-
-    return ControlSettings(address, token, in_memory)
-
-
-def _check_control_installed(origin: str) -> None:
-    """Raises UsageError if the packages of the control API are missing."""
-    from importlib.util import find_spec
-
-    missing = [name for name in CONTROL_PACKAGES if find_spec(name) is None]
-    if missing:
-        raise UsageError(f"{origin} needs {' and '.join(missing)}: pip install 'oncelog[control]'")
-
-
-def _control_token(path: str | None, origin: str, environment: Mapping[str, str]) -> str | None:
-    """Return the token of the control API, None without one. Raises UsageError."""
-    token, read_from = environment.get(CONTROL_TOKEN), CONTROL_TOKEN
-    if path:
-        problems: list[str] = []
-        token, read_from = _read(path, problems, "the token"), f"{origin}={path}"
-        if problems:
-            raise UsageError(problems[0])
-    return None if token is None else checked_token(token, read_from)
-
-
 def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
     """Return an error for each ``ONCELOG_…`` variable that is no option's."""
     known = sorted(option.upper() for option in {*vars(options), "control_token"} - WITHOUT_VARIABLE)
@@ -386,14 +333,25 @@ def _text(flag: object) -> str | None:
     return "true" if flag is True else str(flag) if flag else None
 
 
-def _read(path: str, problems: list[str], what: str = "the configuration") -> str:
+def _read(path: str, problems: list[str]) -> str:
     """Return the text of a file. If it cannot be read, return an empty text and add the error to ``problems``."""
     try:
         with open(path, encoding="latin-1", newline="") as file:
             return file.read()
     except OSError as error:
-        problems.append(f"cannot read {what} {path}: {error.strerror}")
+        problems.append(f"cannot read the configuration {path}: {error.strerror}")
         return ""
+
+
+def _read_or_refuse(path: str, what: str) -> str:
+    """Return the text of a file in UTF-8. Raises UsageError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {what} {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read {what} {path}: it is not UTF-8") from None
 
 
 def _default_data_dir(environment: Mapping[str, str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
@@ -19,21 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.control_settings import ControlSettings
     from oncelog.broker.logs import LogOutput
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
 
 CONTROL_BACKLOG = 100
-
-
-@dataclass(frozen=True)
-class ControlSettings:
-    """What the command line asks for beside a broker."""
-
-    address: tuple[str, int] | None = None
-    """Where the control API listens; None without one."""
-    token: str | None = None
-    in_memory: bool = False
 
 
 async def serve_controlled(
@@ -56,12 +46,14 @@ async def serve_controlled(
         data_dir=None if settings.in_memory else config.data_dir,
         seed=seed,
         requests_kept=0 if settings.address is None else REQUESTS_KEPT,
+        version=settings.version,
+        from_snapshot=settings.from_snapshot,
         origins=config.origins,
         host_name=host_name,
         is_durable=durable,
     )
     listener = None if settings.address is None else _open_control(*settings.address)
-    broker = ControlledBroker(options, output.also_to)
+    broker = ControlledBroker(options, output.also_to, settings.rules)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)

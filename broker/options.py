@@ -86,7 +86,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if "" in options.settings:
         raise UsageError("-c needs a value")
     for name, value in vars(options).items():
-        if value == "":
+        if value == "" or (isinstance(value, list) and "" in value):
             raise UsageError(f"--{name.replace('_', '-')} needs a value")
     exclusive = (
         ("port", "listen"),
@@ -176,6 +176,14 @@ def _parser() -> _Parser:
         "variable ONCELOG_CONTROL_TOKEN holds the token itself",
         metavar="FILE",
     )
+    add(
+        "faults",
+        "let go wrong what the rules in this file say (.json, .toml or .yaml); may be repeated",
+        metavar="FILE",
+        action="append",
+    )
+    add("from_snapshot", "start with the data in this snapshot; the data directory is empty", metavar="FILE")
+    add("as_version", "serve what a broker of that release of Kafka serves, such as 3.9", metavar="VERSION")
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("-h", "--help", action="store_true", help="print this")
     return parser

@@ -35,12 +35,13 @@ from oncelog.broker.seams.transport import PortReservation
 from oncelog.broker.serve import ListenError, open_listener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Snapshot
     from oncelog.broker.faults.crash_points import CrashPoints
     from oncelog.broker.faults.fault_rules import FaultRules
+    from oncelog.broker.faults.rule import Rule
     from oncelog.broker.logs import Sink
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.seams.clock import Clock
@@ -62,14 +63,19 @@ class _Run:
 class ControlledBroker:
     """A broker with ``options``. It opens nothing before `start`. `run` must run meanwhile.
 
-    ``log_output`` makes the output of each node's log lines. It must write them to the given sink, too.
+    ``log_output`` makes the output of each node's log lines. It must write them to the given sink, too. ``rules`` are
+    there from the start, and after each reset.
     """
 
     def __init__(
-        self, options: BrokerOptions, log_output: Callable[[Sink, Clock], LogOutput] = LogOutput
+        self,
+        options: BrokerOptions,
+        log_output: Callable[[Sink, Clock], LogOutput] = LogOutput,
+        rules: Sequence[Rule] = (),
     ) -> None:
         self.options = options
         self._log_output = log_output
+        self._rules = rules
         self.config = options.broker_config()
         self.release = OURS if options.version is None else emulated(options.version)
         self.seed = options.seed
@@ -102,6 +108,7 @@ class ControlledBroker:
         self._had_data = False
         """Whether the data directory on disk is older than the broker."""
         self._nursery: trio.Nursery
+        self._add_rules()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry nodes until cancelled. A node that runs then is stopped, cleanly if its data is on a disk."""
@@ -166,6 +173,10 @@ class ControlledBroker:
             if self.is_running:
                 self._faults.attach(self.node)
         return self._faults
+
+    def _add_rules(self) -> None:
+        for rule in self._rules:
+            self.faults.add(rule)
 
     @property
     def listeners(self) -> list[BoundListener]:
@@ -275,6 +286,7 @@ class ControlledBroker:
         self._producer_ids_from = metadata.image.next_producer_id
         if self._faults is not None:
             self._faults.clear()
+        self._add_rules()
         await self._end()
         self.journal.clear()
         self.clock = MovableClock()

@@ -9,12 +9,19 @@ import trio
 
 from oncelog.broker.faults.rule import ROW_FILTERS
 from oncelog.broker.faults.state import RuleState
+from oncelog.broker.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from oncelog.broker.faults.rows import Located, Row
     from oncelog.broker.faults.rule import Rule
+
+
+TIMES_LOGGED, TIMES_PER_LINE = 10, 100
+"""Each of the first times that a rule fires is a log line, and later every so many times one."""
+
+log = get_logger(__name__)
 
 
 class ActiveRule:
@@ -87,6 +94,8 @@ class ActiveRule:
     def fire(self) -> None:
         """Take note that the rule did what it says."""
         self.fired += 1
+        if self.fired <= TIMES_LOGGED or self.fired % TIMES_PER_LINE == 0:
+            log.info("a rule fired", rule=self.rule.text, id=self.id, times=self.fired)
         self._changed()
 
     def note(self, text: str) -> None:

@@ -147,11 +147,96 @@ def test_a_broker_that_fails_ends_the_process(serve: Serve, tmp_path: pathlib.Pa
     )
 
 
+RULES = """
+[[rules]]
+on = "Metadata"
+nth = 2
+error = "COORDINATOR_NOT_AVAILABLE"
+topic_exists = false
+topic = "orders"
+"""
+
+
+def metadata_error(address: str) -> int:
+    """The error of a topic in the response to a Metadata."""
+    with Connection(address) as connection:
+        found = connection.call("Metadata", 12, {"topics": [{"topic_id": bytes(16), "name": "orders"}]})
+    return int(found["topics"][0]["error_code"])
+
+
+def test_rules_from_a_file(serve: Serve, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(RULES)
+    arguments = (*LOCAL, "--memory", "-c", "auto.create.topics.enable=false")
+    for process in (
+        serve(*arguments, "--faults", str(path)),
+        serve(*arguments, ONCELOG_FAULTS=f"{path}:{path}"),
+    ):
+        ready = process.wait_ready()
+        missing = 3  # UNKNOWN_TOPIC_OR_PARTITION
+        for _ in range(2):
+            assert [metadata_error(ready["address"]) for _ in range(3)] == [missing, 15, missing]
+            states = ask(ready["control"], "GET", "/faults")[1]
+            assert [row["matched"] for row in states] == [3] * len(states)
+            assert sum(row["fired"] for row in states) == 1
+            assert ask(ready["control"], "POST", "/broker/reset")[0] == 200  # with the rules as at the start
+        assert process.end(signal.SIGTERM) == 0
+        assert "a rule fired rule=" in process.stderr
+    assert len(states) == 2
+
+
+def test_a_mistake_in_a_file_of_rules(serve: Serve, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(RULES.replace("COORDINATOR", "CORDINATOR"))
+    process = serve("--port", "0", "--memory", "--faults", str(path))
+    assert process.end() == cli.EXIT_USAGE
+    assert process.stderr.startswith(f"oncelog: {path}, line 5, rule 1: ")
+    assert process.stderr.count("\n") == 1
+    path.write_bytes(b"\xff")
+    process = serve("--port", "0", "--memory", "--faults", str(path))
+    assert process.end() == cli.EXIT_USAGE
+    assert process.stderr == f"oncelog: cannot read the rules {path}: it is not UTF-8\n"
+
+
+@pytest.mark.parametrize("where", ["--memory", "--ephemeral", "--data-dir"])
+def test_a_snapshot_starts_another_broker(serve: Serve, tmp_path: pathlib.Path, where: str) -> None:
+    control = serve(*LOCAL, "--memory").wait_ready()["control"]
+    assert ask(control, "POST", "/topics", {"orders": 2})[0] == 204
+    assert ask(control, "POST", "/topics/orders/records", ["a", "b"])[0] == 200
+    path = tmp_path / "seed.oncelog"
+    assert ask(control, "POST", "/snapshot", {"path": str(path)}) == (204, None)
+    data = (where, *([str(tmp_path / "data")] if where == "--data-dir" else []))
+    other = serve(*LOCAL, *data, "--from-snapshot", str(path))
+    ready = other.wait_ready()
+    assert ready["cluster.id"] == ask(control, "GET", "/broker")[1]["cluster_id"]
+    for _ in range(2):
+        found = ask(ready["control"], "GET", "/topics/orders/records")[1]
+        assert sorted(row["value"] for row in found) == ["a", "b"]
+        assert ask(ready["control"], "POST", "/broker/reset")[0] == 200  # to the snapshot
+    if where == "--data-dir":
+        assert other.end(signal.SIGTERM) == 0
+        again = serve(*LOCAL, *data, "--from-snapshot", str(path))
+        assert again.end() == cli.EXIT_FAILED
+        assert again.stderr.splitlines()[-1].startswith("oncelog: a snapshot cannot be loaded into ")
+
+
+def test_as_another_version(serve: Serve) -> None:
+    served = []
+    for more in (("--ephemeral", "--as-version", "3.9"), ("--ephemeral",)):
+        ready = serve("--port", "0", *more).wait_ready()
+        with Connection(ready["address"]) as connection:
+            served.append(connection.call("ApiVersions", 0)["api_keys"])
+    assert served[0] != served[1]
+    process = serve("--port", "0", "--memory", "--as-version", "2.8")
+    assert process.end() == cli.EXIT_USAGE
+    assert process.stderr.startswith("oncelog: --as-version: version '2.8': expected a release of Kafka: 3.9")
+
+
 def test_without_the_extra(tmp_path: pathlib.Path) -> None:
     program = (
         "import sys\n"
-        "from oncelog.broker import cli\n"
-        "sys.modules.update(dict.fromkeys(cli.CONTROL_PACKAGES))\n"
+        "from oncelog.broker import cli, control_settings\n"
+        "sys.modules.update(dict.fromkeys(control_settings.CONTROL_PACKAGES))\n"
         "sys.exit(cli.main())\n"
     )
     process = Process(tmp_path, "--control", "0", command=(sys.executable, "-c", program))
