@@ -294,8 +294,18 @@ WORDS: dict[str, Word] = {
     ),
     "error": Word("action", _error, {}, "Refused with this error, where Kafka puts it."),
     "delay_ms": Word("action", _milliseconds("delay_ms"), _MS, "Handled so many milliseconds later."),
-    "drop_request": Word("action", _connection("drop_request"), _CONNECTION, "Never handled, no response."),
-    "drop_response": Word("action", _connection("drop_response"), _CONNECTION, "Handled, but no response."),
+    "drop_request": Word(
+        "action",
+        _connection("drop_request"),
+        _CONNECTION,
+        'Never handled. "close" ends the connection; with "hang" it stays open and silent.',
+    ),
+    "drop_response": Word(
+        "action",
+        _connection("drop_response"),
+        _CONNECTION,
+        'Handled, but no response. "close" and "hang" as for drop_request.',
+    ),
     "close": Word("action", _true("close"), _IS_TRUE, 'As "drop_request": "close".'),
     "throttle_ms": Word(
         "action",

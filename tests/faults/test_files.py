@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from oncelog.broker.faults.files import RuleFileError, load_rules
-from oncelog.broker.faults.rule import RuleError, parse_rule
+from oncelog.broker.faults.rule import WORDS, RuleError, parse_rule
 from oncelog.broker.faults.schema import rule_schema, rules_schema
 from tests.faults.test_rules import WRONG
 
@@ -150,3 +150,9 @@ def test_rules_that_make_no_sense_violate_the_schema(rule: Any, message: str) ->
         parse_rule(rule)
     violations = list(jsonschema.Draft202012Validator(rule_schema()).iter_errors(rule))
     assert bool(violations) != any(text in message for text in NOT_IN_THE_SCHEMA)
+
+
+def test_the_words_on_the_page_are_those_of_the_code() -> None:
+    page = (DOCS / "faults.md").read_text()
+    rows = [f"| `{name}` | {word.kind} | {word.text} |" for name, word in WORDS.items()]
+    assert "\n".join(["|---|---|---|", *rows, ""]) in page
