@@ -231,7 +231,7 @@ class Journal(Interceptor):
         """Return the request as users see it: with decoded messages that nobody else has."""
         from oncelog.broker.control.types import Request
         from oncelog.broker.faults.rows import GROUP, TOPIC, TRANSACTIONAL_ID
-        from oncelog.broker.faults.rule import api_name
+        from oncelog.broker.faults.words import api_name
 
         facts = self.facts(entry)
         body = entry.body()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
 from oncelog.broker.faults import files
 from oncelog.broker.faults.fault_rules import RuleTimeoutError, UnknownRuleError
-from oncelog.broker.faults.rule import RuleError
+from oncelog.broker.faults.words import RuleError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.faults.refusal import Places
 from oncelog.broker.faults.rows import FACTS, depths_of
-from oncelog.broker.faults.rule import ONLY_FOR, RuleError, api_name
+from oncelog.broker.faults.rule import ONLY_FOR
+from oncelog.broker.faults.words import RuleError, api_name
 from oncelog.broker.handlers.table import HANDLERS
 
 if TYPE_CHECKING:

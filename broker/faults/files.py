@@ -10,7 +10,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.faults.rule import RuleError, parse_rule, suggestion
+from oncelog.broker.faults.rule import parse_rule
+from oncelog.broker.faults.words import RuleError, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from oncelog.broker.faults.rule import ACTIONS, COUNTS, EVERY_API, WORDS, api_names
+from oncelog.broker.faults.rule import ACTIONS, COUNTS
+from oncelog.broker.faults.words import EVERY_API, WORDS, api_names
 from oncelog.wire.errors import ErrorCode
 
 

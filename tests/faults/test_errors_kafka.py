@@ -12,7 +12,8 @@ import pytest
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.refusal import Refusal
 from oncelog.broker.faults.rows import locate
-from oncelog.broker.faults.rule import api_name, parse_rule
+from oncelog.broker.faults.rule import parse_rule
+from oncelog.broker.faults.words import api_name
 from oncelog.wire.schema import Message, Struct
 from tests.faults.filled_requests import CASES, api_of, requests_of
 from tests.harness.kafka_oracle import ask_oracle

@@ -11,8 +11,9 @@ import jsonschema
 import pytest
 
 from oncelog.broker.faults.files import RuleFileError, load_rules
-from oncelog.broker.faults.rule import WORDS, RuleError, parse_rule
+from oncelog.broker.faults.rule import parse_rule
 from oncelog.broker.faults.schema import rule_schema, rules_schema
+from oncelog.broker.faults.words import WORDS, RuleError
 from tests.faults.test_rules import WRONG
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"

@@ -9,7 +9,7 @@ import trio.testing
 
 from compat_tests.batches import batch, record
 from oncelog.broker.faults.rows import FACTS, depths_of
-from oncelog.broker.faults.rule import api_name
+from oncelog.broker.faults.words import api_name
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from oncelog.broker.faults.fault_rules import RuleTimeoutError, UnknownRuleError
-from oncelog.broker.faults.rule import COUNTS, WORDS, RuleError, parse_rule
+from oncelog.broker.faults.rule import COUNTS, parse_rule
+from oncelog.broker.faults.words import WORDS, RuleError
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.faults.rules import ruled
 from tests.harness.requests import create_topic
