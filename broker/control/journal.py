@@ -94,8 +94,8 @@ class Journal(Interceptor):
         self._open: dict[RequestContext, Entry] = {}
         """The requests that are not done."""
         self._node: Node | None = None
-        self._deleted_topics: dict[Uuid, str] = {}
-        """The names of topics that do not exist any more."""
+        self._names: dict[Uuid, str] = {}
+        """The names of topics that do not exist any more, or existed when the last node ended."""
         self.changes = Changes()
         """Noted when a request comes and when it is done, when topics change, a node is loaded or ends, and after each
         operation."""
@@ -117,6 +117,8 @@ class Journal(Interceptor):
         for entry in self._open.values():
             entry.outcome = "lost"
         self._open.clear()
+        if self._node is not None:
+            self._names.update({row.topic_id: row.name for row in self._node.metadata.image.topics.values()})
         self._node = None
         self.changes.note()
 
@@ -125,11 +127,11 @@ class Journal(Interceptor):
         self._entries.clear()
         self._bytes.clear()
         self._bytes_left = BYTES_KEPT
-        self._deleted_topics.clear()
+        self._names.clear()
 
     def _on_record(self, record: Message, topic: Topic | None) -> None:
         if isinstance(record, RemoveTopicRecord) and topic is not None:
-            self._deleted_topics[topic.topic_id] = topic.name
+            self._names[topic.topic_id] = topic.name
         self.changes.note()
 
     def topic_name(self, topic_id: Uuid) -> str | None:
@@ -137,7 +139,7 @@ class Journal(Interceptor):
         topic = None
         if self._node is not None:
             topic = self._node.metadata.image.topics_by_id.get(topic_id)
-        return self._deleted_topics.get(topic_id) if topic is None else topic.name
+        return self._names.get(topic_id) if topic is None else topic.name
 
     # -- what passes
 

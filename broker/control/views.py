@@ -223,8 +223,9 @@ def _lag(node: Node, committed: Offsets, subscribed: set[str], isolation: Isolat
         if found is None:
             continue
         offsets: Mapping[int, int] = committed.get(name, {})
-        partitions = range(len(found.partitions)) if name in subscribed else offsets
-        for partition in partitions:
+        for partition in range(len(found.partitions)):
+            if partition not in offsets and name not in subscribed:
+                continue
             log = node.cluster.leader_partition(name, partition).log
             offset = max(offsets.get(partition, 0), log.log_start_offset)
             lag.setdefault(name, {})[partition] = max(0, end_of(log, isolation) - offset)

@@ -14,7 +14,14 @@ from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled_broker import ControlledBroker
-    from oncelog.broker.control.types import GroupInfo, IsolationLevel, Record, Request, TransactionInfo
+    from oncelog.broker.control.types import (
+        GroupInfo,
+        IsolationLevel,
+        Offsets,
+        Record,
+        Request,
+        TransactionInfo,
+    )
     from oncelog.broker.coordinators.groups import GroupCoordinator
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
     from oncelog.broker.log.partition_log import PartitionLog
@@ -141,10 +148,12 @@ async def wait_for_group(
     state: str | None = None,
     members: int | None = None,
     lag: int | None = None,
+    committed: Offsets | None = None,
     isolation: IsolationLevel = "read_uncommitted",
     timeout: float = 10,
 ) -> GroupInfo:
-    """Wait until a group has that state, that number of members and at most that lag in all; return it.
+    """Wait until a group has that state, that number of members, at most that lag in all, and has committed at least
+    those offsets; return it.
 
     The group need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
     """
@@ -158,11 +167,12 @@ async def wait_for_group(
             (f"state {state}", state),
             (f"{members} members", members),
             (f"a lag of at most {lag}", lag),
+            (f"committed {committed}", committed),
         )
         if value is not None
     ]
     if not wanted:
-        raise InvalidArgumentError("nothing to wait for: give state=, members= or lag=")
+        raise InvalidArgumentError("nothing to wait for: give state=, members=, lag= or committed=")
     since = broker.journal.last_number
 
     async def check() -> GroupInfo | None:
@@ -175,6 +185,8 @@ async def wait_for_group(
         if members is not None and len(found.members) != members:
             return None
         if lag is not None and (found.total_lag is None or found.total_lag > lag):
+            return None
+        if committed is not None and not _has_committed(found, committed):
             return None
         return found
 
@@ -189,10 +201,20 @@ async def wait_for_group(
             text += f"it is {found.state} with {len(found.members)} members{clients and f' ({clients})'}"
             if lag is not None:
                 text += f", lag {found.lag or 'unknown: no offset is committed and no topic subscribed'}"
+            if committed is not None:
+                text += f", committed {found.committed}"
         return f"{text}\nsince the wait began: {recent(broker.journal, since)}"
 
     return await wait_until(
         broker.journal.changes, check, lambda: _log_of(broker, "groups", group_id), timeout, explain
+    )
+
+
+def _has_committed(found: GroupInfo, wanted: Offsets) -> bool:
+    return all(
+        found.committed.get(topic, {}).get(partition, -1) >= offset
+        for topic, partitions in wanted.items()
+        for partition, offset in partitions.items()
     )
 
 

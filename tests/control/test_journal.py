@@ -72,6 +72,8 @@ async def test_topics_that_are_named_by_id_also_after_their_deletion() -> None:
         assert found[1].body.topic_data[0].name == "t"
         assert found[1].records[0].topic == "t"
         assert found[2].response.responses[0].topic == "t"
+        await broker.stop()
+        assert await requests(broker, topic="t") == found
 
 
 @simulated

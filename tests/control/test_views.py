@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+import trio
 
 from compat_tests.batches import batch, record
 from oncelog.broker.control import views
@@ -14,6 +15,7 @@ from tests.handlers.test_consumer_group_heartbeat import SimConsumer
 from tests.harness.classic_consumers import assignment, subscription
 from tests.harness.classic_members import SimMember, coordinated
 from tests.harness.offset_requests import commit
+from tests.harness.offsets_topic import ONE_PARTITION, fill
 from tests.harness.requests import create_topic, produce
 from tests.harness.sim_broker import EPOCH_MS, SimBroker
 from tests.harness.simulation import simulated
@@ -178,17 +180,22 @@ async def test_an_open_transaction() -> None:
 
 @simulated
 async def test_groups_and_transactions_that_a_start_has_to_load() -> None:
-    async with SimBroker() as broker:
+    async with SimBroker(config=ONE_PARTITION) as broker:
         client = await coordinated(broker)
-        await create_topic(client, "t")
-        for number in range(60):
-            await commit(client, f"g{number}", {"t": {0: number}})
+        await create_topic(client, "a", 2)
         await TransactionalProducer(Link(client), "app").init()
-        for _ in range(2):
-            await broker.restart()
-            assert len(await views.groups(broker.node)) == 60
-            assert (await views.group(broker.node, "g7")).committed == {"t": {0: 7}}
-            assert (await views.transaction(broker.node, "app")).state == "Empty"
+        fill(broker, "g", 2_000)
+        await broker.stop()
+        broker.files.is_cold = lambda path: "/__" in path
+        broker.files.latency_s = 10
+        began = trio.current_time()
+        await broker.start()
+        assert (await views.transaction(broker.node, "app")).state == "Empty"
+        async with trio.open_nursery() as nursery:  # several wait at once
+            nursery.start_soon(views.groups, broker.node)
+            nursery.start_soon(views.groups, broker.node)
+        assert (await views.group(broker.node, "g")).committed["a"][7] == 7
+        assert trio.current_time() - began >= 10
 
 
 @simulated

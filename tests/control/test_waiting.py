@@ -17,6 +17,8 @@ from oncelog.broker.control.waiting import (
     wait_for_records,
     wait_for_transaction,
 )
+from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.request import RequestContext
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.control.journaled import journaled
@@ -93,10 +95,14 @@ async def test_a_request_that_is_pending_does_not_count() -> None:
         client, producer = broker.sim.connect(), broker.sim.connect()
         await create_topic(client, "t")
         await client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
+        await trio.testing.wait_all_tasks_blocked()
         waiting = Waiting(nursery, wait_for, broker, api="Fetch", topic="t")
+        any_outcome = Waiting(nursery, wait_for, broker, api="Fetch", error=None)
         assert not await waiting.ended()
+        assert not await any_outcome.ended()
         await produce(producer, "t")
         assert await waiting.ended()
+        assert await any_outcome.ended()
         assert waiting.results[0].outcome == "responded"
 
 
@@ -241,6 +247,52 @@ async def test_a_group() -> None:
 
 
 @simulated
+async def test_offsets_that_are_committed_in_a_transaction() -> None:
+    async with journaled() as broker, trio.open_nursery() as nursery:
+        client = broker.sim.connect()
+        await create_topic(client, "t")
+        await find(client)
+        wanted = {"t": {0: 5}}
+        waiting = Waiting(nursery, wait_for_group, broker, group_id="g", committed=wanted)
+        producer = TransactionalProducer(Link(client), "app")
+        for offset in (4, 7):
+            await producer.init()
+            await producer.send("t", 0, [b"v"], EPOCH_MS)
+            await producer.send_offset("g", "t", 0, offset)
+            assert not await waiting.ended()
+            await producer.end(commit=True)
+        assert await waiting.ended()
+        assert waiting.results[0].committed == {"t": {0: 7}}
+        with pytest.raises(
+            WaitTimeoutError, match=r"it is Empty with 0 members, committed \{'t': \{0: 7\}\}"
+        ):
+            await wait_for_group(broker, group_id="g", committed={"t": {0: 8}}, timeout=1)
+
+
+class Slow(Interceptor):
+    """Lets a second pass before requests to leave a group are handled."""
+
+    async def on_request(self, context: RequestContext) -> Any:
+        if context.api.handler.name == "leave_group":
+            await trio.sleep(1)
+
+
+@simulated
+async def test_a_change_that_only_the_end_of_a_request_tells_of() -> None:
+    async with journaled() as broker, trio.open_nursery() as nursery:
+        await find(broker.sim.connect())
+        members = [SimMember(broker.sim), SimMember(broker.sim)]
+        async with trio.open_nursery() as joins:
+            for member in members:
+                joins.start_soon(member.enter)
+        broker.node.dispatcher.install(Slow())
+        waiting = Waiting(nursery, wait_for_group, broker, group_id="g", state="PreparingRebalance")
+        await members[1].leave()  # nothing is written: the other one has to join first
+        assert await waiting.ended()
+        assert waiting.waited_s == 1
+
+
+@simulated
 async def test_a_group_without_offsets_has_no_lag_of_0() -> None:
     async with journaled() as broker:
         with pytest.raises(WaitTimeoutError, match="there is no group 'g'"):
@@ -279,7 +331,7 @@ async def test_a_transaction() -> None:
         (wait_for, {"api": "Fetch", "times": 0}, "times=0: expected a number from 1 on"),
         (wait_for_records, {"topic": "t", "isolation": "commited"}, "did you mean read_committed"),
         (wait_for_records, {"topic": "t", "count": -1}, "count=-1: expected a number of records"),
-        (wait_for_group, {"group_id": "g"}, "nothing to wait for: give state=, members= or lag="),
+        (wait_for_group, {"group_id": "g"}, "nothing to wait for: give state=, members=, lag= or committed="),
         (wait_for_group, {"group_id": "g", "state": "stable"}, "state='stable'; did you mean Stable"),
         (wait_for_transaction, {"transactional_id": "a", "state": "Aborted"}, "state='Aborted'"),
     ],

@@ -181,6 +181,7 @@ async def test_a_delayed_fetch_is_completed() -> None:
         await trio.testing.wait_all_tasks_blocked()
         began = trio.current_time()
         await produce(broker, topic="t", records=[b"value"])
+        assert not broker.node.dispatcher.satisfied_fetches
         response = await client.receive(FetchResponse, 12)
         assert b"value" in bytes_of(response.responses[0].partitions[0].records)
         assert trio.current_time() == began

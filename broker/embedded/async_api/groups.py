@@ -66,6 +66,7 @@ class AsyncGroup:
         state: str | None = None,
         members: int | None = None,
         lag: int | None = None,
+        committed: Offsets | None = None,
         timeout: float = 10,
     ) -> GroupInfo:
         """Wait until all holds that is given; return what there is then. The group need not exist yet.
@@ -75,6 +76,7 @@ class AsyncGroup:
 
         lag: at most so many records in all are left to be committed. A group without a committed offset and without a
             subscribed topic has no lag, not one of 0.
+        committed: at least these offsets, by whichever request: ``{"orders": {0: 5}}``.
         timeout: seconds of real time. WaitTimeoutError says what there was instead.
         """
         info: GroupInfo = await self._broker._call(
@@ -83,6 +85,7 @@ class AsyncGroup:
             state=state,
             members=members,
             lag=lag,
+            committed=committed,
             isolation=self.isolation,
             timeout=timeout,
         )

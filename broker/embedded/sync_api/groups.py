@@ -67,6 +67,7 @@ class Group:
         state: str | None = None,
         members: int | None = None,
         lag: int | None = None,
+        committed: Offsets | None = None,
         timeout: float = 10,
     ) -> GroupInfo:
         """Wait until all holds that is given; return what there is then. The group need not exist yet.
@@ -76,6 +77,7 @@ class Group:
 
         lag: at most so many records in all are left to be committed. A group without a committed offset and without a
             subscribed topic has no lag, not one of 0.
+        committed: at least these offsets, by whichever request: ``{"orders": {0: 5}}``.
         timeout: seconds of real time. WaitTimeoutError says what there was instead.
         """
         info: GroupInfo = self._broker._call(
@@ -84,6 +86,7 @@ class Group:
             state=state,
             members=members,
             lag=lag,
+            committed=committed,
             isolation=self.isolation,
             timeout=timeout,
         )
