@@ -1,18 +1,33 @@
-"""Who may do what.
+"""Who may do what: operations and resources, the interface of an authorizer, and `Authorization`, which handlers ask.
 
-Rights are not kept yet: without an `Authorizer` everybody may do everything that a resource supports (Kafka:
-``AclEntry.supportedOperations``), and Metadata, DescribeCluster and the group APIs say so in a bit field (KIP-430).
+Without an authorizer everybody may do everything that a resource supports. Source: Kafka's ``AuthHelper``,
+``AclEntry``, ``AclOperation``, ``ResourceType``.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Resource = tuple[int, str]
 
 NOT_ASKED = -(2**31)
-"""The value of that field if the client did not ask for it."""
+"""The value of a bit field of operations (KIP-430) if the client did not ask for it."""
 
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
+ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 2, 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
+CREATE_TOKENS, DESCRIBE_TOKENS, TWO_PHASE_COMMIT = 13, 14, 15
+
+TOPIC_RESOURCE, GROUP_RESOURCE, CLUSTER_RESOURCE, TRANSACTIONAL_ID_RESOURCE = 2, 3, 4, 5
+DELEGATION_TOKEN_RESOURCE, USER_RESOURCE = 6, 7
+
+CLUSTER_NAME = "kafka-cluster"
+CLUSTER = (CLUSTER_RESOURCE, CLUSTER_NAME)
+"""The cluster as a resource: its type and its only name."""
 
 
 def _bits(*operations: int) -> int:
@@ -25,13 +40,28 @@ CLUSTER_OPERATIONS = _bits(
 TOPIC_OPERATIONS = _bits(READ, WRITE, CREATE, DESCRIBE, DELETE, ALTER, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 GROUP_OPERATIONS = _bits(READ, DESCRIBE, DELETE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 
-CLUSTER = (4, "kafka-cluster")
-"""The cluster as a resource: its type (Kafka: ``ResourceType``) and name."""
+SUPPORTED_OPERATIONS = {
+    TOPIC_RESOURCE: TOPIC_OPERATIONS,
+    GROUP_RESOURCE: GROUP_OPERATIONS,
+    CLUSTER_RESOURCE: CLUSTER_OPERATIONS,
+}
+"""By type of resource: the operations that such bit fields tell (Kafka: ``AclEntry.supportedOperations``)."""
+
+AUTHORIZATION_ERROR = {
+    TOPIC_RESOURCE: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GROUP_RESOURCE: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    CLUSTER_RESOURCE: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_RESOURCE: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    DELEGATION_TOKEN_RESOURCE: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+"""By type of resource: the error for who is denied (Kafka: ``AclEntry.authorizationError``)."""
 
 CLUSTER_OPERATION = {
     29: DESCRIBE,
     30: ALTER,
     31: ALTER,
+    34: ALTER,
+    35: DESCRIBE,
     43: ALTER,
     45: ALTER,
     46: DESCRIBE,
@@ -39,13 +69,107 @@ CLUSTER_OPERATION = {
     50: DESCRIBE,
     55: DESCRIBE,
     57: ALTER,
+    74: DESCRIBE_CONFIGS,
 }
-"""By API key: the operation on the cluster that a whole request of the API needs (Kafka: ``KafkaApis``,
-``ControllerApis``). Every other API asks row by row."""
+"""By API key: the operation on the cluster that a whole request of the API needs, before anything else is looked at
+(Kafka: ``KafkaApis``, ``ControllerApis``). Every other API asks in its handler."""
 
 
 class Authorizer(Protocol):
-    """The policy (Kafka: ``Authorizer``)."""
+    """The policy (Kafka: ``Authorizer``). Its decisions change only with a call of `Dispatcher.forget`."""
 
-    def authorize(self, principal: str, operation: int, resource: tuple[int, str]) -> bool:
-        """Whether the principal (``User:alice``) may do the operation on the resource (its type, its name)."""
+    def authorize(self, principal: str, host: str, operation: int, resource: Resource) -> bool:
+        """Whether the principal (``User:alice``) may, from the host (``127.0.0.1``), do the operation on the resource
+        (its type, its name).
+        """
+
+    def authorize_by_resource_type(
+        self, principal: str, host: str, operation: int, resource_type: int
+    ) -> bool:
+        """Whether it may do the operation on some resource of the type."""
+
+
+class Asking(Protocol):
+    """Who asks: a request, or what is kept of one."""
+
+    @property
+    def principal(self) -> str:
+        """The principal, such as ``User:alice``."""
+
+    @property
+    def host(self) -> str:
+        """The address of the client, as Java writes it."""
+
+
+class Authorization:
+    """The one place where handlers ask what a request may do. ``authorizer`` is None where everybody may do everything.
+
+    Hot paths look at ``authorizer`` themselves first.
+    """
+
+    __slots__ = ("authorizer",)
+
+    def __init__(self, authorizer: Authorizer | None = None) -> None:
+        self.authorizer = authorizer
+
+    def allows(self, who: Asking, operation: int, resource_type: int, name: str) -> bool:
+        """Whether ``who`` may do the operation on the resource."""
+        authorizer = self.authorizer
+        return authorizer is None or authorizer.authorize(
+            who.principal, who.host, operation, (resource_type, name)
+        )
+
+    def require(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
+        """Raises KafkaError, the one for resources of the type, unless ``who`` may do the operation."""
+        if not self.allows(who, operation, resource_type, name):
+            raise KafkaError(AUTHORIZATION_ERROR[resource_type])
+
+    def require_cluster(self, who: Asking, operation: int) -> None:
+        """Raises KafkaError (CLUSTER_AUTHORIZATION_FAILED) unless ``who`` may do the operation on the cluster."""
+        self.require(who, operation, *CLUSTER)
+
+    def allows_for_any(self, who: Asking, operation: int, resource_type: int) -> bool:
+        """Whether ``who`` may do the operation on some resource of the type."""
+        authorizer = self.authorizer
+        return authorizer is None or authorizer.authorize_by_resource_type(
+            who.principal, who.host, operation, resource_type
+        )
+
+    def filter(self, who: Asking, operation: int, resource_type: int) -> Callable[[str], bool]:
+        """Return a function that tells whether ``who`` may do the operation on the resource with a name."""
+        authorizer = self.authorizer
+        if authorizer is None:
+            return _everything
+        authorize, principal, host = authorizer.authorize, who.principal, who.host
+        return lambda name: authorize(principal, host, operation, (resource_type, name))
+
+    def allowed(
+        self, who: Asking, operation: int, resource_type: int, names: Iterable[str]
+    ) -> frozenset[str]:
+        """Return those of ``names`` on which ``who`` may do the operation."""
+        return frozenset(filter(self.filter(who, operation, resource_type), names))
+
+    def operations(self, who: Asking, resource_type: int, name: str) -> int:
+        """Return the bit field of operations that ``who`` may do on the resource (KIP-430)."""
+        supported = SUPPORTED_OPERATIONS[resource_type]
+        if self.authorizer is None:
+            return supported
+        return sum(
+            1 << operation
+            for operation in range(supported.bit_length())
+            if supported >> operation & 1 and self.allows(who, operation, resource_type, name)
+        )
+
+    def cluster_operations(self, who: Asking) -> int:
+        """Return the bit field for the cluster; 0 for who may not describe it."""
+        if not self.allows(who, DESCRIBE, *CLUSTER):
+            return 0
+        return self.operations(who, *CLUSTER)
+
+    def identity(self, who: Asking) -> str | tuple[str, str]:
+        """Return what a decision depends on besides operation and resource, for who remembers decisions."""
+        return who.principal if self.authorizer is None else (who.principal, who.host)
+
+
+def _everything(name: str) -> bool:
+    return True

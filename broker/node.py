@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.authorization import Authorization
 from oncelog.broker.cluster import Cluster, NodeAddress
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import SECURITY_PROTOCOLS
@@ -27,19 +28,23 @@ from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
 from oncelog.broker.metadata.image import BROKER, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
 from oncelog.broker.net.server import BoundListener, Server
+from oncelog.broker.security.acls import configured_authorizer
 from oncelog.broker.services import Services
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.errors import DecodeError, KafkaError
 from oncelog.wire.stored.metadata import (
+    AccessControlEntryRecord,
     BrokerEndpoint,
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
 )
 
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
+    from oncelog.broker.security.acls import StandardAuthorizer
     from oncelog.wire.schema import Message
 
 log = get_logger(__name__)
@@ -87,6 +93,8 @@ class Node:
         self.logs.on_bug = self.note_bug
         self.metadata: MetadataStore
         self.cluster: Cluster
+        self.authorizer: StandardAuthorizer | None = None
+        """The one that the configuration asks for."""
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
         self.services: Services
@@ -162,9 +170,14 @@ class Node:
         )
         self.groups = GroupCoordinator(environment, self.random)
         self.transactions = TransactionCoordinator(environment, self.groups, self.next_producer_id)
+        self.authorizer = configured_authorizer(self.config.static)
+        if self.authorizer is not None:
+            for acl_id, acl in self.metadata.image.acls.by_id.items():
+                self.authorizer.add(acl_id, acl)
         self.services = Services(
             handlers=self._release.handlers,
             config=self.config,
+            authorization=Authorization(self.authorizer),
             metadata=self.metadata,
             cluster=self.cluster,
             logs=logs,
@@ -260,6 +273,18 @@ class Node:
                 self.logs.delete(topic.name, partition)
         elif isinstance(record, ConfigRecord):
             self._on_config(record)
+        elif isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
+            self._on_acl(record)
+
+    def _on_acl(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
+        """The change holds for the next request, whatever the fast paths remember."""
+        if self.authorizer is None:
+            return
+        if isinstance(record, AccessControlEntryRecord):
+            self.authorizer.add(record.id, AclBinding.of(record))
+        else:
+            self.authorizer.remove(record.id)
+        self.dispatcher.forget()
 
     def _on_config(self, record: ConfigRecord) -> None:
         if record.resource_type == TOPIC:

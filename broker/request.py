@@ -42,6 +42,25 @@ class RequestContext:
         """Who asks (Kafka: ``KafkaPrincipal``, as text)."""
         return self.connection.principal
 
+    @property
+    def host(self) -> str:
+        """The client's address, as ACLs name it."""
+        return host_of(self.connection.transport.peer)
+
+
+def host_of(peer: str) -> str:
+    """Return the host of a ``host:port`` as Java writes an address: IPv6 always has all its eight groups."""
+    host = peer.rpartition(":")[0].strip("[]")
+    if ":" not in host:
+        return host
+    if "." in host:  # an IPv4 address, mapped (RFC 4291)
+        return host.rpartition(":")[2]
+    head, gap, tail = host.partition("::")
+    first = head.split(":") if head else []
+    last = tail.split(":") if tail else []
+    left_out = ["0"] * (8 - len(first) - len(last)) if gap else []
+    return ":".join(part.lstrip("0") or "0" for part in first + left_out + last)
+
 
 R = TypeVar("R")
 

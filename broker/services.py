@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping
 
+    from oncelog.broker.authorization import Authorization
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.coordinators.add_partitions_to_txn_manager import AddPartitionsToTxnManager
@@ -29,6 +30,7 @@ class Services(NamedTuple):
     handlers: Mapping[int, Handler]
     """The APIs that the node serves, by key."""
     config: DynamicBrokerConfig
+    authorization: Authorization
     metadata: MetadataStore
     cluster: Cluster
     logs: LogManager

@@ -67,7 +67,7 @@ class BrokerConfig(
                 self._set(name, text)
             except ConfigError as error:
                 invalid[name] = str(error)
-        put(self, "without_effect", tuple(name for name in set_texts if not _in_effect(name)))
+        put(self, "without_effect", tuple(name for name in set_texts if not self._in_effect(name)))
         self._align_node_ids(set_texts, set_origins)
         put(self, "connection_limits", connection_limits(self.max_connections_per_ip_overrides))
         errors = [self._with_origin(name, message) for name, message in invalid.items()]
@@ -155,6 +155,14 @@ class BrokerConfig(
                 texts[name] = texts[other]
                 origins[name] = origins.get(other, "")
 
+    def _in_effect(self, name: str) -> bool:
+        key = BrokerConfig.KEYS.get(name)
+        if key is not None:
+            return key.in_effect
+        from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS
+
+        return name in AUTHORIZER_KEYS and bool(self.authorizer_class_name)
+
     def _with_origin(self, name: str, message: str) -> str:
         origin = self.origins.get(name)
         return f"{message} [from {origin}]" if origin else message
@@ -177,8 +185,3 @@ def is_known(name: str) -> bool:
     from oncelog.broker.config.definitions_known import is_known_without_effect
 
     return is_known_without_effect(name)
-
-
-def _in_effect(name: str) -> bool:
-    key = BrokerConfig.KEYS.get(name)
-    return key is not None and key.in_effect

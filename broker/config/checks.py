@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
 # Keys that contradict each other, and the message. The first key is the one to blame.
 Contradiction = tuple[tuple[str, ...], str]
 
@@ -50,12 +52,36 @@ def _node(config: BrokerConfig) -> Iterator[Contradiction]:
         yield ids, f"Invalid value {config.node_id} for configuration node.id: Value must be at least 0"
     if "broker" not in config.process_roles:
         yield ("process.roles",), "process.roles must have broker in it, that is what oncelog is"
+    yield from _authorizer(config)
+
+
+def super_users(text: str) -> frozenset[str]:
+    """Return the principals of ``super.users``. Malformed ones are left out."""
+    return frozenset(user for user in _super_users(text) if ":" in user)
+
+
+def _super_users(text: str) -> Iterator[str]:
+    return filter(None, map(str.strip, text.split(";")))
+
+
+def _authorizer(config: BrokerConfig) -> Iterator[Contradiction]:
+    name = config.authorizer_class_name
+    if not name:
+        return
     # An error, not a warning: whoever sets an authorizer relies on it to refuse requests.
-    if authorizer := config.texts.get("authorizer.class.name", "").strip():
+    if name != STANDARD_AUTHORIZER:
         yield (
             ("authorizer.class.name",),
-            f"authorizer.class.name={authorizer}: oncelog has no ACLs yet, anybody may do anything: leave it empty",
+            f"authorizer.class.name={name}: oncelog has Kafka's own authorizer only: "
+            f"use {STANDARD_AUTHORIZER}, or leave it empty",
         )
+    for user in _super_users(config.texts.get("super.users", "")):
+        if ":" not in user:
+            yield (
+                ("super.users",),
+                f"Invalid value {user} for configuration super.users: Expected TYPE:NAME, such as User:{user}; "
+                "several are separated by semicolons",
+            )
 
 
 def _logs(config: BrokerConfig) -> Iterator[Contradiction]:

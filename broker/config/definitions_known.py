@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MODES = {"per-broker": PER_BROKER, "cluster-wide": CLUSTER_WIDE}
 
-# Kafka's authorizer reads these keys; the broker does not define them.
+# Kafka's authorizer reads these keys; the broker does not define them. They have an effect where there is one.
 AUTHORIZER_KEYS = frozenset(("allow.everyone.if.no.acl.found", "super.users"))
 
 # Kafka 4 has removed these keys, but older server.properties files and images still set them.

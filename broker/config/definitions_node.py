@@ -39,6 +39,12 @@ class NodeKeys(metaclass=KeyCollector):
     auto_create_topics_enable: bool = key(
         BOOLEAN, True, "Whether a Metadata request may create the topics that it names.", importance=HIGH
     )
+    authorizer_class_name: str = key(
+        STRING,
+        "",
+        "The class that decides who may do what: Kafka's StandardAuthorizer, or empty for nobody.",
+        importance=LOW,
+    )
     delete_topic_enable: bool = key(BOOLEAN, True, "Whether topics can be deleted.", importance=HIGH)
     num_partitions: int = key(
         INT, 1, "Partitions of a new topic if the request does not set a number.", at_least=1

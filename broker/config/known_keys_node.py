@@ -185,8 +185,6 @@ telemetry.max.bytes int 1048576 1..
 # Plug-ins
 alter.config.policy.class.name class null
     The class that may refuse changes of configurations.
-authorizer.class.name string ""
-    The class that authorizes requests; an error here unless it is empty.
 config.providers list "" cluster-wide
     Names of providers that put secrets into configurations.
 create.topic.policy.class.name class null

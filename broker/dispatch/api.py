@@ -15,7 +15,7 @@ from oncelog.wire.header import has_tagged_response_header
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.handlers.table import Handle, Handler
+    from oncelog.broker.handlers.table import ErrorResponse, Handle, Handler
     from oncelog.wire.compiler import StepEncoder
     from oncelog.wire.errors import KafkaError
     from oncelog.wire.schema import Message
@@ -36,6 +36,7 @@ class Api:
         "decoders",
         "documentation",
         "encoders",
+        "error_response",
         "flexible",
         "handle",
         "handler",
@@ -61,6 +62,7 @@ class Api:
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in self.response.FIELDS)
         self.has_long_responses = handler.api_key in LONG_RESPONSES
         self.handle: Handle = module.handle
+        self.error_response: ErrorResponse | None = getattr(module, "error_response", None)
         self.documentation: str | None = module.__doc__
         self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
         self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)
@@ -126,8 +128,14 @@ class Api:
                 await slices.pause()
         _SIZE.pack_into(out, start, len(out) - start - _SIZE.size)
 
-    def refuse(self, version: int, error: KafkaError) -> Message:
-        """Return a response with nothing but ``error``. Raises CloseConnection if the API has no field for it."""
+    def refuse(self, request: Any, version: int, error: KafkaError) -> Message:
+        """Return a response with nothing but ``error``. Raises CloseConnection if the API has no place for it.
+
+        The module of the handler may define an ``error_response`` for that (Kafka:
+        ``AbstractRequest.getErrorResponse``); otherwise the error stands at the top.
+        """
+        if self.error_response is not None:
+            return self.error_response(request, version, error)
         response: Any = self.response()
         fields = {
             field.name for field in self.response.FIELDS if field.versions[0] <= version <= field.versions[1]

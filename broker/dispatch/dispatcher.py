@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.authorization import CLUSTER, CLUSTER_OPERATION
+from oncelog.broker.authorization import CLUSTER_OPERATION
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import CloseConnection, ConnectionLost, Pending, RequestContext, finished
@@ -46,7 +46,7 @@ class Dispatcher:
         self._apis: dict[int, Api] = {}
         """The APIs that were asked for so far, by key."""
         self._interceptors: tuple[Interceptor, ...] = ()
-        self._authorizer: Authorizer | None = None
+        self._authorization = services.authorization
         self._quotas: Quotas | None = None
         self._is_watched = False
         """Whether interceptors or quotas are installed: every request and response passes them."""
@@ -89,7 +89,7 @@ class Dispatcher:
 
     def authorize_with(self, authorizer: Authorizer | None) -> None:
         """Ask ``authorizer`` from now on; None: everybody may do everything."""
-        self._authorizer = authorizer
+        self._authorization.authorizer = authorizer
         self._choose_path()
 
     def throttle_with(self, quotas: Quotas | None) -> None:
@@ -237,11 +237,11 @@ class Dispatcher:
 
     def _handle(self, context: RequestContext) -> Message | Pending[Any] | None:
         try:
-            if self._authorizer is not None:
-                self._authorize(self._authorizer, context)
+            if self._authorization.authorizer is not None:
+                self._authorize(context)
             return context.api.handle(self._services, context.request, context)
         except KafkaError as error:
-            return context.api.refuse(context.api_version, error)
+            return context.api.refuse(context.request, context.api_version, error)
         except CloseConnection:
             raise
         except Exception as error:
@@ -254,7 +254,7 @@ class Dispatcher:
         try:
             return await response
         except KafkaError as error:
-            return context.api.refuse(context.api_version, error)
+            return context.api.refuse(context.request, context.api_version, error)
         except (CloseConnection, ConnectionLost):
             raise
         except Exception as error:
@@ -305,12 +305,11 @@ class Dispatcher:
 
         return file_ranges(response)
 
-    @staticmethod
-    def _authorize(authorizer: Authorizer, context: RequestContext) -> None:
-        """Raises KafkaError where the principal may not use the API at all; handlers ask for its rows."""
+    def _authorize(self, context: RequestContext) -> None:
+        """Raises KafkaError where the principal may not use the API at all; handlers ask for the rest."""
         operation = CLUSTER_OPERATION.get(context.api.handler.api_key)
-        if operation is not None and not authorizer.authorize(context.principal, operation, CLUSTER):
-            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if operation is not None:
+            self._authorization.require_cluster(context, operation)
 
     @staticmethod
     def _throttle(quotas: Quotas, context: RequestContext, response: Any) -> None:
@@ -362,7 +361,9 @@ class Dispatcher:
             correlation_id=context.correlation_id,
         )
         self._services.note_bug()
-        return context.api.refuse(context.api_version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return context.api.refuse(
+            context.request, context.api_version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        )
 
 
 async def _ready(response: Message) -> Message:

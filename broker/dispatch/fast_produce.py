@@ -3,9 +3,9 @@
 A producer most often sends one batch to one partition at a time, and from one request to the next nothing changes but
 the correlation id and the batch: client id, acks, time-out, topic and partition stay, byte for byte. So does the
 response but for three offsets. The bytes before the records are called the front of a request. Fronts are remembered
-for all connections of a principal together; the batch of a request with a known front goes to the log at once. Special
-cases (a partition that does not exist or is not yet part of the transaction, a response that waits for the disk) are
-left to ``oncelog.broker.handlers.produce``.
+for all connections of a principal together (with an authorizer, for those from one host); the batch of a request with a
+known front goes to the log at once. Special cases (a partition that does not exist or is not yet part of the
+transaction, a response that waits for the disk) are left to ``oncelog.broker.handlers.produce``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import TransactionalProducer
 from oncelog.broker.handlers.produce import (
     ATTRIBUTES_AT,
@@ -134,8 +135,10 @@ class FastProduce:
         self._services = services
         self._cluster = services.cluster
         self._api = api
-        self._known: dict[str, dict[bytes, _KnownFront]] = {}
-        """By principal, and by the bytes between a request's correlation id and the size of its records."""
+        self._known: dict[object, dict[bytes, _KnownFront]] = {}
+        """By whom decisions are about (`Authorization.identity`), and by the bytes between a request's correlation id
+        and the size of its records.
+        """
         self._count = 0
 
     def forget(self) -> None:
@@ -223,7 +226,8 @@ class FastProduce:
     def remember(self, context: RequestContext, frame: memoryview, response: ProduceResponse | None) -> None:
         """Remember the front of ``frame``: later requests may have the same.
 
-        A front is remembered for what its principal may do, so only where the handler has refused nothing.
+        A front is remembered for what its principal may do, so only where the handler has refused nothing. The handler
+        asks for the transactional id only if the records are transactional; later ones of the front may be.
         """
         request: ProduceRequest = context.request
         version, connection = context.api_version, context.connection
@@ -233,6 +237,11 @@ class FastProduce:
         if len(topic.partition_data) != 1:
             return
         if response is not None and response.responses[0].partition_responses[0].error_code:
+            return
+        transactional_id = request.transactional_id
+        if transactional_id is not None and not self._services.authorization.allows(
+            context, WRITE, TRANSACTIONAL_ID_RESOURCE, transactional_id
+        ):
             return
         size = len(topic.partition_data[0].records or b"")
         position = len(frame) - TAGS_BYTES - size - ((size + 1).bit_length() + 6) // 7
@@ -248,7 +257,9 @@ class FastProduce:
                 del lengths[0]
             lengths.append(position)
         front = bytes(frame[REQUEST_PREFIX_SIZE:position])
-        fronts.known = self._known.get(connection.principal, fronts.known)
+        who = self._services.authorization.identity(context)
+        # Never a dictionary of before `forget`: others may have it who must not share this one any more.
+        fronts.known = self._known.get(who) or {}
         known = fronts.known.get(front)
         if known is not None and known.version == version:
             return
@@ -261,7 +272,7 @@ class FastProduce:
                 self.forget()
             if known is None:
                 self._count += 1
-            self._known[connection.principal] = fronts.known
+            self._known[who] = fronts.known
             fronts.known[front] = _KnownFront(self._api, version, request, name)
 
 

@@ -35,6 +35,7 @@ LONG_RESPONSES = frozenset(
         15,  # DescribeGroups
         21,  # DeleteRecords
         23,  # OffsetForLeaderEpoch
+        29,  # DescribeAcls
         32,  # DescribeConfigs
         61,  # DescribeProducers
         65,  # DescribeTransactions

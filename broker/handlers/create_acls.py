@@ -1,6 +1,6 @@
-"""CreateAcls (API key 30): adds access control lists; SECURITY_DISABLED, since there is no authorizer.
+"""CreateAcls (API key 30): adds access control lists; SECURITY_DISABLED if there is no authorizer.
 
-Source: ``AclApis``.
+One that exists already is no error. Source: ``AclApis``, ``AclControlManager``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.describe_acls import NO_AUTHORIZER, check_kinds
-from oncelog.wire.errors import ErrorCode
+from oncelog.broker.metadata import acl_changes
+from oncelog.broker.metadata.acls import AclBinding
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
@@ -19,5 +21,29 @@ if TYPE_CHECKING:
 def handle(services: Services, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     for acl in request.creations:
         check_kinds(acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type)
-    result = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    return CreateAclsResponse(results=[result] * len(request.creations))
+    if services.authorization.authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    wanted = [
+        AclBinding(
+            acl.resource_type,
+            acl.resource_name,
+            acl.resource_pattern_type,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        )
+        for acl in request.creations
+    ]
+    results = acl_changes.create(services.metadata, wanted)
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult() if error is None else AclCreationResult(error.code, error.message)
+            for error in results
+        ]
+    )
+
+
+def error_response(request: CreateAclsRequest, version: int, error: KafkaError) -> CreateAclsResponse:
+    """Return the error for every ACL."""
+    return CreateAclsResponse(results=[AclCreationResult(error.code, error.message)] * len(request.creations))

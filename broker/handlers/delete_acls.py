@@ -1,25 +1,71 @@
-"""DeleteAcls (API key 31): deletes access control lists; SECURITY_DISABLED, since there is no authorizer.
+"""DeleteAcls (API key 31): deletes the access control lists that filters match; SECURITY_DISABLED if there is no
+authorizer.
 
-Source: ``AclApis``.
+All are deleted in one batch. Source: ``AclApis``, ``AclControlManager``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.handlers.chunked import chunked_then
 from oncelog.broker.handlers.describe_acls import NO_AUTHORIZER, check_kinds
-from oncelog.wire.errors import ErrorCode
-from oncelog.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from oncelog.broker.metadata.acl_changes import AclFilter, Deletion
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
 
-def handle(services: Services, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+def handle(
+    services: Services, request: DeleteAclsRequest, context: RequestContext
+) -> DeleteAclsResponse | Pending[DeleteAclsResponse]:
     for wanted in request.filters:
         check_kinds(
             wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type
         )
-    result = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    return DeleteAclsResponse(filter_results=[result] * len(request.filters))
+    if services.authorization.authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    filters = [
+        AclFilter(
+            one.resource_type_filter,
+            one.resource_name_filter,
+            one.pattern_type_filter,
+            one.principal_filter,
+            one.host_filter,
+            one.operation,
+            one.permission_type,
+        )
+        for one in request.filters
+    ]
+    deletion = Deletion(services.metadata, filters)
+
+    def respond() -> DeleteAclsResponse:
+        deletion.commit()
+        return DeleteAclsResponse(
+            filter_results=[
+                DeleteAclsFilterResult(result.code, result.message)
+                if isinstance(result, KafkaError)
+                else DeleteAclsFilterResult(
+                    matching_acls=[DeleteAclsMatchingAcl(0, None, *acl) for acl in result]
+                )
+                for result in deletion.results
+            ]
+        )
+
+    rows = len(filters) * len(services.metadata.image.acls.by_id)
+    return chunked_then(deletion.find(), rows, respond)
+
+
+def error_response(request: DeleteAclsRequest, version: int, error: KafkaError) -> DeleteAclsResponse:
+    """Return the error for every filter."""
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(error.code, error.message)] * len(request.filters)
+    )

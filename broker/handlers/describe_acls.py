@@ -1,18 +1,28 @@
-"""DescribeAcls (API key 29): lists access control lists; SECURITY_DISABLED, since there is no authorizer.
+"""DescribeAcls (API key 29): lists access control lists; SECURITY_DISABLED if there is no authorizer.
 
-Clients know this response from a Kafka without an authorizer, and go on without the lists (MirrorMaker does). Source:
-``AclApis``.
+Clients know this error from a Kafka without an authorizer, and go on without the lists (MirrorMaker does). Source:
+``AclApis``, ``DescribeAclsResponse``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.handlers.chunked import chunked
+from oncelog.broker.metadata.acl_changes import AclFilter
+from oncelog.broker.request import CloseConnection, Pending
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from oncelog.wire.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
@@ -22,11 +32,38 @@ UNKNOWN = 0
 """The resource type, pattern type, permission type or operation that no client may send."""
 
 
-def handle(services: Services, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def handle(
+    services: Services, request: DescribeAclsRequest, context: RequestContext
+) -> DescribeAclsResponse | Pending[DescribeAclsResponse]:
     check_kinds(
         request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
     )
-    return DescribeAclsResponse(0, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    if services.authorization.authorizer is None:
+        return DescribeAclsResponse(0, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    wanted = AclFilter(
+        request.resource_type_filter,
+        request.resource_name_filter,
+        request.pattern_type_filter,
+        request.principal_filter,
+        request.host_filter,
+        request.operation,
+        request.permission_type,
+    )
+    response = DescribeAclsResponse()
+    acls = list(services.metadata.image.acls.by_id.values())
+    return chunked(_describe(acls, wanted, response), len(acls), response)
+
+
+def _describe(acls: list[AclBinding], wanted: AclFilter, response: DescribeAclsResponse) -> Iterator[None]:
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for acl in acls:
+        if wanted.matches(acl):
+            resource = resources.get(acl[:3])
+            if resource is None:
+                resource = resources[acl[:3]] = DescribeAclsResource(*acl[:3], [])
+                response.resources.append(resource)
+            resource.acls.append(AclDescription(*acl[3:]))
+        yield
 
 
 def check_kinds(*kinds: int) -> None:

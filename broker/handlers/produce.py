@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.authorization import TOPIC_RESOURCE, TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
     PartitionKey,
     Refusals,
@@ -100,15 +101,28 @@ def handle(
                 and records[MAGIC_AT] == MAGIC
             ):
                 return _handle_transactional(services, request, context)
+    denied = {} if services.authorization.authorizer is None else _denied(services, request, context)
     if len(request.topic_data) == 1 == len(request.topic_data[0].partition_data):
-        return _append_all(services.cluster, request, context, {})
-    return _append_in_turns(services.cluster, request, context)
+        return _append_all(services.cluster, request, context, denied)
+    return _append_in_turns(services.cluster, request, context, denied)
+
+
+def _denied(services: Services, request: ProduceRequest, context: RequestContext) -> Refusals:
+    """Return the partitions to which the client may not write. Unknown ids are no secret."""
+    may_write = services.authorization.filter(context, WRITE, TOPIC_RESOURCE)
+    names = [(_name_of(services.cluster, topic, context), topic) for topic in request.topic_data]
+    return {
+        (name, partition.index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for name, topic in names
+        if (name or context.api_version < PRODUCE_TOPIC_ID_VERSION) and not may_write(name)
+        for partition in topic.partition_data
+    }
 
 
 def _append_in_turns(
-    cluster: Cluster, request: ProduceRequest, context: RequestContext
+    cluster: Cluster, request: ProduceRequest, context: RequestContext, refusals: Refusals
 ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
-    """As `_append_all` without refusals, but if it takes long, other connections have their turn between partitions.
+    """As `_append_all`, but if it takes long, other connections have their turn between partitions.
 
     A compressed batch may be a hundred times what it seems.
     """
@@ -119,9 +133,9 @@ def _append_in_turns(
     for at, (topic, partition) in enumerate(todo):
         if at and real_time.monotonic() >= end:
             _keep_records(later for _, later in todo[at:])
-            return Pending(_append_rest(cluster, request, context, todo[at:], rows, unflushed))
+            return Pending(_append_rest(cluster, request, context, refusals, todo[at:], rows, unflushed))
         name = _name_of(cluster, topic, context)
-        rows.append(_append(cluster, name, partition, request.acks, context, unflushed))
+        rows.append(_append(cluster, name, partition, request.acks, context, refusals, unflushed))
     return _respond(request, rows, unflushed)
 
 
@@ -129,6 +143,7 @@ async def _append_rest(
     cluster: Cluster,
     request: ProduceRequest,
     context: RequestContext,
+    refusals: Refusals,
     todo: list[tuple[TopicProduceData, PartitionProduceData]],
     rows: list[PartitionProduceResponse],
     unflushed: list[UnflushedRow],
@@ -136,7 +151,7 @@ async def _append_rest(
     for topic, partition in todo:
         await trio.lowlevel.checkpoint()
         name = _name_of(cluster, topic, context)
-        rows.append(_append(cluster, name, partition, request.acks, context, unflushed))
+        rows.append(_append(cluster, name, partition, request.acks, context, refusals, unflushed))
     return await finished(_respond(request, rows, unflushed))
 
 
@@ -184,9 +199,7 @@ def _append_all(
     for topic in request.topic_data:
         name = _name_of(cluster, topic, context)
         rows += [
-            _refused_partition_row(partition.index, refusals[name, partition.index], context)
-            if refusals and (name, partition.index) in refusals
-            else _append(cluster, name, partition, request.acks, context, unflushed)
+            _append(cluster, name, partition, request.acks, context, refusals, unflushed)
             for partition in topic.partition_data
         ]
     return _respond(request, rows, unflushed)
@@ -198,8 +211,11 @@ def _append(
     partition: PartitionProduceData,
     acks: int,
     context: RequestContext,
+    refusals: Refusals,
     unflushed: list[UnflushedRow],
 ) -> PartitionProduceResponse:
+    if refusals and (topic, partition.index) in refusals:
+        return _refused_partition_row(partition.index, refusals[topic, partition.index], context)
     log: PartitionLog | None = None
     try:
         if not topic:
@@ -259,14 +275,19 @@ def _handle_transactional(
     services: Services, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
     """Append transactional batches after their partitions were verified in the producer's transaction, or added."""
-    if request.transactional_id is None:
+    if request.transactional_id is None or not services.authorization.allows(
+        context, WRITE, TRANSACTIONAL_ID_RESOURCE, request.transactional_id
+    ):
         return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    denied = {} if services.authorization.authorizer is None else _denied(services, request, context)
     producers: set[tuple[int, int]] = set()
     sequences: dict[tuple[str, int], int] = {}
     for topic in request.topic_data:
         name = _name_of(services.cluster, topic, context)
         for partition in topic.partition_data:
             records = partition.records
+            if (name, partition.index) in denied:
+                continue
             if name and records is not None and len(records) >= HEADER_SIZE:
                 producer_id, epoch, sequence = producer_of(records, PRODUCER_AT)
                 if records[ATTRIBUTES_AT] & TRANSACTIONAL and producer_id >= 0:
@@ -279,14 +300,15 @@ def _handle_transactional(
             "The request has transactional batches of more than one producer",
         )
     if not producers:
-        return _append_all(services.cluster, request, context, {})
+        return _append_all(services.cluster, request, context, denied)
     producer = TransactionalProducer(request.transactional_id, *producers.pop())
     support = support_of(context.api_version)
     refusals = services.txn_partitions.verify_or_add_now(producer, sequences, support)
     if refusals is not None:
-        return _append_all(services.cluster, request, context, refusals)
+        return _append_all(services.cluster, request, context, refusals | denied)
     _keep_records(partition for topic in request.topic_data for partition in topic.partition_data)
-    return Pending(_append_after_verification(services, request, context, (producer, sequences, support)))
+    asked = producer, sequences, support
+    return Pending(_append_after_verification(services, request, context, denied, asked))
 
 
 def support_of(version: int) -> SupportedOperation:
@@ -302,10 +324,11 @@ async def _append_after_verification(
     services: Services,
     request: ProduceRequest,
     context: RequestContext,
+    denied: Refusals,
     asked: tuple[TransactionalProducer, dict[PartitionKey, int], SupportedOperation],
 ) -> ProduceResponse | None:
     refusals = await services.txn_partitions.verify_or_add(*asked)
-    return await finished(_append_all(services.cluster, request, context, refusals))
+    return await finished(_append_all(services.cluster, request, context, refusals | denied))
 
 
 def _refused_partition_row(index: int, code: ErrorCode, context: RequestContext) -> PartitionProduceResponse:

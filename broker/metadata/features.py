@@ -6,7 +6,7 @@ Source: Kafka's ``FeatureControlManager``, ``QuorumFeatures``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.metadata.image import (
@@ -171,15 +171,19 @@ def bootstrap_records(levels: Mapping[str, int]) -> list[Message]:
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
 
 
-def format_records(levels: Mapping[str, int], min_insync_replicas: int) -> list[Message]:
+def format_records(
+    levels: Mapping[str, int], min_insync_replicas: int, others: Iterable[Message] = ()
+) -> list[Message]:
     """Return the first records of a new cluster, one metadata transaction as Kafka's first controller writes it.
 
-    ``min_insync_replicas`` is the broker's static setting. It becomes the cluster's if ELR is enabled.
+    ``min_insync_replicas`` is the broker's static setting. It becomes the cluster's if ELR is enabled. ``others`` are
+    the records of ``bootstrap.checkpoint`` besides the levels.
     """
     image = MetadataImage()
     return [
         BeginTransactionRecord(name="Bootstrap records"),
         *(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()),
+        *others,
         *(_elr_safety_records(image, min_insync_replicas) if levels.get(ELR_VERSION) else ()),
         EndTransactionRecord(),
     ]

@@ -1,4 +1,4 @@
-"""`MetadataImage`: topics, configurations, features and brokers, as the records of the metadata log make them.
+"""`MetadataImage`: topics, configurations, ACLs, features and brokers, as the records of the metadata log make them.
 
 The image changes only in `MetadataImage.replay`, when loading as when running. `MetadataImage.records` is the reverse:
 it yields the records that would make this image, as a snapshot holds them. Source: Kafka's
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.metadata.acls import AclsImage
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.stored.metadata import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
@@ -26,6 +28,7 @@ from oncelog.wire.stored.metadata import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnfenceBrokerRecord,
@@ -161,6 +164,7 @@ class MetadataImage:
         self.brokers: dict[int, RegisterBrokerRecord] = {}
         self.controllers: dict[int, RegisterControllerRecord] = {}
         self.next_producer_id = 0
+        self.acls = AclsImage()
         self.offset = -1
         self._similar_names: dict[str, list[str]] = {}
 
@@ -206,6 +210,7 @@ class MetadataImage:
                 )
         if self.next_producer_id > 0:
             yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
+        yield from self.acls.records()
 
     def version_of(self, record: Message) -> int:
         """Return the version that Kafka writes the record in, at this image's feature levels."""
@@ -317,6 +322,12 @@ class MetadataImage:
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
+    def _replay_acl(self, record: AccessControlEntryRecord) -> None:
+        self.acls.replay(record)
+
+    def _replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        self.acls.replay_remove(record)
+
     def _replay_nothing(self, record: Message) -> None:
         """Replays a record that changes no state. The reader of the log leaves out aborted transactions."""
 
@@ -336,6 +347,8 @@ _REPLAY: dict[type[Message], Callable[[MetadataImage, Any], Topic | None]] = {
     UnfenceBrokerRecord: MetadataImage._replay_unfence_broker,
     RegisterControllerRecord: MetadataImage._replay_register_controller,
     ProducerIdsRecord: MetadataImage._replay_producer_ids,
+    AccessControlEntryRecord: MetadataImage._replay_acl,
+    RemoveAccessControlEntryRecord: MetadataImage._replay_remove_acl,
     NoOpRecord: MetadataImage._replay_nothing,
     BeginTransactionRecord: MetadataImage._replay_nothing,
     EndTransactionRecord: MetadataImage._replay_nothing,

@@ -24,6 +24,7 @@ from oncelog.wire.stored.metadata import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ControllerFeature,
+    FeatureLevelRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
@@ -110,7 +111,8 @@ class MetadataStore:
         return loaded
 
     def _format(self) -> None:
-        """Begin a new log with the feature levels of ``bootstrap.checkpoint``, which is written if there is none."""
+        """Begin a new log with the records of ``bootstrap.checkpoint``, which is written if there is none."""
+        others: list[Message] = []
         path = f"{self._data_dir}/{snapshots.BOOTSTRAP}"
         if self._files.exists(path):
             bootstrap = MetadataImage()
@@ -118,6 +120,7 @@ class MetadataStore:
                 bootstrap.replay(record)
             self.features.check(bootstrap)
             levels = bootstrap.features
+            others = [one for one in bootstrap.records() if not isinstance(one, FeatureLevelRecord)]
         else:
             levels = self.features.stored_at_format()
             snapshots.write(
@@ -128,7 +131,8 @@ class MetadataStore:
                 timestamp=self._clock.now_ms(),
                 last_contained_log_timestamp=0,
             )
-        self.commit(features.format_records(levels, self.config.min_insync_replicas), durable=True)
+        records = features.format_records(levels, self.config.min_insync_replicas, others)
+        self.commit(records, durable=True)
 
     def register(self, endpoints: Sequence[BrokerEndpoint]) -> None:
         """Register this node as controller and broker with its ``endpoints`` for clients, and unfence it.

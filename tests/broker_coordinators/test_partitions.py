@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.broker.coordinators.partition_of_key import java_hash, partition_of_key
 from oncelog.broker.coordinators.runtime import KNOWN_KEY_CHARS_MAX
-from oncelog.broker.handlers.client import java_address
+from oncelog.broker.request import host_of
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
@@ -45,7 +45,12 @@ def test_a_negative_hash() -> None:
 def test_addresses(host: str) -> None:
     parts = ipaddress.ip_address(host).exploded
     expected = host if ":" not in host else ":".join(f"{int(part, 16):x}" for part in parts.split(":"))
-    assert java_address(host) == java_address(f"[{host}]") == expected
+    assert host_of(f"{host}:9092") == host_of(f"[{host}]:9092") == expected
+
+
+def test_a_mapped_address() -> None:
+    """A client that reaches an IPv6 socket by IPv4."""
+    assert host_of("::ffff:10.0.0.7:9092") == "10.0.0.7"
 
 
 @simulated

@@ -69,8 +69,8 @@ def test_every_error_is_a_line(
         "oncelog: ONCELOG_EPHEMERAL=perhaps: expected true or false",
         f"oncelog: Invalid value many for configuration num.partitions: Not a number of type INT [from {path}:1]",
         "oncelog: Unknown configuration foo (value 1) [from -c]",
-        "oncelog: authorizer.class.name=Mine: oncelog has no ACLs yet, anybody may do anything: leave it empty "
-        f"[from {path}:3]",
+        "oncelog: authorizer.class.name=Mine: oncelog has Kafka's own authorizer only: use "
+        f"org.apache.kafka.metadata.authorizer.StandardAuthorizer, or leave it empty [from {path}:3]",
         f"oncelog: {listening} SASL_PLAINTEXT://a:1 is SASL_PLAINTEXT, which oncelog does not serve yet: "
         f"use PLAINTEXT or SSL [from {path}:2]",
         f"oncelog: {listening} SASL_SSL://b:2 is SASL_SSL, which oncelog does not serve yet: use PLAINTEXT or SSL "

@@ -3,6 +3,7 @@
 import pytest
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import OUR_DEFAULTS, ConfigError
 
 
@@ -69,9 +70,9 @@ def test_our_defaults_and_only_those_differ_from_kafkas() -> None:
         ),
         ({"log.dirs": "/a,/b"}, "log.dirs must name one directory; oncelog keeps one: '/a,/b' [from here:7]"),
         (
-            {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
-            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer: "
-            "oncelog has no ACLs yet, anybody may do anything: leave it empty [from here:7]",
+            {"authorizer.class.name": "org.example.Mine"},
+            "authorizer.class.name=org.example.Mine: oncelog has Kafka's own authorizer only: "
+            f"use {STANDARD_AUTHORIZER}, or leave it empty [from here:7]",
         ),
         ({"log.dir": ""}, "log.dir must name one directory; oncelog keeps one: '' [from here:7]"),
         (
@@ -104,8 +105,20 @@ def test_node_id_and_broker_id_are_one() -> None:
         assert (config.node_id, config.broker_id) == (7, 7)
 
 
-def test_an_empty_authorizer_is_no_error() -> None:
-    assert BrokerConfig({"authorizer.class.name": " "}).without_effect == ("authorizer.class.name",)
+def test_an_authorizer_puts_its_own_keys_in_effect() -> None:
+    keys = {"super.users": "User:a", "allow.everyone.if.no.acl.found": "true"}
+    without = BrokerConfig({"authorizer.class.name": " ", **keys})
+    assert (without.authorizer_class_name, without.without_effect) == ("", tuple(keys))
+    assert BrokerConfig({"authorizer.class.name": STANDARD_AUTHORIZER, **keys}).without_effect == ()
+
+
+def test_super_users_have_a_type() -> None:
+    texts = {"super.users": "User:a; bob"}
+    assert BrokerConfig(texts)
+    with pytest.raises(
+        ConfigError, match=r"Invalid value bob for configuration super.users: Expected TYPE:NAME"
+    ):
+        BrokerConfig({"authorizer.class.name": STANDARD_AUTHORIZER, **texts})
 
 
 def test_no_contradiction_is_reported_for_a_malformed_value() -> None:

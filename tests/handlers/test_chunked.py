@@ -34,6 +34,7 @@ from oncelog.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from oncelog.wire.messages.describe_acls import DescribeAclsRequest
 from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -203,7 +204,7 @@ def test_the_response_in_chunks_is_the_response(large: LargeRequest, monkeypatch
 
 def test_every_chunked_response_is_encoded_in_steps() -> None:
     keys = {large.request.API_KEY for large in LARGE_REQUESTS}
-    assert keys | {DescribeConfigsRequest.API_KEY} == LONG_RESPONSES
+    assert keys | {DescribeAclsRequest.API_KEY, DescribeConfigsRequest.API_KEY} == LONG_RESPONSES
 
 
 def test_a_large_group_that_is_named_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,14 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+from oncelog.broker.authorization import Authorization
 from oncelog.broker.cluster import NodeAddress
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.metadata.configs import dynamic_broker_texts
 from oncelog.broker.metadata.image import BROKER
 from oncelog.broker.metadata.store import MetadataStore
+from oncelog.wire.errors import KafkaError
 from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import BrokerEndpoint, ConfigRecord
 from tests.harness.clocks import FixedClock
@@ -52,6 +54,7 @@ class StandInNode:
         self.metadata = open_store(self.files, self.config.static, self.clock, seed)
         endpoint = NodeAddress(self.config.static.node_id, "localhost", 9092)
         self.cluster = SimpleNamespace(nodes=lambda listener_name: [endpoint])
+        self.authorization = Authorization()
         self.records: list[Message] = []
         self.metadata.subscribe(self._on_record)
 
@@ -65,7 +68,12 @@ class StandInNode:
         messages = type(request).__module__
         handler = import_module(messages.replace("oncelog.wire.messages", "oncelog.broker.handlers"))
         connection = SimpleNamespace(listener_name=LISTENER)
-        context = SimpleNamespace(api_version=version, connection=connection)
+        context = SimpleNamespace(
+            api_version=version, connection=connection, principal="User:ANONYMOUS", host="127.0.0.1"
+        )
         seen = type(request).decode(request.encode(version), version)
-        response = handler.handle(self, seen, context)
+        try:
+            response = handler.handle(self, seen, context)
+        except KafkaError as error:
+            response = handler.error_response(seen, version, error)
         return type(response).decode(response.encode(version), version)

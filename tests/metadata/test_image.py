@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.metadata.frames import Batches
 from oncelog.broker.metadata.image import BROKER, TOPIC, MetadataImage
 from oncelog.wire.errors import DecodeError
@@ -22,14 +23,17 @@ from oncelog.wire.stored.metadata import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    ZkMigrationStateRecord,
 )
 from tests.metadata.kafka_bytes import LOG_ADMIN, LOG_START
 
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
+ACL = (2, "t", 3, "User:a", "*", 3, 3)
 
 
 def image_of(*records: Message) -> MetadataImage:
@@ -230,12 +234,30 @@ def test_versions_follow_the_features() -> None:
         PartitionChangeRecord(0, OTHER_ID, leader=1),
         RemoveTopicRecord(OTHER_ID),
         BrokerRegistrationChangeRecord(1, 5, fenced=1),
-        AccessControlEntryRecord(),
+        AccessControlEntryRecord(ID, *ACL[:-1], 2),
+        AccessControlEntryRecord(OTHER_ID, *ACL),
+        RemoveAccessControlEntryRecord(OTHER_ID),
+        ZkMigrationStateRecord(),
     ],
 )
 def test_a_record_that_contradicts_the_image_is_refused(record: Message) -> None:
-    image = image_of(TopicRecord("t", ID), partition())
+    image = image_of(TopicRecord("t", ID), partition(), AccessControlEntryRecord(ID, *ACL))
     before = state(image)
     with pytest.raises(DecodeError):
         image.replay(record)
     assert state(image) == before
+
+
+def test_acls_come_and_go() -> None:
+    first, second = (
+        AccessControlEntryRecord(ID, *ACL),
+        AccessControlEntryRecord(OTHER_ID, 3, "g", 4, "User:*", "10.0.0.1", 2, 2),
+    )
+    image = image_of(first, second)
+    assert list(image.acls.by_id.values()) == [ACL, second_acl := AclBinding.of(second)]
+    assert [repr(record) for record in (first, second)] == state(image)
+    image.replay(RemoveAccessControlEntryRecord(ID))
+    assert image.acls.by_id == {OTHER_ID: second_acl}
+    assert image.acls.ids == {second_acl: OTHER_ID}
+    image.replay(first)  # the same ACL again
+    assert image_of(*image.records()).acls.by_id == image.acls.by_id

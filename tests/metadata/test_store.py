@@ -19,6 +19,7 @@ from oncelog.wire.control import KRAFT_VERSION, KRAFT_VOTERS, control_batch
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import Message, uuid_to_text
 from oncelog.wire.stored.metadata import (
+    AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerEndpoint,
     ConfigRecord,
@@ -129,6 +130,22 @@ def test_bootstrap_checkpoint_is_written_and_read() -> None:
     store = store_on(files)
     assert store.image.features == {"metadata.version": 30}
     assert store.image.configs == {}
+
+
+def test_a_new_log_begins_with_all_records_of_the_bootstrap_checkpoint() -> None:
+    """Such as the ACLs and the users that a directory was formatted with."""
+    files = disk()
+    acl = AccessControlEntryRecord(bytes(range(16)), 2, "t", 3, "User:a", "*", 3, 3)
+    snapshots.write(
+        files,
+        "/data/bootstrap.checkpoint",
+        [(FeatureLevelRecord("metadata.version", 30), 0), (acl, 0)],
+        epoch=0,
+        timestamp=0,
+        last_contained_log_timestamp=0,
+    )
+    for _ in range(2):
+        assert list(store_on(files).image.acls.records()) == [acl]
 
 
 def test_a_directory_with_unsupported_features_is_refused() -> None:
