@@ -11,8 +11,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import (
+    CLUSTER_ACTION,
+    TOPIC_RESOURCE,
+    TRANSACTIONAL_ID_RESOURCE,
+    WRITE,
+)
 from oncelog.broker.request import Pending, finished
 from oncelog.broker.slices import Slices
+from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_partitions_to_txn import (
@@ -46,6 +53,7 @@ def handle(services: Services, request: AddPartitionsToTxnRequest, context: Requ
             request.v3_and_below_topics,
         )
         return _one_transaction(services, transaction, context)
+    services.authorization.require_cluster(context, CLUSTER_ACTION)
     if len(request.transactions) == 1:
         return _one_transaction(services, request.transactions[0], context)
     return Pending(_several_transactions(services, request, context))
@@ -73,9 +81,25 @@ def _one_transaction(
     def error_response(error: KafkaError) -> AddPartitionsToTxnResponse:
         return response_with({}, producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
 
-    unknown = [partition for partition in partitions if not _exists(services.cluster, *partition)]
-    if unknown:
-        errors = dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    denied: set[str] = set()
+    if context.api_version < BATCHED_VERSION:  # later ones are for brokers
+        name, authorization = transaction.transactional_id, services.authorization
+        if not authorization.allows(context, WRITE, TRANSACTIONAL_ID_RESOURCE, name):
+            return response_with({}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        may_write = authorization.filter(context, WRITE, TOPIC_RESOURCE)
+        denied = {
+            topic.name
+            for topic in transaction.topics
+            if topic.name in INTERNAL_TOPICS or not may_write(topic.name)
+        }
+    errors = {
+        partition: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if partition[0] in denied
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for partition in partitions
+        if partition[0] in denied or not _exists(services.cluster, *partition)
+    }
+    if errors:
         return response_with(errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
     if not transaction.transactional_id:
         return response_with({}, ErrorCode.INVALID_REQUEST)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.metadata.features import is_consumer_protocol_enabled
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -31,6 +32,10 @@ def handle(
 ) -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
     if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
         return _error_response(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
+    may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    if not all(map(may_describe, request.subscribed_topic_names or ())):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat
 
     client = client_of(context)

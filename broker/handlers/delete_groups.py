@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import DELETE, GROUP_RESOURCE
 from oncelog.coordinator.groups.errors import to_client_error
-from oncelog.wire.errors import KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -29,7 +30,11 @@ def handle(
 
     results: dict[str, DeletableGroupResult] = {}
     by_partition: dict[int, tuple[GroupShard, list[str]]] = {}
+    may_delete = services.authorization.filter(context, DELETE, GROUP_RESOURCE)
     for group_id in dict.fromkeys(request.groups_names):
+        if not may_delete(group_id):
+            results[group_id] = DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            continue
         try:
             shard = services.groups.shard(group_id, empty_allowed=True)
         except KafkaError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED
+from oncelog.broker.authorization import NOT_ASKED
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -37,7 +37,7 @@ def handle(
             DescribeClusterBroker(*endpoint)
             for endpoint in services.cluster.nodes(context.connection.listener_name)
         ],
-        CLUSTER_OPERATIONS if wants_operations else NOT_ASKED,
+        services.authorization.cluster_operations(context) if wants_operations else NOT_ASKED,
     )
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
+from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, NOT_ASKED
 from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.broker.handlers.client import client_of
 from oncelog.coordinator.groups.errors import to_client_error
-from oncelog.wire.errors import KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -44,7 +44,11 @@ def _describe(
     client = client_of(context)
     groups: list[DescribedGroup] = []
     shards: dict[int, GroupShard] = {}
+    may_describe = services.authorization.filter(context, DESCRIBE, GROUP_RESOURCE)
     for group_id in group_ids:
+        if not may_describe(group_id):
+            groups.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id))
+            continue
         try:
             shard = services.groups.shard(group_id, empty_allowed=True)
             shards[shard.partition] = shard
@@ -53,7 +57,11 @@ def _describe(
             groups.append(DescribedGroup(to_client_error(error).code, None, group_id))
     for group in groups:
         are_wanted = request.include_authorized_operations and not group.error_code
-        group.authorized_operations = GROUP_OPERATIONS if are_wanted else NOT_ASKED
+        group.authorized_operations = (
+            services.authorization.operations(context, GROUP_RESOURCE, group.group_id)
+            if are_wanted
+            else NOT_ASKED
+        )
     return services.groups.runtime.respond(
         list(shards.values()),
         DescribeGroupsResponse(groups=groups),

@@ -10,6 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import (
+    CLUSTER_ACTION,
+    DESCRIBE,
+    GROUP_RESOURCE,
+    TRANSACTIONAL_ID_RESOURCE,
+)
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata.internal_topics import ensure
 from oncelog.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+RESOURCE = {GROUP: GROUP_RESOURCE, TRANSACTION: TRANSACTIONAL_ID_RESOURCE}
+"""The resource that a client must be allowed to describe."""
 SHARE_VERSION = 6
 BATCH_VERSION = 4
 NO_NODE = (-1, "", -1)
@@ -61,12 +69,16 @@ def _result(services: Services, key_type: int, key: str, context: RequestContext
 
 
 def _coordinator(services: Services, key_type: int, key: str, context: RequestContext) -> NodeAddress:
-    """Return the node. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION, COORDINATOR_NOT_AVAILABLE."""
+    """Return the node. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION, COORDINATOR_NOT_AVAILABLE, and for
+    who may not describe the group or id."""
+    if key_type in RESOURCE:
+        services.authorization.require(context, DESCRIBE, RESOURCE[key_type], key)
     if key_type not in (GROUP, TRANSACTION, SHARE) or (
         key_type == SHARE and context.api_version < SHARE_VERSION
     ):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no coordinator has the type {key_type}")
     if key_type == SHARE:
+        services.authorization.require_cluster(context, CLUSTER_ACTION)
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "oncelog has no coordinator of that type yet")
     topic = ensure(
         services.metadata, services.config, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC

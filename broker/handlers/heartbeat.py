@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import GROUP_RESOURCE, READ
 from oncelog.broker.handlers.client import client_of
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -21,6 +22,7 @@ def handle(
 ) -> HeartbeatResponse | Pending[HeartbeatResponse]:
     from oncelog.coordinator.groups.classic.heartbeat import heartbeat
 
+    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
     client = client_of(context)
     return services.groups.serve(
         request.group_id,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import GROUP_RESOURCE, READ
 from oncelog.broker.handlers.client import client_of
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ def handle(
     from oncelog.coordinator.groups.classic.responses import as_versioned, join_error
 
     version = context.api_version
+    if not services.authorization.allows(context, READ, GROUP_RESOURCE, request.group_id):
+        return as_versioned(join_error(ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
     code = check(request, services.config.current)
     if code:
         return as_versioned(join_error(code, request.member_id), version)

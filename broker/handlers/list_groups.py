@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import CLUSTER, DESCRIBE, GROUP_RESOURCE
 from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -26,6 +27,9 @@ def handle(
     except KafkaError as error:
         return _error_response(to_client_error(error))
     groups = [group for shard in shards for group in list_groups(shard, request)]
+    if not services.authorization.allows(context, DESCRIBE, *CLUSTER):
+        may_describe = services.authorization.filter(context, DESCRIBE, GROUP_RESOURCE)
+        groups = [group for group in groups if may_describe(group.group_id)]
     return services.groups.runtime.respond(shards, ListGroupsResponse(groups=groups), _error_response)
 
 

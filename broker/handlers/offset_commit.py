@@ -9,6 +9,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import ROWS_AT_ONCE, chunked_then
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.handlers.topic_results import merged
@@ -24,7 +25,7 @@ from oncelog.wire.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.coordinators.groups import GroupCoordinator
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Pending[OffsetCommitResponse]:
+    if not services.authorization.allows(context, READ, GROUP_RESOURCE, request.group_id):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return OffsetCommitResponse(
+            0, [_error_result(topic, topic.partitions, code) for topic in request.topics]
+        )
+    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
     by_id = context.api_version >= OFFSET_COMMIT_TOPIC_ID_VERSION
     topics = request.topics
     unknown: list[OffsetCommitResponseTopic] = []
@@ -43,7 +50,7 @@ def handle(
         existing = [
             found
             for topic in topics
-            if (found := _existing_partitions(services.cluster, topic, unknown, by_id=by_id))
+            if (found := _existing_partitions(services.cluster, topic, unknown, may_read, by_id=by_id))
         ]
         return _commit(services.groups, request, context, existing, unknown)
     existing = []
@@ -51,7 +58,7 @@ def handle(
 
     def find_existing() -> Iterator[None]:
         for topic in topics:
-            found = _existing_partitions(services.cluster, topic, unknown, by_id=by_id)
+            found = _existing_partitions(services.cluster, topic, unknown, may_read, by_id=by_id)
             if found is not None:
                 existing.append(found)
             yield
@@ -98,14 +105,21 @@ def _existing_partitions(
     cluster: Cluster,
     topic: OffsetCommitRequestTopic,
     unknown: list[OffsetCommitResponseTopic],
+    may_read: Callable[[str], bool],
     *,
     by_id: bool,
 ) -> OffsetCommitRequestTopic | None:
-    """Return the topic with its name, its id and its existing partitions; None if there are none.
+    """Return the topic with its name, its id and its existing partitions; None if there are none, or it is not to be
+    read.
 
     Append the result for the others to ``unknown``.
     """
     topic_image = cluster.topic_by_id(topic.topic_id) if by_id else cluster.topic(topic.name)
+    if topic_image is not None or not by_id:
+        name = topic.name if topic_image is None else topic_image.name
+        if not may_read(name):
+            unknown.append(_error_result(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            return None
     if topic_image is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         unknown.append(_error_result(topic, topic.partitions, code))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import DELETE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.broker.handlers.topic_results import merged
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_delete import (
@@ -29,14 +30,18 @@ def handle(
 ) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
     from oncelog.coordinator.groups.offsets import delete_offsets
 
+    services.authorization.require(context, DELETE, GROUP_RESOURCE, request.group_id)
+    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
     unknown: list[OffsetDeleteResponseTopic] = []
     existing_topics: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
-        topic_image = services.cluster.topic(topic.name)
+        is_denied = not may_read(topic.name)
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic_image = None if is_denied else services.cluster.topic(topic.name)
         count = 0 if topic_image is None else len(topic_image.partitions)
         existing = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
         missing = [
-            OffsetDeleteResponsePartition(partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            OffsetDeleteResponsePartition(partition.partition_index, code)
             for partition in topic.partitions
             if not 0 <= partition.partition_index < count
         ]

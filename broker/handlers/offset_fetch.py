@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked_by_row, chunked_then
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_fetch import (
@@ -27,7 +28,7 @@ from oncelog.wire.messages.offset_fetch import (
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.request import Pending, RequestContext
@@ -45,7 +46,7 @@ def handle(
     def fetch(
         groups: list[OffsetFetchRequestGroup],
     ) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
-        return _fetch(services, groups, request, context.api_version)
+        return _fetch(services, groups, request, context)
 
     if context.api_version < SEVERAL_GROUPS_VERSION:
         return fetch([_only_group(request)])
@@ -63,9 +64,21 @@ def _request_key(group: OffsetFetchRequestGroup) -> Hashable:
 
 
 def _fetch(
-    services: Services, groups: list[OffsetFetchRequestGroup], request: OffsetFetchRequest, version: int
+    services: Services,
+    groups: list[OffsetFetchRequestGroup],
+    request: OffsetFetchRequest,
+    context: RequestContext,
 ) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
-    lookups = [_Lookup(group, version) for group in groups]
+    version = context.api_version
+    authorization = services.authorization
+    may_describe = None
+    if authorization.authorizer is not None:
+        may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    may_describe_group = authorization.filter(context, DESCRIBE, GROUP_RESOURCE)
+    lookups = [
+        _Lookup(group, version, may_describe, is_denied=not may_describe_group(group.group_id))
+        for group in groups
+    ]
     shards: list[GroupShard] = []
 
     def error_response(error: KafkaError) -> OffsetFetchResponse:
@@ -79,7 +92,7 @@ def _fetch(
         return services.groups.runtime.respond(shards, _response(results, version), error_response)
 
     steps = (step for lookup in lookups for step in lookup.resolve(services.cluster))
-    return chunked_then(steps, sum([len(lookup.by_id) for lookup in lookups]), respond)
+    return chunked_then(steps, sum([len(lookup.checked) for lookup in lookups]), respond)
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -93,37 +106,56 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 class _Lookup:
-    """One group of a request. `resolve` replaces topic ids by names, and makes the results for unknown ids."""
+    """One group of a request. `resolve` replaces topic ids by names, and makes the results for unknown ids, and for
+    topics that the client may not describe (``may_describe``; None: all may be).
+    """
 
-    __slots__ = ("by_id", "group", "resolved", "unknown")
+    __slots__ = ("by_id", "checked", "group", "is_denied", "may_describe", "resolved", "unknown")
 
-    def __init__(self, group: OffsetFetchRequestGroup, version: int) -> None:
+    def __init__(
+        self,
+        group: OffsetFetchRequestGroup,
+        version: int,
+        may_describe: Callable[[str], bool] | None,
+        *,
+        is_denied: bool,
+    ) -> None:
         self.group = self.resolved = group
-        self.by_id = group.topics or () if version >= OFFSET_FETCH_TOPIC_ID_VERSION else ()
+        self.is_denied = is_denied
+        """Whether the client may not describe the group."""
+        self.may_describe = may_describe
+        self.by_id = version >= OFFSET_FETCH_TOPIC_ID_VERSION
+        self.checked = (group.topics or ()) if self.by_id or may_describe is not None else ()
+        """The topics that `resolve` has to look at."""
         self.unknown: list[OffsetFetchResponseTopics] = []
 
     def resolve(self, cluster: Cluster) -> Iterator[None]:
-        if not self.by_id:
+        if not self.checked:
             return
         known_topics: list[OffsetFetchRequestTopics] = []
-        for topic in self.by_id:
-            image = cluster.topic_by_id(topic.topic_id)
-            if image is not None:
-                known_topics.append(
-                    OffsetFetchRequestTopics(image.name, topic.topic_id, topic.partition_indexes)
-                )
+        for topic in self.checked:
+            name: str | None = topic.name
+            if self.by_id:
+                image = cluster.topic_by_id(topic.topic_id)
+                name = None if image is None else image.name
+            if name is None:
+                self._refuse(topic, ErrorCode.UNKNOWN_TOPIC_ID)
+            elif self.may_describe is not None and not self.may_describe(name):
+                self._refuse(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             else:
-                code = ErrorCode.UNKNOWN_TOPIC_ID
-                rows = [
-                    OffsetFetchResponsePartitions(partition, NO_OFFSET, error_code=code)
-                    for partition in topic.partition_indexes
-                ]
-                self.unknown.append(OffsetFetchResponseTopics("", topic.topic_id, rows))
+                known_topics.append(OffsetFetchRequestTopics(name, topic.topic_id, topic.partition_indexes))
             yield
         group = self.group
         self.resolved = OffsetFetchRequestGroup(
             group.group_id, group.member_id, group.member_epoch, known_topics
         )
+
+    def _refuse(self, topic: OffsetFetchRequestTopics, code: ErrorCode) -> None:
+        rows = [
+            OffsetFetchResponsePartitions(partition, NO_OFFSET, error_code=code)
+            for partition in topic.partition_indexes
+        ]
+        self.unknown.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, rows))
 
 
 def _group_result(
@@ -133,12 +165,17 @@ def _group_result(
     from oncelog.coordinator.groups.offsets import fetch_offsets
 
     group = lookup.group
+    if lookup.is_denied:
+        return _error_result(group, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
     try:
         shard = services.groups.shard(group.group_id, empty_allowed=True)
         result = fetch_offsets(shard, lookup.resolved, require_stable=require_stable)
     except KafkaError as error:
         return _error_result(group, error, version)
     shards.append(shard)
+    may_describe = lookup.may_describe
+    if may_describe is not None and group.topics is None:
+        result.topics = [topic for topic in result.topics if may_describe(topic.name)]
     if version >= OFFSET_FETCH_TOPIC_ID_VERSION and group.topics is None:
         result.topics = _with_ids(services.cluster, result.topics)
     result.topics += lookup.unknown

@@ -11,6 +11,13 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import (
+    GROUP_RESOURCE,
+    READ,
+    TOPIC_RESOURCE,
+    TRANSACTIONAL_ID_RESOURCE,
+    WRITE,
+)
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
     PartitionKey,
     Refusals,
@@ -49,17 +56,23 @@ TRANSACTIONS_V2_VERSION = 5
 
 def handle(services: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> Response:
     commit = _Commit(services, request, context)
+    authorization = services.authorization
+    if not authorization.allows(context, WRITE, TRANSACTIONAL_ID_RESOURCE, request.transactional_id):
+        return commit.error_response(KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    if not authorization.allows(context, READ, GROUP_RESOURCE, request.group_id):
+        return commit.error_response(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     rows = len(request.topics) + sum([len(topic.partitions) for topic in request.topics])
     return chunked_then(commit.find_existing(), rows, commit.verify_or_add)
 
 
 class _Commit:
-    """One request, reduced to the partitions that exist, and the results for those that do not."""
+    """One request, reduced to the partitions that exist and may be read, and the results for the others."""
 
     def __init__(self, services: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
         self.services = services
         self.request = request
         self.context = context
+        self.may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
         self.unknown: list[TxnOffsetCommitResponseTopic] = []
         self.producer = TransactionalProducer(
             request.transactional_id, request.producer_id, request.producer_epoch
@@ -73,7 +86,7 @@ class _Commit:
         )
 
     def find_existing(self) -> Iterator[None]:
-        """Remove unknown partitions from the request, and make their results, a topic at each step."""
+        """Remove other partitions from the request, and make their results, a topic at each step."""
         existing: list[TxnOffsetCommitRequestTopic] = []
         for topic in self.request.topics:
             existing_topic = self._existing(topic)
@@ -94,7 +107,9 @@ class _Commit:
         return Pending(self.store_afterwards(sequences)) if refusals is None else self.store(refusals)
 
     def _existing(self, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic | None:
-        topic_image = self.services.cluster.topic(topic.name)
+        is_denied = not self.may_read(topic.name)
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic_image = None if is_denied else self.services.cluster.topic(topic.name)
         count = 0 if topic_image is None else len(topic_image.partitions)
         existing: list[TxnOffsetCommitRequestPartition] = []
         missing: list[TxnOffsetCommitResponsePartition] = []
@@ -102,7 +117,6 @@ class _Commit:
             if 0 <= partition.partition_index < count:
                 existing.append(partition)
             else:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 missing.append(TxnOffsetCommitResponsePartition(partition.partition_index, code))
         if missing:
             self.unknown.append(TxnOffsetCommitResponseTopic(topic.name, missing))

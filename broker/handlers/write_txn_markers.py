@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import ALTER, CLUSTER, CLUSTER_ACTION
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.request import Pending, finished
@@ -46,6 +47,8 @@ COORDINATOR_LOADING = frozenset(
 def handle(
     services: Services, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse]:
+    if not services.authorization.allows(context, ALTER, *CLUSTER):
+        services.authorization.require_cluster(context, CLUSTER_ACTION)
     unflushed: list[UnflushedResult] = []
     response = WriteTxnMarkersResponse()
     partitions = sum([len(topic.partition_indexes) for marker in request.markers for topic in marker.topics])
@@ -53,6 +56,30 @@ def handle(
     if isinstance(filled, Pending) or unflushed:
         return Pending(_wait_flushed(filled, unflushed, response))
     return filled
+
+
+def error_response(
+    request: WriteTxnMarkersRequest, version: int, error: KafkaError
+) -> WriteTxnMarkersResponse:
+    """Return the error for every partition; of markers of one producer, for those of the last."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                marker.producer_id,
+                [
+                    WritableTxnMarkerTopicResult(
+                        topic.name,
+                        [
+                            WritableTxnMarkerPartitionResult(index, error.code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in {marker.producer_id: marker for marker in request.markers}.values()
+        ]
+    )
 
 
 def _fill(
