@@ -25,6 +25,28 @@ TWO_PHASE_COMMIT = 15
 TOPIC_RESOURCE, GROUP_RESOURCE, CLUSTER_RESOURCE, TRANSACTIONAL_ID_RESOURCE = 2, 3, 4, 5
 DELEGATION_TOKEN_RESOURCE, USER_RESOURCE = 6, 7
 
+OPERATION_NAMES = {
+    READ: "READ",
+    WRITE: "WRITE",
+    CREATE: "CREATE",
+    DELETE: "DELETE",
+    ALTER: "ALTER",
+    DESCRIBE: "DESCRIBE",
+    CLUSTER_ACTION: "CLUSTER_ACTION",
+    DESCRIBE_CONFIGS: "DESCRIBE_CONFIGS",
+    ALTER_CONFIGS: "ALTER_CONFIGS",
+    IDEMPOTENT_WRITE: "IDEMPOTENT_WRITE",
+    TWO_PHASE_COMMIT: "TWO_PHASE_COMMIT",
+}
+RESOURCE_NAMES = {
+    TOPIC_RESOURCE: "topic",
+    GROUP_RESOURCE: "group",
+    CLUSTER_RESOURCE: "cluster",
+    TRANSACTIONAL_ID_RESOURCE: "transactional id",
+    DELEGATION_TOKEN_RESOURCE: "token",
+    USER_RESOURCE: "user",
+}
+
 CLUSTER_NAME = "kafka-cluster"
 CLUSTER = (CLUSTER_RESOURCE, CLUSTER_NAME)
 """The cluster as a resource: its type and its only name."""
@@ -75,6 +97,12 @@ CLUSTER_OPERATION = {
 (Kafka: ``KafkaApis``, ``ControllerApis``). Every other API asks in its handler."""
 
 
+def denied(operation: int, resource_type: int, name: str) -> KafkaError:
+    """Return the error for who may not do the operation on the resource."""
+    text = f"The request needs {OPERATION_NAMES[operation]} on the {RESOURCE_NAMES[resource_type]} {name}."
+    return KafkaError(AUTHORIZATION_ERROR[resource_type], text)
+
+
 class Authorizer(Protocol):
     """The policy (Kafka: ``Authorizer``). Its decisions change only with a call of `Dispatcher.forget`."""
 
@@ -122,7 +150,7 @@ class Authorization:
     def require(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
         """Raises KafkaError, the one for resources of the type, unless ``who`` may do the operation."""
         if not self.allows(who, operation, resource_type, name):
-            raise KafkaError(AUTHORIZATION_ERROR[resource_type])
+            raise denied(operation, resource_type, name)
 
     def require_cluster(self, who: Asking, operation: int) -> None:
         """Raises KafkaError (CLUSTER_AUTHORIZATION_FAILED) unless ``who`` may do the operation on the cluster."""

@@ -24,6 +24,8 @@ from oncelog.wire.messages.fetch import (
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.fetch.sessions import FetchSessions
@@ -52,6 +54,7 @@ class Fetch:
         "is_committed",
         "is_replica",
         "max_bytes",
+        "may_read",
         "min_bytes",
         "ready",
         "rows",
@@ -78,6 +81,10 @@ class Fetch:
             request.replica_id if version < REPLICA_STATE_VERSION or state is None else state.replica_id
         )
         self.is_replica = replica_id >= 0
+        self.may_read: Callable[[str], bool] | None = None
+        """Whether the client may read a topic; None: every one. It decides once about each: a change of rights holds
+        for the next request (Kafka, too).
+        """
         self.max_bytes = min(request.max_bytes, config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.rows: list[Row] = []
@@ -138,14 +145,20 @@ class Fetch:
         return True
 
     def _error_if_missing(self, item: FetchItem) -> ErrorCode:
-        """Return the error for a partition that does not exist, or NONE; sets the item's topic name from its id."""
+        """Return the error for a partition that does not exist or may not be read, or NONE; sets the item's topic name
+        from its id.
+        """
         topic_id = item.topic_id
         if topic_id != ZERO_UUID or self.version >= FETCH_TOPIC_ID_VERSION:
             by_id = self._cluster.topic_by_id(topic_id)
             if by_id is not None:
                 item.topic = by_id.name
             elif not item.topic:
+                if self.is_replica and self.may_read is not None:
+                    return ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 return ErrorCode.UNKNOWN_TOPIC_ID
+        if self.may_read is not None and not self.may_read(item.topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         topic = self._cluster.topic(item.topic)
         if topic is None or not 0 <= item.partition.partition < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

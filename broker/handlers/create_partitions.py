@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import ALTER, TOPIC_RESOURCE
 from oncelog.broker.metadata import topics
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_partitions import (
@@ -28,9 +29,13 @@ def handle(
     results = [
         _result(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated
     ]
+    may_alter = services.authorization.filter(context, ALTER, TOPIC_RESOURCE)
     records: list[Message] = []
     for topic in request.topics:
         if topic.name in repeated:
+            continue
+        if not may_alter(topic.name):
+            results.append(_result(topic.name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
             continue
         try:
             new_records = topics.create_partitions(services.metadata.image, topic)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC_RESOURCE
 from oncelog.broker.metadata import topics
 from oncelog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
+    from oncelog.broker.authorization import Authorization
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
@@ -26,5 +28,15 @@ def handle(services: Services, request: CreateTopicsRequest, context: RequestCon
         request.topics,
         validate_only=request.validate_only,
         describe=context.api_version >= CONFIGURATION_VERSION,
+        rights=_rights(services.authorization, context),
     )
     return CreateTopicsResponse(topics=results)
+
+
+def _rights(authorization: Authorization, context: RequestContext) -> topics.TopicRights | None:
+    if authorization.authorizer is None:
+        return None
+    may_describe = authorization.filter(context, DESCRIBE_CONFIGS, TOPIC_RESOURCE)
+    if authorization.allows(context, CREATE, *CLUSTER):
+        return topics.TopicRights(may_describe, lambda name: True)
+    return topics.TopicRights(may_describe, authorization.filter(context, CREATE, TOPIC_RESOURCE))

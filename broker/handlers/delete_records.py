@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import DELETE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -30,14 +31,24 @@ def handle(
     services: Services, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
+    may_delete = services.authorization.filter(context, DELETE, TOPIC_RESOURCE)
 
     def rows() -> Iterator[None]:
         for topic in request.topics:
             result = DeleteRecordsTopicResult(topic.name)
             response.topics.append(result)
             yield
+            is_allowed = may_delete(topic.name)
             for partition in topic.partitions:
-                result.partitions.append(_delete_before(services.cluster, topic.name, partition))
+                result.partitions.append(
+                    _delete_before(services.cluster, topic.name, partition)
+                    if is_allowed
+                    else DeleteRecordsPartitionResult(
+                        partition.partition_index,
+                        UNKNOWN_LOW_WATERMARK,
+                        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    )
+                )
                 yield
 
     count = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)

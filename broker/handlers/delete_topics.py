@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import CLUSTER, DELETE, DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata import topics
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -22,6 +23,7 @@ from oncelog.wire.messages.delete_topics import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.authorization import Authorization
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
@@ -38,10 +40,20 @@ def handle(
         wanted = [DeleteTopicState(name) for name in request.topic_names]
     response = DeleteTopicsResponse()
     if services.config.current.delete_topic_enable:
-        steps = topics.delete(services.metadata, wanted, response.responses)
+        rights = _rights(services.authorization, context)
+        steps = topics.delete(services.metadata, wanted, response.responses, rights)
     else:
         steps = _refuse_all(wanted, response.responses, context.api_version)
     return chunked(steps, len(wanted), response)
+
+
+def _rights(authorization: Authorization, context: RequestContext) -> topics.TopicRights | None:
+    if authorization.authorizer is None or authorization.allows(context, DELETE, *CLUSTER):
+        return None
+    return topics.TopicRights(
+        authorization.filter(context, DESCRIBE, TOPIC_RESOURCE),
+        authorization.filter(context, DELETE, TOPIC_RESOURCE),
+    )
 
 
 def _refuse_all(

@@ -27,11 +27,15 @@ EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 def handle(
     services: Services, request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
-    try:
-        _check(request.components)
-    except KafkaError as error:
-        return DescribeClientQuotasResponse(0, error.code, error.message, None)
+    _check(request.components)
     return DescribeClientQuotasResponse()
+
+
+def error_response(
+    request: DescribeClientQuotasRequest, version: int, error: KafkaError
+) -> DescribeClientQuotasResponse:
+    """Return the error without any entries."""
+    return DescribeClientQuotasResponse(0, error.code, error.message, None)
 
 
 def _check(components: Sequence[ComponentData]) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import DESCRIBE_CONFIGS
 from oncelog.broker.handlers.chunked import chunked
+from oncelog.broker.handlers.config_rights import config_refusal
 from oncelog.broker.metadata import configs
 from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from oncelog.broker.metadata.topics import check_name
@@ -47,22 +49,32 @@ def handle(
     error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED) if is_malformed else None
     response = DescribeConfigsResponse()
     return chunked(
-        _describe_all(services.metadata.image, services.config, request, response.results, error),
+        _describe_all(services, context, request, response.results, error),
         len(request.resources),
         response,
     )
 
 
 def _describe_all(
-    image: MetadataImage,
-    config: DynamicBrokerConfig,
+    services: Services,
+    context: RequestContext,
     request: DescribeConfigsRequest,
     results: list[DescribeConfigsResult],
-    error: KafkaError | None,
+    malformed: KafkaError | None,
 ) -> Iterator[None]:
+    image, config = services.metadata.image, services.config
+    refusal = config_refusal(services, context, DESCRIBE_CONFIGS)
+    denied: list[DescribeConfigsResult] = []
     # Equal resources share one result: a short request may ask for a hundred megabytes.
     results_by_key: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
     for resource in request.resources:
+        error = malformed
+        if error is None and refusal is not None:
+            error = refusal(resource.resource_type, resource.resource_name)
+            if error is not None:
+                denied.append(_result(resource, [], error))
+                yield
+                continue
         keys = resource.configuration_keys
         key = (resource.resource_type, resource.resource_name, None if keys is None else tuple(keys))
         result = results_by_key.get(key)
@@ -72,6 +84,7 @@ def _describe_all(
             )
         results.append(result)
         yield
+    results += denied
 
 
 def _describe_one(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import READ, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_producers import (
@@ -18,7 +19,7 @@ from oncelog.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.request import Pending, RequestContext
@@ -29,6 +30,7 @@ def handle(
     services: Services, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse | Pending[DescribeProducersResponse]:
     response = DescribeProducersResponse()
+    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
 
     def rows() -> Iterator[None]:
         for topic in request.topics:
@@ -36,18 +38,22 @@ def handle(
             response.topics.append(result)
             yield
             for index in topic.partition_indexes:
-                result.partitions.append(_partition(services.cluster, topic.name, index))
+                result.partitions.append(_partition(services.cluster, topic.name, index, may_read))
                 yield
 
     count = len(request.topics) + sum(len(topic.partition_indexes) for topic in request.topics)
     return chunked(rows(), count, response)
 
 
-def _partition(cluster: Cluster, topic: str, partition: int) -> PartitionResponse:
+def _partition(
+    cluster: Cluster, topic: str, partition: int, may_read: Callable[[str], bool]
+) -> PartitionResponse:
     from oncelog.broker.metadata.topics import check_name
 
     try:
         check_name(topic)
+        if not may_read(topic):
+            return PartitionResponse(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if cluster.topic(topic) is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return PartitionResponse(partition, error, "This server does not host this topic-partition.")

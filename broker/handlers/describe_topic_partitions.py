@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import TOPIC_OPERATIONS
+from oncelog.broker.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -41,10 +41,22 @@ def handle(
     limit = max(
         1, min(request.response_partition_limit, services.config.current.max_request_partition_size_limit)
     )
+    authorization = services.authorization
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    later = [name for name in names if name >= start]
+    denied = [_denied(name) for name in later if not may_describe(name)] if request.topics else []
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in sorted(name for name in names if name >= start):
+
+    def respond(next_cursor: Cursor | None = None) -> DescribeTopicPartitionsResponse:
+        for row in topics:
+            row.topic_authorized_operations = authorization.operations(
+                context, TOPIC_RESOURCE, row.name or ""
+            )
+        return DescribeTopicPartitionsResponse(0, topics + denied, next_cursor)
+
+    for name in sorted(name for name in later if may_describe(name)):
         if limit == 0:
-            return DescribeTopicPartitionsResponse(0, topics, Cursor(name, 0))
+            return respond(Cursor(name, 0))
         topic = existing.get(name)
         if topic is None:
             if request.topics:
@@ -55,8 +67,13 @@ def handle(
         topics.append(_topic_page(topic, page))
         limit -= len(page)
         if page.stop < len(topic.partitions):
-            return DescribeTopicPartitionsResponse(0, topics, Cursor(name, page.stop))
-    return DescribeTopicPartitionsResponse(0, topics)
+            return respond(Cursor(name, page.stop))
+    return respond()
+
+
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Return a row that does not tell whether the topic exists."""
+    return DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, ZERO_UUID, False)
 
 
 def _invalid_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
@@ -75,9 +92,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         check_name(name)
     except KafkaError as error:
         code = error.code
-    return DescribeTopicPartitionsResponseTopic(
-        code, name, ZERO_UUID, name in INTERNAL_TOPICS, topic_authorized_operations=TOPIC_OPERATIONS
-    )
+    return DescribeTopicPartitionsResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
 def _topic_page(topic: Topic, page: range) -> DescribeTopicPartitionsResponseTopic:
@@ -96,5 +111,5 @@ def _topic_page(topic: Topic, page: range) -> DescribeTopicPartitionsResponseTop
             )
         )
     return DescribeTopicPartitionsResponseTopic(
-        0, topic.name, topic.topic_id, topic.name in INTERNAL_TOPICS, partitions, TOPIC_OPERATIONS
+        0, topic.name, topic.topic_id, topic.name in INTERNAL_TOPICS, partitions
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import DESCRIBE, TOPIC_RESOURCE, TRANSACTIONAL_ID_RESOURCE
 from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_transactions import (
@@ -28,7 +29,7 @@ def handle(
     def describe(
         transactional_ids: list[str],
     ) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
-        return _describe(services.transactions, transactional_ids)
+        return _describe(services, transactional_ids, context)
 
     return chunked_by_row(
         request.transactional_ids, describe, lambda response: response.transaction_states, same=str
@@ -36,10 +37,21 @@ def handle(
 
 
 def _describe(
-    transactions: TransactionCoordinator, transactional_ids: list[str]
+    services: Services, transactional_ids: list[str], context: RequestContext
 ) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
+    transactions, authorization = services.transactions, services.authorization
+    may_describe = authorization.filter(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE)
+    may_describe_topic = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
     shards: list[TransactionShard] = []
-    states = [_state(transactions, transactional_id, shards) for transactional_id in transactional_ids]
+    states = [
+        _state(transactions, transactional_id, shards)
+        if may_describe(transactional_id)
+        else TransactionState(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
+        for transactional_id in transactional_ids
+    ]
+    if authorization.authorizer is not None:
+        for state in states:
+            state.topics = [topic for topic in state.topics if may_describe_topic(topic.topic)]
 
     def error_response(error: KafkaError) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -34,3 +34,13 @@ def handle(
         for name, repeated in is_repeated.items()
     ]
     return DescribeUserScramCredentialsResponse(results=results)
+
+
+def error_response(
+    request: DescribeUserScramCredentialsRequest, version: int, error: KafkaError
+) -> DescribeUserScramCredentialsResponse:
+    """Return the error at the top and, without names, for every user of the request."""
+    row = DescribeUserScramCredentialsResult("", error.code, error.message)
+    return DescribeUserScramCredentialsResponse(
+        0, error.code, error.message, [row] * len(request.users or ())
+    )

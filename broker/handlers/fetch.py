@@ -8,8 +8,10 @@ until `min_bytes` are there, the last stable offset moves, an error comes up, or
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import CLUSTER, CLUSTER_ACTION, READ, TOPIC_RESOURCE
 from oncelog.broker.fetch.delayed import DelayedFetch
 from oncelog.broker.fetch.fetch import Fetch
 from oncelog.broker.fetch.sessions import FetchItem, FetchKey
@@ -36,9 +38,19 @@ def handle(
     fetch = Fetch(
         services.cluster, services.fetch_sessions, services.config.current, request, version, opened
     )
+    authorization = services.authorization
+    if authorization.authorizer is not None:
+        if not fetch.is_replica:
+            fetch.may_read = cache(authorization.filter(context, READ, TOPIC_RESOURCE))
+        elif not authorization.allows(context, CLUSTER_ACTION, *CLUSTER):
+            fetch.may_read = _nothing
     if fetch.read() or request.max_wait_ms <= 0 or not opened.items:
         return fetch.respond()
     return DelayedFetch(fetch, request.max_wait_ms, services.delayed_fetches)
+
+
+def _nothing(topic: str) -> bool:
+    return False
 
 
 def _items(cluster: Cluster, request: FetchRequest, by_id: bool) -> dict[FetchKey, FetchItem]:

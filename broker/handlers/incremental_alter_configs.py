@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import ALTER_CONFIGS
 from oncelog.broker.handlers.chunked import chunked
+from oncelog.broker.handlers.config_rights import config_refusal
 from oncelog.broker.metadata.config_changes import AlteredResource, ConfigChange, alter
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -40,5 +42,6 @@ def handle(
         responses,
         AlterConfigsResourceResponse,
         validate_only=request.validate_only,
+        refusal=config_refusal(services, context, ALTER_CONFIGS),
     )
     return chunked(steps, len(request.resources), IncrementalAlterConfigsResponse(responses=responses))

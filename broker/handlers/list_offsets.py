@@ -7,8 +7,10 @@ offset is the log start offset, and there is no tiered offset.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.list_offsets import (
@@ -16,6 +18,7 @@ from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -42,27 +45,45 @@ LEADER_EPOCH_VERSION = 4
 def handle(
     services: Services, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
+    topics = request.topics
+    denied: list[ListOffsetsTopic] = []
+    if services.authorization.authorizer is not None:
+        may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+        denied = [topic for topic in topics if not may_describe(topic.name)]
+        topics = [topic for topic in topics if may_describe(topic.name)]
     counts = Counter(
-        [
-            (topic.name, partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-        ]
+        [(topic.name, partition.partition_index) for topic in topics for partition in topic.partitions]
     )
     response = ListOffsetsResponse()
-    steps = _fill(services.cluster, request, context.api_version, counts, response.topics)
+    steps = chain(
+        _fill(services.cluster, request, topics, context.api_version, counts, response.topics),
+        _refuse(denied, response.topics),
+    )
     return chunked(steps, counts.total() + len(request.topics), response)
+
+
+def _refuse(denied: list[ListOffsetsTopic], topics: list[ListOffsetsTopicResponse]) -> Iterator[None]:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for topic in denied:
+        rows = [
+            ListOffsetsPartitionResponse(partition.partition_index, code) for partition in topic.partitions
+        ]
+        topics.append(ListOffsetsTopicResponse(topic.name, rows))
+        yield
 
 
 def _fill(
     cluster: Cluster,
     request: ListOffsetsRequest,
+    asked: list[ListOffsetsTopic],
     version: int,
     counts: Counter[tuple[str, int]],
     topics: list[ListOffsetsTopicResponse],
 ) -> Iterator[None]:
-    """Fill ``topics``, a partition at each step. ``counts`` says how often the request names each."""
-    for topic in request.topics:
+    """Fill ``topics`` with the results for those ``asked`` for, a partition at each step. ``counts`` says how often the
+    request names each.
+    """
+    for topic in asked:
         # A partition that is named twice has one result.
         results: dict[int, ListOffsetsPartitionResponse] = {}
         for partition in topic.partitions:

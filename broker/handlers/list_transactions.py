@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import DESCRIBE, TRANSACTIONAL_ID_RESOURCE
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
@@ -25,8 +26,11 @@ def handle(
 
     try:
         shards = services.transactions.runtime.shards()
-        return services.transactions.runtime.respond(
-            shards, list_transactions(shards, request), error_response
-        )
+        response = list_transactions(shards, request)
+        if services.authorization.authorizer is not None:
+            may_describe = services.authorization.filter(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE)
+            states = response.transaction_states
+            response.transaction_states = [state for state in states if may_describe(state.transactional_id)]
+        return services.transactions.runtime.respond(shards, response, error_response)
     except KafkaError as error:
         return error_response(error)

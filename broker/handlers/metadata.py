@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from oncelog.broker.authorization import CLUSTER, CREATE, DESCRIBE, NOT_ASKED, TOPIC_RESOURCE
 from oncelog.broker.metadata.internal_topics import auto_create
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.topic_names import INTERNAL_TOPICS
@@ -38,10 +38,7 @@ def handle(services: Services, request: MetadataRequest, context: RequestContext
         topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or []
     ):
         return _invalid_request(request)
-    topics = _topics(services, request, version)
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    topics = _topics(services, request, context)
     wants_cluster_operations = (
         version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations
     )
@@ -54,7 +51,7 @@ def handle(services: Services, request: MetadataRequest, context: RequestContext
         services.cluster.cluster_id,
         services.cluster.controller_id(),
         topics,
-        CLUSTER_OPERATIONS if wants_cluster_operations else NOT_ASKED,
+        services.authorization.cluster_operations(context) if wants_cluster_operations else NOT_ASKED,
     )
 
 
@@ -71,9 +68,25 @@ def _invalid_request(request: MetadataRequest) -> MetadataResponse:
     )
 
 
-def _topics(services: Services, request: MetadataRequest, version: int) -> list[MetadataResponseTopic]:
+def _topics(
+    services: Services, request: MetadataRequest, context: RequestContext
+) -> list[MetadataResponseTopic]:
+    """Return what is told of the topics; of those that the client may not describe not even whether they exist."""
+    version, authorization = context.api_version, services.authorization
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+
+    def with_operations(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                operations = authorization.operations(context, TOPIC_RESOURCE, topic.name or "")
+                topic.topic_authorized_operations = operations
+        return topics
+
     if request.topics is None or (version == 0 and not request.topics):
-        return [_existing(topic) for topic in services.metadata.image.topics.values()]
+        image = services.metadata.image
+        return with_operations(
+            [_existing(topic) for topic in image.topics.values() if may_describe(topic.name)]
+        )
     ids = list(dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID))
     if ids:
         by_id = [(topic_id, services.cluster.topic_by_id(topic_id)) for topic_id in ids]
@@ -82,22 +95,49 @@ def _topics(services: Services, request: MetadataRequest, version: int) -> list[
             for topic_id, topic in by_id
             if topic is None
         ]
-        return unknown + [_existing(topic) for _, topic in by_id if topic is not None]
+        known = [topic for _, topic in by_id if topic is not None]
+        # An id is no secret.
+        denied = [
+            MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic.topic_id)
+            for topic in known
+            if not may_describe(topic.name)
+        ]
+        return (
+            unknown
+            + with_operations([_existing(topic) for topic in known if may_describe(topic.name)])
+            + denied
+        )
     names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
-    return _by_name(services, names, request, version)
+    denied = [_denied(name) for name in names if not may_describe(name)]
+    names = [name for name in names if may_describe(name)]
+    may_create = _may_create(services, request, version)
+    if may_create and not authorization.allows(context, CREATE, *CLUSTER):
+        may_create_topic = authorization.filter(context, CREATE, TOPIC_RESOURCE)
+        not_to_create = [
+            name for name in names if services.cluster.topic(name) is None and not may_create_topic(name)
+        ]
+        names = [name for name in names if name not in not_to_create]
+        denied = [_denied(name, is_internal=name in INTERNAL_TOPICS) for name in not_to_create] + denied
+    return with_operations(_by_name(services, names, may_create=may_create)) + denied
 
 
-def _by_name(
-    services: Services, names: list[str], request: MetadataRequest, version: int
-) -> list[MetadataResponseTopic]:
+def _may_create(services: Services, request: MetadataRequest, version: int) -> bool:
+    is_asked = version < ALLOW_AUTO_CREATION_VERSION or request.allow_auto_topic_creation
+    return is_asked and services.config.current.auto_create_topics_enable
+
+
+def _denied(name: str, *, is_internal: bool = False) -> MetadataResponseTopic:
+    return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, ZERO_UUID, is_internal)
+
+
+def _by_name(services: Services, names: list[str], *, may_create: bool) -> list[MetadataResponseTopic]:
     existing = [topic for name in names if (topic := services.cluster.topic(name)) is not None]
     existing_names = {topic.name for topic in existing}
     missing = [name for name in names if name not in existing_names]
     results = [_existing(topic) for topic in existing]
     if not missing:
         return results
-    may_create = version < ALLOW_AUTO_CREATION_VERSION or request.allow_auto_topic_creation
-    if may_create and services.config.current.auto_create_topics_enable:
+    if may_create:
         for name, error in auto_create(services.metadata, services.config, missing).items():
             created = services.cluster.topic(name) if error is None else None
             if created is not None:

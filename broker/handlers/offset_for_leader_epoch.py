@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.authorization import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked
-from oncelog.wire.errors import KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -29,14 +30,22 @@ def handle(
     services: Services, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse | Pending[OffsetForLeaderEpochResponse]:
     response = OffsetForLeaderEpochResponse()
+    authorization = services.authorization
+    is_broker = authorization.allows(context, CLUSTER_ACTION, *CLUSTER)
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
 
     def rows() -> Iterator[None]:
         for topic in request.topics:
             result = OffsetForLeaderTopicResult(topic.topic)
             response.topics.append(result)
             yield
+            is_allowed = is_broker or may_describe(topic.topic)
             for partition in topic.partitions:
-                result.partitions.append(_end_offset(services.cluster, topic.topic, partition))
+                result.partitions.append(
+                    _end_offset(services.cluster, topic.topic, partition)
+                    if is_allowed
+                    else EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition.partition)
+                )
                 yield
 
     count = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)

@@ -7,6 +7,7 @@ broker (``ConfigAdminManager``, ``DynamicBrokerConfig``) and then of its control
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from oncelog.broker.config.broker_config import BrokerConfig
@@ -28,7 +29,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import ClearElrRecord, ConfigRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from oncelog.broker.config.definitions import ConfigKey
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
@@ -41,6 +42,10 @@ R = TypeVar("R")
 # Operations of IncrementalAlterConfigs (``AlterConfigOp.OpType``).
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
+
+
+Refusal = Callable[[int, str], "KafkaError | None"]
+"""Tells why a resource, its type and name, may not be changed; None: it may."""
 
 
 class ConfigChange(NamedTuple):
@@ -68,11 +73,13 @@ def alter(
     make_row: Callable[[int, str | None, int, str], R],
     *,
     validate_only: bool,
+    refusal: Refusal | None = None,
 ) -> Iterator[None]:
     """Change the configuration of each resource, in steps. The last steps append a row for each to ``rows``, in order.
 
     All changes that are not refused are committed as one batch, in the step before those. ``make_row`` makes a row of
-    error code and message (0 and None without an error), the resource's type and its name.
+    error code and message (0 and None without an error), the resource's type and its name. ``refusal`` tells why the
+    client may not change a resource.
     """
     asked: list[AlteredResource] = []
     seen: dict[tuple[int, str], int] = {}
@@ -87,7 +94,7 @@ def alter(
         if seen[resource[:2]] > 1:
             outcomes.append(_invalid_request("Each resource must appear at most once."))
         else:
-            outcomes.append(_records_or_refusal(store.image, config, resource, count))
+            outcomes.append(_records_or_refusal(store.image, config, resource, count, refusal))
             count += _count(outcomes[-1])
         yield
     if store.image.offset != began:
@@ -95,7 +102,7 @@ def alter(
         count = 0
         for at, resource in enumerate(asked):
             if _count(outcomes[at]):
-                outcomes[at] = _records_or_refusal(store.image, config, resource, count)
+                outcomes[at] = _records_or_refusal(store.image, config, resource, count, refusal)
                 count += _count(outcomes[at])
     failed = None if validate_only else _commit(store, outcomes)
     for resource, outcome in zip(asked, outcomes, strict=True):
@@ -106,11 +113,15 @@ def alter(
 
 
 def _records_or_refusal(
-    image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredResource, count: int
+    image: MetadataImage,
+    config: DynamicBrokerConfig,
+    resource: AlteredResource,
+    count: int,
+    refusal: Refusal | None,
 ) -> list[Message] | KafkaError:
     """``count`` is the number of records for the resources before this one."""
     try:
-        made = _alter(image, config, resource)
+        made = _alter(image, config, resource, refusal)
         check_record_count(count + len(made))
     except KafkaError as error:
         return error
@@ -134,7 +145,9 @@ def _invalid_request(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _alter(image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredResource) -> list[Message]:
+def _alter(
+    image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredResource, refusal: Refusal | None
+) -> list[Message]:
     """Return the records for one resource. Raises KafkaError if it is refused."""
     changes = resource.changes
     if len({change.name for change in changes}) < len(changes):
@@ -142,6 +155,11 @@ def _alter(image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredR
     nulls = [change.name for change in changes if change.value is None and change.operation != DELETE]
     if nulls:
         raise _invalid_request("Null value not supported for : " + ", ".join(nulls))
+    denied = None if refusal is None else refusal(resource.resource_type, resource.name)
+    if denied is not None:
+        if resource.resource_type == BROKER:  # which Kafka checks first
+            _alter_broker(image, config, resource)
+        raise denied
     for change in changes:
         if change.operation not in (SET, DELETE, APPEND, SUBTRACT):
             raise _invalid_request(f"Unknown operations type {change.operation}")

@@ -6,7 +6,7 @@ All changes of one request are committed as one batch; a refused topic does not 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from oncelog.broker.metadata.configs import check_topic_overrides, creation_rows
 from oncelog.broker.metadata.image import TOPIC
@@ -24,7 +24,7 @@ from oncelog.wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
@@ -62,6 +62,13 @@ def check_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
+class TopicRights(NamedTuple):
+    """Which topics, by name, a client may know of, and which it may create or delete."""
+
+    may_describe: Callable[[str], bool]
+    may_change: Callable[[str], bool]
+
+
 def create(
     store: MetadataStore,
     config: DynamicBrokerConfig,
@@ -69,26 +76,34 @@ def create(
     *,
     validate_only: bool = False,
     describe: bool = False,
+    rights: TopicRights | None = None,
 ) -> list[CreatableTopicResult]:
     """Create topics. Returns a result for each in the request's order, then one for each name that occurs twice.
 
-    ``describe``: whether the results have the topics' configurations, which take longer than all the rest.
+    ``describe``: whether the results have the topics' configurations, which take longer than all the rest. ``rights``
+    tells which topics the client may create, and whose configurations it may see (None: all).
     """
-    total = sum(_partitions_wanted(config.current, topic) for topic in wanted)
+    names = [topic.name for topic in wanted]
+    _, twice = once_and_twice(names)
+    denied = set() if rights is None else {name for name in names if not rights.may_change(name)}
+    denied.difference_update(twice, (CLUSTER_METADATA_TOPIC,))
+    total = sum(_partitions_wanted(config.current, topic) for topic in wanted if topic.name not in denied)
     if total > PARTITIONS_PER_REQUEST_MAX:
         too_many = KafkaError(
             ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
         )
         return [_refused(topic.name, too_many) for topic in wanted]
-    names = [topic.name for topic in wanted]
-    _, twice = once_and_twice(names)
     records: list[Message] = []
     rows: list[CreatableTopicResult] = []
     for topic in wanted:
-        if topic.name in twice or topic.name == CLUSTER_METADATA_TOPIC:
+        if topic.name in twice or topic.name in denied or topic.name == CLUSTER_METADATA_TOPIC:
             continue
         try:
             made, row = _create(store, config, topic, describe)
+            if rights is not None and not rights.may_describe(topic.name):
+                row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                row.num_partitions = row.replication_factor = -1
+                row.configs = []
             check_record_count(len(records) + len(made))
             records.extend(made)
             rows.append(row)
@@ -103,6 +118,8 @@ def create(
     if CLUSTER_METADATA_TOPIC in names and CLUSTER_METADATA_TOPIC not in twice:
         text = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
         rows.append(_refused(CLUSTER_METADATA_TOPIC, KafkaError(ErrorCode.INVALID_REQUEST, text)))
+    not_allowed = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The client may not create the topic.")
+    rows += [_refused(name, not_allowed) for name in names if name in denied]
     return rows
 
 
@@ -266,12 +283,16 @@ UNKNOWN_ID = "This server does not host this topic ID."
 
 
 def delete(
-    store: MetadataStore, wanted: Iterable[DeleteTopicState], rows: list[DeletableTopicResult]
+    store: MetadataStore,
+    wanted: Iterable[DeleteTopicState],
+    rows: list[DeletableTopicResult],
+    rights: TopicRights | None = None,
 ) -> Iterator[None]:
     """Delete topics by name or id, in steps, all in one batch by the last. ``rows`` gets a result for each name and
-    id.
+    id. ``rights`` tells which topics the client may delete, and know of (None: all).
     """
     image = store.image
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def refuse(name: str | None, topic_id: Uuid, code: ErrorCode, text: str | None = None) -> None:
         rows.append(DeletableTopicResult(name, topic_id, code, KafkaError(code, text).message))
@@ -307,14 +328,20 @@ def delete(
         by_id = image.topics_by_id.get(topic_id)
         if by_id is None:
             refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
+        elif rights is not None and not rights.may_change(by_id.name):
+            refuse(by_id.name if rights.may_describe(by_id.name) else None, topic_id, denied)
         else:
             found[topic_id] = by_id.name
         yield
     for name in once_names:
         by_name = image.topics.get(name)
-        if by_name is None:
+        if rights is not None and not rights.may_describe(name):
+            refuse(name, ZERO_UUID, denied)
+        elif by_name is None:
             text = "This server does not host this topic-partition."
             refuse(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        elif rights is not None and not rights.may_change(name):
+            refuse(name, ZERO_UUID, denied)
         elif by_name.topic_id in found or by_name.topic_id in refused_ids:
             found.pop(by_name.topic_id, None)
             refuse(
