@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 from typing import Any
 
 import pytest
@@ -13,7 +14,11 @@ from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.journal import BYTES_KEPT
 from oncelog.broker.control.types import Record
 from oncelog.broker.control.waiting import requests
+from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.faults.fault_rules import FaultRules
+from oncelog.broker.faults.words import api_name
+from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.request import CloseConnection, RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -114,6 +119,56 @@ async def test_words_that_mean_nothing(filters: Any, message: str) -> None:
     async with journaled() as broker:
         with pytest.raises(InvalidArgumentError, match=message):
             await requests(broker, **filters)
+
+
+@pytest.mark.parametrize("api_key", HANDLERS)
+@simulated
+async def test_requests_of_every_api_and_version(api_key: int) -> None:
+    handler = HANDLERS[api_key]
+    async with journaled() as broker:
+        broker.node.fail_on_bugs = False
+        api = Api(handler)
+        for version in range(handler.min_version, handler.max_version + 1):
+            client = broker.sim.connect()
+            await client.send(api.request(), version)
+            await trio.testing.wait_all_tasks_blocked()
+        found = await requests(broker, api=api_name(handler.name))
+        assert [one.version for one in found] == list(range(handler.min_version, handler.max_version + 1))
+        for one in found:
+            assert type(one.body) is api.request
+            assert pickle.loads(pickle.dumps(one)) == one
+            assert repr(one).startswith(f"<Request {one.number}: {one.api} v{one.version}")
+
+
+FAULTS = [
+    ({"error": "NOT_LEADER_OR_FOLLOWER"}, "responded", ("NOT_LEADER_OR_FOLLOWER",)),
+    ({"drop_response": "close"}, "closed", ()),
+    ({"drop_response": "hang"}, "pending", ()),
+    ({"drop_request": "close"}, "closed", ()),
+    ({"hold": True}, "pending", ()),
+    ({"duplicate": True}, "responded", ()),
+]
+
+
+@pytest.mark.parametrize(("action", "outcome", "errors"), FAULTS)
+@simulated
+async def test_a_request_that_meets_a_fault(action: Any, outcome: str, errors: Any) -> None:
+    async with journaled() as broker:
+        client = broker.sim.connect()
+        await create_topic(client, "t")
+        faults = FaultRules(random.Random(1))
+        faults.attach(broker.node)
+        faults.add({"on": "Produce", "topic": "t", **action})
+        await client.send(produce_request("t", batch([record(None, b"v")])), 9)
+        await trio.testing.wait_all_tasks_blocked()
+        [found] = await requests(broker, api="Produce")
+        assert (found.outcome, found.errors) == (outcome, errors)
+        assert [one.value for one in found.records] == [b"v"]
+        client.transport.close()
+        await trio.testing.wait_all_tasks_blocked()
+        [found] = await requests(broker, topic="t", api="Produce")
+        if action == {"drop_response": "hang"}:
+            assert found.outcome == "lost"
 
 
 class Acting(Interceptor):
