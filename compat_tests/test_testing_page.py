@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import re
@@ -10,7 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
+from compat_tests.brokers import SharedBrokers
 from compat_tests.recipes import PAGE, Recipe, recipes
+from oncelog.pytest_plugin.real_cluster import Cluster
 from tests.harness.archives import ROOT, build, install
 
 RECIPES = recipes()
@@ -89,6 +92,21 @@ def test_a_client_on_several_workers(title: str, tmp_path: pathlib.Path, run_pyt
     passed = re.search(r"(\d+) passed", shown)
     assert passed
     assert int(passed[1]) >= WORKERS
+
+
+@pytest.mark.parametrize("title", ["Quick start", *CLIENTS])
+def test_a_recipe_on_a_real_kafka(
+    title: str, tmp_path: pathlib.Path, run_pytest: RunPytest, brokers: SharedBrokers
+) -> None:
+    RECIPES[title].write(tmp_path)
+    servers = brokers["kafka"].bootstrap
+    # The clients of the recipe before may have asked for a deleted topic, which then exists again.
+    with contextlib.closing(Cluster(servers, {})) as cluster:
+        cluster.start()
+        for topic in {"orders", "receipts"}.intersection(cluster.topics):
+            cluster.topic(topic).delete()
+    shown = run_pytest(RECIPES[title], f"--kafka-bootstrap-servers={servers}")
+    assert " skipped" not in shown
 
 
 def test_every_block_with_a_test_names_its_file() -> None:

@@ -14,9 +14,13 @@ from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.options import TopicOptions
 from oncelog.broker.seams.transport import connect
-from oncelog.pytest_plugin import cluster_operations
+from oncelog.pytest_plugin import cluster_operations, cluster_topics
 
 CLIENT_ID = "oncelog-pytest"
+
+
+_deleted: set[tuple[tuple[tuple[str, int], ...], str]] = set()
+"""The topics that this process has created and deleted: the addresses of the cluster, and the name."""
 
 
 class ClusterHost:
@@ -26,7 +30,7 @@ class ClusterHost:
     """
 
     def __init__(self, addresses: Sequence[tuple[str, int]], topics: Mapping[str, TopicOptions]) -> None:
-        self._addresses = addresses
+        self._addresses = tuple(addresses)
         self._topics = topics
         self._created: list[str] = []
 
@@ -56,21 +60,29 @@ class ClusterHost:
         if self._created:
             done = threading.Event()
             self.submit("delete_topics", {"names": self._created}, lambda _: done.set())
+            _deleted.update((self._addresses, name) for name in self._created)
             self._created = []
             done.wait()
 
     async def _perform(self, client: ClusterClient, operation: str, arguments: Mapping[str, Any]) -> Any:
         if operation == "start":
-            await cluster_operations.create_topics(client, topics=self._topics)
+            found = await cluster_operations.info(client)
+            # A client that a test left behind may have asked for a deleted topic, and Kafka created it again.
+            again = [name for name in self._topics if (self._addresses, name) in _deleted]
+            if again:
+                await cluster_topics.delete_topics(client, names=again)
+            await cluster_topics.create_topics(client, topics=self._topics)
             self._created += self._topics
-            return await cluster_operations.info(client)
+            return found
         function = cluster_operations.OPERATIONS.get(operation)
         if function is None:
-            host, port = self._addresses[0]
+            servers = ",".join(f"{host}:{port}" for host, port in self._addresses)
             raise UnsupportedError(
-                f"{operation}: the Kafka cluster at {host}:{port} cannot do that, only a broker of oncelog's"
+                f"{operation} needs a broker of oncelog, and this is the Kafka cluster at {servers}"
             )
         result = await function(client, **arguments)
         if operation == "create_topics":
             self._created += arguments["topics"]
+        elif operation == "create_topic":
+            self._created.append(arguments["name"])
         return result

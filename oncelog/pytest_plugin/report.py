@@ -21,12 +21,14 @@ WARNINGS = (" WARNING ", " ERROR ", " CRITICAL ")
 
 
 def sections(brokers: dict[str, Broker]) -> list[tuple[str, str]]:
-    """Return a heading and a text for each broker, by the fixture's name."""
-    return [(f"{name}: {_identity(broker)}", _text(broker)) for name, broker in brokers.items()]
+    """Return a heading and a text for each broker, by the fixture's name. A Kafka cluster tells nothing of the test."""
+    from oncelog.pytest_plugin.real_cluster import Cluster
 
-
-def _identity(broker: Broker) -> str:
-    return repr(broker)
+    return [
+        (f"{name}: {broker!r}", _text(broker))
+        for name, broker in brokers.items()
+        if not isinstance(broker, Cluster)
+    ]
 
 
 def _text(broker: Broker) -> str:

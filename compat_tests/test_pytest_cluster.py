@@ -1,0 +1,80 @@
+"""What the pytest plugin shows of a Kafka cluster (``--kafka-bootstrap-servers``), on both targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import oncelog
+from oncelog.pytest_plugin.real_cluster import Cluster
+
+
+@pytest.fixture
+def cluster(bootstrap: str, name: str) -> Iterator[Cluster]:
+    """With a topic that has the test's name."""
+    cluster = Cluster(bootstrap, {name: {"partitions": 2, "config": {"retention.ms": "5000000"}}})
+    cluster.start()
+    assert name in cluster.topics
+    yield cluster
+    cluster.close()
+    other = Cluster(bootstrap, {})
+    other.start()
+    assert name not in other.topics
+
+
+def test_records_and_transactions(cluster: Cluster, name: str) -> None:
+    topic = cluster.topic(name)
+    one = cluster.produce(name, b"one", key=b"k", headers={"a": b"b"}, timestamp=1_700_000_000_000)
+    [two] = cluster.produce_many(name, [{"value": b"two", "partition": one.partition}])
+    assert topic.records() == [one, two]
+    assert topic.wait_for_records(2) == [one, two]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    for value in (b"aborted", b"committed", b"open"):
+        producer.begin_transaction()
+        producer.produce(name, value, partition=one.partition)
+        producer.flush(30)
+        if value == b"aborted":
+            producer.abort_transaction(30)
+        elif value == b"committed":
+            producer.commit_transaction(30)
+    transaction = cluster.transactions[name]
+    assert transaction.wait_for("Ongoing").partitions == {name: [one.partition]}
+    # A marker follows each end.
+    offsets = {record.value: record.offset for record in topic.records()}
+    assert offsets == {b"one": 0, b"two": 1, b"aborted": 2, b"committed": 4, b"open": 6}
+    committed = [record.value for record in topic.records(isolation="read_committed")]
+    assert committed == [b"one", b"two", b"committed"]
+    info = topic.info.partitions[one.partition]
+    assert (info.log_start_offset, info.last_stable_offset, info.high_watermark) == (0, 6, 7)
+    assert topic.info.overrides == {"retention.ms": "5000000"}
+    producer.abort_transaction(30)
+    assert transaction.wait_for("CompleteAbort").partitions == {}
+    with pytest.raises(oncelog.NotFoundError, match="there is no topic"):
+        cluster.topic(f"{name}-not").records()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group(cluster: Cluster, name: str, protocol: str) -> None:
+    cluster.produce_many(name, [{"value": b"%d" % number, "partition": 0} for number in range(5)])
+    settings = {"group.id": name, "group.protocol": protocol, "auto.offset.reset": "earliest"}
+    settings["enable.auto.commit"] = "false"
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "c", **settings})
+    consumer.subscribe([name])
+    assert consumer.poll(30) is not None
+    group = cluster.group(name)
+    assert name in cluster.groups
+    consumer.commit(offsets=[TopicPartition(name, 0, 2)], asynchronous=False)
+    found = group.wait_for(state="Stable", members=1)
+    assert found.type == protocol
+    assert found.committed == {name: {0: 2}}
+    assert found.lag == {name: {0: 3, 1: 0}}
+    [member] = found.members
+    assert (member.client_id, member.protocol) == ("c", protocol)
+    assert (member.subscription, member.assignment) == ((name,), {name: [0, 1]})
+    consumer.close()
+    assert group.wait_for(members=0).committed == {name: {0: 2}}
+    with pytest.raises(oncelog.NotFoundError, match="there is no group"):
+        _ = cluster.group(f"{name}-not").info

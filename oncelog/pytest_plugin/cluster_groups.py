@@ -1,0 +1,283 @@
+"""Operations on a Kafka cluster: groups and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from oncelog.broker.client.cluster_client import ClusterClient
+from oncelog.broker.client.routes import TRANSACTION, BrokerWithId, CoordinatorOf
+from oncelog.broker.control.errors import NotFoundError, WaitTimeoutError
+from oncelog.broker.control.names import check_word, not_found
+from oncelog.broker.control.records import ISOLATION_LEVELS
+from oncelog.broker.control.types import (
+    Assignment,
+    GroupInfo,
+    IsolationLevel,
+    Member,
+    Offsets,
+    TransactionInfo,
+)
+from oncelog.broker.seams.clock import real_time
+from oncelog.pytest_plugin.cluster_topics import (
+    EARLIEST,
+    LATEST,
+    POLL_S,
+    RETRY,
+    check,
+    offset,
+    partitions_of,
+)
+from oncelog.wire.errors import DecodeError
+from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from oncelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+OFFSET_FETCH_VERSION = 9
+"""The last version that names topics."""
+VERSION_SIZE = 2
+"""Bytes of the version before a classic consumer's subscription or assignment."""
+
+T = TypeVar("T")
+
+
+async def _all_brokers(client: ClusterClient) -> list[BrokerWithId]:
+    await client.refresh_metadata([])
+    return [BrokerWithId(node_id) for node_id in client.metadata.brokers]
+
+
+# -- groups
+
+
+async def _listed(client: ClusterClient) -> dict[str, ListedGroup]:
+    found = {}
+    for broker in await _all_brokers(client):
+        response = await client.call(ListGroupsRequest(), broker, retry=RETRY)
+        check(response.error_code, "ListGroups")
+        found.update({row.group_id: row for row in response.groups})
+    return found
+
+
+async def groups(client: ClusterClient) -> list[str]:
+    """Return the ids of all groups, sorted."""
+    return sorted(await _listed(client))
+
+
+async def group(
+    client: ClusterClient, *, group_id: str, isolation: IsolationLevel = "read_uncommitted"
+) -> GroupInfo:
+    """Return a group. Clients do not see offsets of open transactions, nor the generation of a classic group."""
+    level = int(check_word("isolation", isolation, ISOLATION_LEVELS) == "read_committed")
+    listed = await _listed(client)
+    if group_id not in listed:
+        raise not_found("group", group_id, listed)
+    is_consumer = listed[group_id].group_type.lower() == "consumer"
+    described = await (_consumer_group if is_consumer else _classic_group)(client, group_id)
+    committed = await _committed(client, group_id)
+    members: tuple[Member, ...] = described["members"]
+    subscribed = {topic for member in members for topic in (*member.subscription, *member.assignment)}
+    return GroupInfo(
+        group_id=group_id,
+        type="consumer" if is_consumer else "classic",
+        protocol_type=listed[group_id].protocol_type,
+        committed=committed,
+        pending={},
+        lag=await _lag(client, committed, subscribed, level),
+        **described,
+    )
+
+
+async def _consumer_group(client: ClusterClient, group_id: str) -> dict[str, Any]:
+    request = ConsumerGroupDescribeRequest([group_id])
+    [found] = (await client.call(request, CoordinatorOf(group_id), retry=RETRY)).groups
+    check(found.error_code, found.error_message)
+    members = tuple(
+        Member(
+            member_id=row.member_id,
+            client_id=row.client_id,
+            host=row.client_host,
+            instance_id=row.instance_id,
+            protocol="classic" if row.member_type == 0 else "consumer",
+            epoch=row.member_epoch,
+            subscription=tuple(row.subscribed_topic_names),
+            subscription_regex=row.subscribed_topic_regex or None,
+            assignment={one.topic_name: list(one.partitions) for one in row.assignment.topic_partitions},
+            target_assignment={
+                one.topic_name: list(one.partitions) for one in row.target_assignment.topic_partitions
+            },
+        )
+        for row in found.members
+    )
+    return {
+        "state": found.group_state,
+        "protocol": found.assignor_name or None,
+        "epoch": found.group_epoch,
+        "members": members,
+    }
+
+
+async def _classic_group(client: ClusterClient, group_id: str) -> dict[str, Any]:
+    [found] = (
+        await client.call(DescribeGroupsRequest([group_id]), CoordinatorOf(group_id), retry=RETRY)
+    ).groups
+    check(found.error_code, group_id)
+    members = tuple(
+        Member(
+            member_id=row.member_id,
+            client_id=row.client_id,
+            host=row.client_host,
+            instance_id=row.group_instance_id,
+            subscription=_subscription(row.member_metadata),
+            assignment=_assignment(row.member_assignment),
+        )
+        for row in found.members
+    )
+    return {
+        "state": found.group_state,
+        "protocol": found.protocol_data or None,
+        "epoch": -1,
+        "members": members,
+    }
+
+
+def _subscription(metadata: bytes) -> tuple[str, ...]:
+    subscription: ConsumerProtocolSubscription
+    try:
+        subscription, _ = ConsumerProtocolSubscription.decoder(0)(metadata, VERSION_SIZE)
+    except DecodeError:
+        return ()
+    return tuple(sorted(subscription.topics))
+
+
+def _assignment(given: bytes) -> Assignment:
+    assignment: ConsumerProtocolAssignment
+    try:
+        assignment, _ = ConsumerProtocolAssignment.decoder(0)(given, VERSION_SIZE)
+    except DecodeError:
+        return {}
+    return {row.topic: sorted(row.partitions) for row in assignment.assigned_partitions}
+
+
+async def _committed(client: ClusterClient, group_id: str) -> Offsets:
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
+    response = await client.call(request, CoordinatorOf(group_id), version=OFFSET_FETCH_VERSION, retry=RETRY)
+    [found] = response.groups
+    check(found.error_code, group_id)
+    return {
+        row.name: {
+            one.partition_index: one.committed_offset for one in row.partitions if one.committed_offset >= 0
+        }
+        for row in sorted(found.topics, key=lambda one: one.name)
+    }
+
+
+async def _lag(client: ClusterClient, committed: Offsets, subscribed: set[str], isolation: int) -> Offsets:
+    lag: Offsets = {}
+    for name in sorted(committed.keys() | subscribed):
+        try:
+            partitions = await partitions_of(client, name)
+        except NotFoundError:
+            continue
+        known = committed.get(name, {})
+        for partition in partitions if name in subscribed else known:
+            start = await offset(client, name, partition, EARLIEST, 0)
+            end = await offset(client, name, partition, LATEST, isolation)
+            lag.setdefault(name, {})[partition] = max(0, end - max(known.get(partition, 0), start))
+    return lag
+
+
+# -- transactions
+
+
+async def transactions(client: ClusterClient) -> list[TransactionInfo]:
+    """Return all transactional ids with their last transaction, by id."""
+    ids: set[str] = set()
+    for broker in await _all_brokers(client):
+        response = await client.call(ListTransactionsRequest(), broker, retry=RETRY)
+        check(response.error_code, "ListTransactions")
+        ids.update(row.transactional_id for row in response.transaction_states)
+    return [await _transaction(client, one) for one in sorted(ids)]
+
+
+async def transaction(client: ClusterClient, *, transactional_id: str) -> TransactionInfo:
+    """Return a transactional id. Raises NotFoundError."""
+    found = {one.transactional_id: one for one in await transactions(client)}
+    if transactional_id not in found:
+        raise not_found("transactional id", transactional_id, found)
+    return found[transactional_id]
+
+
+async def _transaction(client: ClusterClient, transactional_id: str) -> TransactionInfo:
+    route = CoordinatorOf(transactional_id, TRANSACTION)
+    response = await client.call(DescribeTransactionsRequest([transactional_id]), route, retry=RETRY)
+    [found] = response.transaction_states
+    check(found.error_code, transactional_id)
+    return TransactionInfo(
+        transactional_id=transactional_id,
+        state=found.transaction_state,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        timeout_ms=found.transaction_timeout_ms,
+        start_ms=found.transaction_start_time_ms if found.transaction_start_time_ms >= 0 else None,
+        last_update_ms=-1,
+        partitions={row.topic: sorted(row.partitions) for row in found.topics},
+    )
+
+
+# -- waits
+
+
+async def wait_for_group(
+    client: ClusterClient,
+    *,
+    group_id: str,
+    state: str | None = None,
+    members: int | None = None,
+    lag: int | None = None,
+    isolation: IsolationLevel = "read_uncommitted",
+    timeout: float = 10,
+) -> GroupInfo:
+    """Ask until the group is so; return it. Raises WaitTimeoutError."""
+
+    def is_so(found: GroupInfo) -> bool:
+        return (
+            (state is None or found.state == state)
+            and (members is None or len(found.members) == members)
+            and (lag is None or (found.total_lag is not None and found.total_lag <= lag))
+        )
+
+    return await _asked(
+        lambda: group(client, group_id=group_id, isolation=isolation), is_so, f"group {group_id}", timeout
+    )
+
+
+async def wait_for_transaction(
+    client: ClusterClient, *, transactional_id: str, state: str, timeout: float = 10
+) -> TransactionInfo:
+    """Ask until the transaction is in this state; return it. Raises WaitTimeoutError."""
+    return await _asked(
+        lambda: transaction(client, transactional_id=transactional_id),
+        lambda found: found.state == state,
+        f"transactional id {transactional_id}",
+        timeout,
+    )
+
+
+async def _asked(ask: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], what: str, timeout: float) -> T:
+    deadline = real_time.monotonic() + timeout
+    while True:
+        try:
+            found = await ask()
+        except NotFoundError as error:
+            shown = str(error)
+        else:
+            if is_so(found):
+                return found
+            shown = f"it is {found}"
+        if real_time.monotonic() > deadline:
+            raise WaitTimeoutError(f"{what} is not so after {timeout:g} s: {shown}")
+        await real_time.sleep(POLL_S)

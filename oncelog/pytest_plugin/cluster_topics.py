@@ -1,0 +1,315 @@
+"""Operations on a Kafka cluster: topics and their records."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from oncelog.broker.client.cluster_client import ClusterClient
+from oncelog.broker.client.errors import to_error_code
+from oncelog.broker.client.routes import Controller, LeaderOf, Retry
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
+from oncelog.broker.control.names import check_word, no_partition, not_found
+from oncelog.broker.control.new_records import assign_partitions, checked_record
+from oncelog.broker.control.options import config_texts, topic_options
+from oncelog.broker.control.records import ISOLATION_LEVELS, records_of_batch
+from oncelog.broker.control.types import IsolationLevel, PartitionInfo, Record, TopicInfo
+from oncelog.broker.seams.clock import real_time
+from oncelog.wire.batch import HEADER_SIZE, BatchBuilder, read_header
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
+from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponseTopic
+from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+TIMEOUT_MS = 30_000
+RETRY = Retry(timeout_s=TIMEOUT_MS / 1000)
+POLL_S = 0.05
+FETCH_BYTES = 4 * 1024 * 1024
+FETCH_VERSION = PRODUCE_VERSION = 12
+"""The last versions that name topics."""
+DELETE_TOPICS_VERSION = 5
+TOPIC_RESOURCE, TOPIC_CONFIG_SOURCE = 2, 1
+EARLIEST, LATEST = -2, -1
+
+
+def check(code: int, message: str | None) -> None:
+    """Raise KafkaError for an error code."""
+    if code:
+        raise KafkaError(to_error_code(code), message)
+
+
+# -- which there are
+
+
+async def topics(client: ClusterClient, *, internal: bool = False) -> list[str]:
+    """Return the names of all topics, sorted; those that Kafka itself uses only with ``internal``."""
+    response = await client.refresh_metadata()
+    return sorted(row.name for row in response.topics if row.name and (internal or not row.is_internal))
+
+
+async def described(client: ClusterClient, name: str) -> MetadataResponseTopic:
+    """Return the topic's metadata. Raises NotFoundError."""
+    [row] = (await client.refresh_metadata([name])).topics
+    if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise not_found("topic", name, await topics(client))
+    check(row.error_code, name)
+    return row
+
+
+async def partitions_of(client: ClusterClient, topic: str, partition: int | None = None) -> list[int]:
+    """Return all partitions of a topic, or the one given. Raises NotFoundError."""
+    numbers = sorted(row.partition_index for row in (await described(client, topic)).partitions)
+    if partition is None:
+        return numbers
+    if partition not in numbers:
+        raise no_partition(topic, partition, len(numbers))
+    return [partition]
+
+
+async def offset(client: ClusterClient, topic: str, partition: int, timestamp: int, isolation: int) -> int:
+    """Return the offset that ListOffsets has for a timestamp, `EARLIEST` or `LATEST`."""
+    rows = [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, -1, timestamp)])]
+    request = ListOffsetsRequest(-1, isolation, rows)
+    response = await client.call(request, LeaderOf(topic, partition), retry=RETRY)
+    [row] = response.topics[0].partitions
+    check(row.error_code, f"{topic}-{partition}")
+    return row.offset
+
+
+async def topic(client: ClusterClient, *, name: str) -> TopicInfo:
+    """Return a topic. The end of the log is not known to clients: the high watermark stands for it."""
+    found = await described(client, name)
+    rows = []
+    for row in sorted(found.partitions, key=lambda one: one.partition_index):
+        at = name, row.partition_index
+        high_watermark = await offset(client, *at, LATEST, 0)
+        last_stable_offset = await offset(client, *at, LATEST, 1)
+        start = await offset(client, *at, EARLIEST, 0)
+        rows.append(
+            PartitionInfo(
+                row.partition_index,
+                start,
+                last_stable_offset,
+                high_watermark,
+                high_watermark,
+                row.leader_epoch,
+            )
+        )
+    resource = DescribeConfigsResource(TOPIC_RESOURCE, name, None)
+    [result] = (await client.call(DescribeConfigsRequest([resource]), retry=RETRY)).results
+    check(result.error_code, result.error_message)
+    return TopicInfo(
+        name=name,
+        topic_id=base64.urlsafe_b64encode(found.topic_id).decode().rstrip("="),
+        partitions=tuple(rows),
+        config={row.name: row.value for row in result.configs},
+        overrides={
+            row.name: row.value or "" for row in result.configs if row.config_source == TOPIC_CONFIG_SOURCE
+        },
+        is_internal=found.is_internal,
+    )
+
+
+# -- made and deleted
+
+
+async def create_topics(client: ClusterClient, *, topics: Mapping[str, object] | Iterable[str]) -> None:
+    """Create topics, and wait until each partition has a leader. Raises InvalidArgumentError; none is created then."""
+    wanted = topic_options(topics)
+    rows = [
+        CreatableTopic(
+            name,
+            topic.partitions,
+            -1,
+            configs=[CreatableTopicConfig(key, value) for key, value in topic.config.items()],
+        )
+        for name, topic in wanted.items()
+    ]
+    if not rows:
+        return
+    for validate_only in (True, False):
+        request = CreateTopicsRequest(rows, TIMEOUT_MS, validate_only)
+        response = await client.call(request, Controller(), retry=RETRY)
+        for row in response.topics:
+            if row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise InvalidArgumentError(
+                    f"topic {row.name} exists in the cluster. A test's topics are created before it and deleted "
+                    "after it, and no others are touched: delete it, or use another cluster. (Tests with the same "
+                    "topics cannot run at the same time.)"
+                )
+            if row.error_code:
+                reason = row.error_message or to_error_code(row.error_code).name
+                raise InvalidArgumentError(f"topic {row.name}: {reason}")
+    for name, topic in wanted.items():
+        await _wait_led(client, name, topic.partitions)
+
+
+async def create_topic(
+    client: ClusterClient,
+    *,
+    name: str,
+    partitions: int | None = None,
+    config: Mapping[str, object] | None = None,
+) -> None:
+    """Create a topic, and wait until each partition has a leader. Raises KafkaError."""
+    configs = [CreatableTopicConfig(key, value) for key, value in config_texts(config or {}).items()]
+    row = CreatableTopic(name, -1 if partitions is None else partitions, -1, configs=configs)
+    response = await client.call(CreateTopicsRequest([row], TIMEOUT_MS), Controller(), retry=RETRY)
+    check(response.topics[0].error_code, response.topics[0].error_message)
+    await _wait_led(client, name, 1)
+
+
+async def _wait_led(client: ClusterClient, topic: str, partitions: int) -> None:
+    for partition in range(partitions):
+        await client.call(MetadataRequest([]), LeaderOf(topic, partition), retry=RETRY)
+
+
+async def delete_topics(client: ClusterClient, *, names: Sequence[str]) -> None:
+    """Delete topics, those that exist, and wait until the cluster does not know them any more."""
+    request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=TIMEOUT_MS)
+    await client.call(request, Controller(), version=DELETE_TOPICS_VERSION)
+    with real_time.move_on_after(RETRY.timeout_s):
+        while any(not row.error_code for row in (await client.refresh_metadata(names)).topics):
+            await real_time.sleep(POLL_S)
+
+
+async def delete_topic(client: ClusterClient, *, name: str) -> None:
+    """Delete a topic. Raises NotFoundError."""
+    await described(client, name)
+    await delete_topics(client, names=[name])
+
+
+# -- records
+
+
+async def records(
+    client: ClusterClient,
+    *,
+    topic: str,
+    isolation: IsolationLevel = "read_uncommitted",
+    partition: int | None = None,
+    from_offset: int = 0,
+    limit: int | None = None,
+) -> list[Record]:
+    """Return a topic's records by partition and offset. Raises NotFoundError, InvalidArgumentError."""
+    level = int(check_word("isolation", isolation, ISOLATION_LEVELS) == "read_committed")
+    found: list[Record] = []
+    for number in await partitions_of(client, topic, partition):
+        end = await offset(client, topic, number, LATEST, level)
+        start = max(from_offset, await offset(client, topic, number, EARLIEST, 0))
+        if limit is not None and len(found) >= limit:
+            break
+        found += await _read(client, topic, number, start, end, level)
+    return found[:limit]
+
+
+async def _read(
+    client: ClusterClient, topic: str, partition: int, start: int, end: int, isolation: int
+) -> list[Record]:
+    """Return what a consumer sees from ``start`` to before ``end``. Source: ``CompletedFetch`` of Kafka's consumer."""
+    found: list[Record] = []
+    position = start
+    while position < end:
+        row = FetchPartition(partition, fetch_offset=position, partition_max_bytes=FETCH_BYTES)
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=isolation,
+            session_epoch=-1,
+            topics=[FetchTopic(topic, partitions=[row])],
+        )
+        response = await client.call(request, LeaderOf(topic, partition), version=FETCH_VERSION, retry=RETRY)
+        check(response.error_code, "Fetch")
+        [fetched] = response.responses[0].partitions
+        check(fetched.error_code, f"{topic}-{partition}")
+        aborting = sorted(
+            ((one.first_offset, one.producer_id) for one in fetched.aborted_transactions or ()), reverse=True
+        )
+        aborted: set[int] = set()
+        data: Any = fetched.records or b""
+        at, before = 0, position
+        while at + HEADER_SIZE <= len(data):
+            header = read_header(data, at)
+            if at + header.size > len(data):
+                break
+            while aborting and aborting[-1][0] <= header.last_offset:
+                aborted.add(aborting.pop()[1])
+            if header.is_control:
+                aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted):
+                read = records_of_batch(topic, partition, data, at, header)
+                found += (record for record in read if start <= record.offset < end)
+            at += header.size
+            position = header.next_offset
+        if position == before:
+            break  # a gap up to the end, as compaction leaves it
+    return found
+
+
+async def wait_for_records(
+    client: ClusterClient,
+    *,
+    topic: str,
+    count: int = 1,
+    isolation: IsolationLevel = "read_uncommitted",
+    partition: int | None = None,
+    timeout: float = 10,
+) -> list[Record]:
+    """Read until a topic has so many records; return them all. Raises WaitTimeoutError."""
+    deadline = real_time.monotonic() + timeout
+    while True:
+        found: list[Record] = []
+        try:
+            found = await records(client, topic=topic, isolation=isolation, partition=partition)
+        except NotFoundError as error:
+            shown = str(error)
+        else:
+            if len(found) >= count:
+                return found
+            shown = f"it has {len(found)}"
+        if real_time.monotonic() > deadline:
+            raise WaitTimeoutError(f"topic {topic} has not got {count} records in {timeout:g} s: {shown}")
+        await real_time.sleep(POLL_S)
+
+
+async def produce(client: ClusterClient, *, topic: str, records: Sequence[object]) -> list[Record]:
+    """Write records, each in a batch of its own; return them with their offsets. The topic must exist."""
+    checked = [checked_record(one) for one in records]
+    epochs = {row.partition_index: row.leader_epoch for row in (await described(client, topic)).partitions}
+    numbers = sorted(epochs)
+    ends = [await offset(client, topic, number, LATEST, 0) for number in numbers]
+    written = []
+    for record, partition in zip(checked, assign_partitions(topic, checked, ends), strict=True):
+        timestamp = real_time.now_ms() if record.timestamp is None else record.timestamp
+        builder = BatchBuilder()
+        builder.append(timestamp, record.key, record.value, record.headers)
+        rows = [
+            TopicProduceData(
+                topic, partition_data=[PartitionProduceData(partition, memoryview(builder.build()))]
+            )
+        ]
+        request = ProduceRequest(None, -1, TIMEOUT_MS, rows)
+        response = await client.call(request, LeaderOf(topic, partition), version=PRODUCE_VERSION)
+        [row] = response.responses[0].partition_responses
+        check(row.error_code, row.error_message)
+        by_broker = row.log_append_time_ms >= 0
+        written.append(
+            Record(
+                topic=topic,
+                partition=partition,
+                offset=row.base_offset,
+                value=record.value,
+                key=record.key,
+                headers=record.headers,
+                timestamp=row.log_append_time_ms if by_broker else timestamp,
+                timestamp_type="LogAppendTime" if by_broker else "CreateTime",
+                leader_epoch=epochs[partition],
+            )
+        )
+    return written
