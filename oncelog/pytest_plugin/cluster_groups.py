@@ -238,6 +238,7 @@ async def wait_for_group(
     state: str | None = None,
     members: int | None = None,
     lag: int | None = None,
+    committed: Offsets | None = None,
     isolation: IsolationLevel = "read_uncommitted",
     timeout: float = 10,
 ) -> GroupInfo:
@@ -248,6 +249,11 @@ async def wait_for_group(
             (state is None or found.state == state)
             and (members is None or len(found.members) == members)
             and (lag is None or (found.total_lag is not None and found.total_lag <= lag))
+            and all(
+                found.committed.get(topic, {}).get(partition, -1) >= offset
+                for topic, offsets in (committed or {}).items()
+                for partition, offset in offsets.items()
+            )
         )
 
     return await _asked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -75,7 +76,7 @@ class ClusterHost:
             self._created += self._topics
             return found
         function = cluster_operations.OPERATIONS.get(operation)
-        if function is None:
+        if function is None or not _takes(function, client, arguments):
             servers = ",".join(f"{host}:{port}" for host, port in self._addresses)
             raise UnsupportedError(
                 f"{operation} needs a broker of oncelog, and this is the Kafka cluster at {servers}"
@@ -86,3 +87,12 @@ class ClusterHost:
         elif operation == "create_topic":
             self._created.append(arguments["name"])
         return result
+
+
+def _takes(function: Callable[..., Any], client: ClusterClient, arguments: Mapping[str, Any]) -> bool:
+    """Return whether an operation on a cluster has all these arguments of a broker's."""
+    try:
+        inspect.signature(function).bind(client, **arguments)
+    except TypeError:
+        return False
+    return True
