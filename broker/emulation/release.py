@@ -69,6 +69,7 @@ def emulated(version: str) -> Release:
                 if name in OUR_FEATURES.supported
             },
         },
+        version,
     )
     return Release(handlers, features)
 

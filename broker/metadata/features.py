@@ -57,6 +57,8 @@ class Features(NamedTuple):
 
     supported: Mapping[str, tuple[int, int]]
     at_format: Mapping[str, int]
+    emulates: str = ""
+    """The emulated release, for errors."""
 
     def finalized(self, image: MetadataImage) -> tuple[int, dict[str, int]]:
         """Return the epoch (the offset of the last metadata record), and the level of each supported feature that is
@@ -77,7 +79,8 @@ class Features(NamedTuple):
             if not low <= level <= high:
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    f"the data directory needs {name} at level {level}; supported are {low} to {high}",
+                    f"the data directory needs {name} at level {level}; supported are {low} to {high}"
+                    + (f" in version {self.emulates}: leave the version out" if self.emulates else ""),
                 )
 
     def stored_at_format(self) -> dict[str, int]:
