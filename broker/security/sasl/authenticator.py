@@ -1,0 +1,214 @@
+"""`SaslServerAuthenticator`: the log-in of one connection, frame by frame. Pure: frames in, a `Step` out.
+
+Source: Kafka's class of that name, with its states.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
+from oncelog.wire.errors import DecodeError, ErrorCode
+from oncelog.wire.header import API_VERSIONS_KEY, read_request_header
+from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oncelog.broker.security.sasl.mechanism import SaslServer
+    from oncelog.wire.schema import Message
+
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+
+_prefix_at = struct.Struct(">hhi").unpack_from
+_SIZE = struct.Struct(">i")
+
+
+class State(Enum):
+    """See ``SaslServerAuthenticator.SaslState``."""
+
+    INITIAL_REQUEST = auto()
+    HANDSHAKE_OR_VERSIONS_REQUEST = auto()
+    HANDSHAKE_REQUEST = auto()
+    AUTHENTICATE = auto()
+    REAUTH_PROCESS_HANDSHAKE = auto()
+    REAUTH_BAD_MECHANISM = auto()
+    COMPLETE = auto()
+    FAILED = auto()
+
+
+class Step(NamedTuple):
+    """What to do after a frame: send bytes (a whole frame), hand the frame to the dispatcher (ApiVersions), or close
+    the connection with a reason, after sending.
+    """
+
+    send: bytes = b""
+    dispatch: bool = False
+    failed: str | None = None
+
+
+class SaslServerAuthenticator:
+    """``mechanisms``: those that the listener offers. ``new_server`` starts one of them. ``max_reauth_ms`` returns
+    ``connections.max.reauth.ms`` of a mechanism, 0 for none. ``now_ms``: wall time.
+
+    Once `state` is COMPLETE, `principal_name` is the user's, and `lifetime_ms` says for how long, None for ever.
+    """
+
+    def __init__(
+        self,
+        mechanisms: Sequence[str],
+        new_server: Callable[[str], SaslServer],
+        max_reauth_ms: Callable[[str], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._mechanisms = list(mechanisms)
+        self._new_server = new_server
+        self._max_reauth_ms = max_reauth_ms
+        self._now_ms = now_ms
+        self._server: SaslServer | None = None
+        self._mechanism = ""
+        self._has_headers = False
+        self._previous: tuple[str, str] | None = None
+        """Mechanism and user of the log-in that is being renewed."""
+        self._bad_mechanism = ""
+        self.state = State.INITIAL_REQUEST
+        self.principal_name = ""
+        self.lifetime_ms: int | None = None
+        self.is_token_authenticated = False
+
+    def reauthenticate(self) -> None:
+        """Begin again, with the same mechanism and user (KIP-368): the next frame is a SaslHandshake."""
+        self._previous = (self._mechanism, self.principal_name)
+        self._server = None
+        self.state = State.REAUTH_PROCESS_HANDSHAKE
+
+    def handle(self, frame: memoryview) -> Step:
+        """Handle one frame without its size. After a `failed` step no frame may follow."""
+        try:
+            if self.state is State.AUTHENTICATE:
+                step = self._authenticate(frame)
+            elif self.state is State.REAUTH_BAD_MECHANISM:
+                step = Step(failed=self._bad_mechanism)
+            else:
+                step = self._handshake(frame)
+        except (DecodeError, struct.error) as error:
+            hint = (
+                "; perhaps the client is configured with another security protocol, or is no Kafka client"
+                if self.state is State.INITIAL_REQUEST
+                else ""
+            )
+            step = Step(failed=f"malformed request during {self._what}: {error}{hint}")
+        if step.failed is not None:
+            self.state = State.FAILED
+        return step
+
+    @property
+    def _what(self) -> str:
+        return "authentication" if self._previous is None else "re-authentication"
+
+    # -- ApiVersions and SaslHandshake
+
+    def _handshake(self, frame: memoryview) -> Step:
+        api_key, version, correlation_id = _prefix_at(frame, 0)
+        if api_key not in (API_VERSIONS_KEY, SASL_HANDSHAKE):
+            return Step(failed=f"API key {api_key} before the log-in (SASL)")
+        if api_key == API_VERSIONS_KEY:
+            if self.state is State.INITIAL_REQUEST:
+                self.state = State.HANDSHAKE_OR_VERSIONS_REQUEST
+            if self.state is not State.HANDSHAKE_OR_VERSIONS_REQUEST:
+                return Step(failed=f"ApiVersions in the state {self.state.name}")
+            if ApiVersionsRequest.MIN_VERSION <= version <= ApiVersionsRequest.MAX_VERSION:
+                self.state = State.HANDSHAKE_REQUEST
+            return Step(dispatch=True)
+        if not SaslHandshakeRequest.MIN_VERSION <= version <= SaslHandshakeRequest.MAX_VERSION:
+            return Step(failed=f"SaslHandshake v{version} is not served")
+        header = read_request_header(frame, False)
+        request = SaslHandshakeRequest.decode(bytes(frame[header.header_size :]), version)
+        self._has_headers = version >= 1
+        if request.mechanism not in self._mechanisms:
+            response = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, self._mechanisms)
+            return Step(
+                _frame(correlation_id, response, version),
+                failed=f"Unsupported SASL mechanism {request.mechanism[:40]}",
+            )
+        send = _frame(correlation_id, SaslHandshakeResponse(0, self._mechanisms), version)
+        if self._previous is not None and self._previous[0] != request.mechanism:
+            self._bad_mechanism = (
+                f"SASL mechanism '{request.mechanism}' requested by client is not supported for re-authentication of "
+                f"mechanism '{self._previous[0]}'"
+            )
+            self.state = State.REAUTH_BAD_MECHANISM
+        else:
+            self._mechanism = request.mechanism
+            self._server = self._new_server(request.mechanism)
+            self.state = State.AUTHENTICATE
+        return Step(send)
+
+    # -- tokens
+
+    def _authenticate(self, frame: memoryview) -> Step:
+        if not self._has_headers:
+            try:
+                answer = self._evaluate(bytes(frame))
+            except SaslError as error:
+                return Step(failed=f"{self._mechanism}: {error}")
+            return Step(_SIZE.pack(len(answer)) + answer)
+        api_key, version, correlation_id = _prefix_at(frame, 0)
+        if api_key != SASL_AUTHENTICATE:
+            return Step(failed=f"API key {api_key} during SASL authentication")
+        if not SaslAuthenticateRequest.MIN_VERSION <= version <= SaslAuthenticateRequest.MAX_VERSION:
+            return Step(failed=f"SaslAuthenticate v{version} is not served")
+        is_flexible = SaslAuthenticateRequest.is_flexible(version)
+        header = read_request_header(frame, is_flexible)
+        request = SaslAuthenticateRequest.decode(bytes(frame[header.header_size :]), version)
+        response = SaslAuthenticateResponse()
+        failed = None
+        try:
+            response.auth_bytes = self._evaluate(bytes(request.auth_bytes))
+            response.session_lifetime_ms = self.lifetime_ms or 0
+        except SaslError as error:
+            response.error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
+            response.error_message = (
+                str(error)
+                if isinstance(error, SaslAuthenticationError)
+                else f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism "
+                f"{self._mechanism}"
+            )
+            failed = f"{self._mechanism}: {error}"
+        return Step(_frame(correlation_id, response, version, tagged=is_flexible), failed=failed)
+
+    def _evaluate(self, token: bytes) -> bytes:
+        """Return the mechanism's answer; with its last one the log-in is complete. Raises SaslError."""
+        server = self._server
+        assert server is not None
+        answer = server.evaluate(token)
+        if server.is_complete:
+            if self._previous is not None and self._previous[1] != server.authorization_id:
+                raise SaslAuthenticationError(
+                    f"Cannot change principals during re-authentication from User.{self._previous[1]}: "
+                    f"User.{server.authorization_id}"
+                )
+            self.principal_name = server.authorization_id
+            self.is_token_authenticated = server.is_token_authenticated
+            self.lifetime_ms = self._lifetime_ms(server)
+            self._server = None
+            self.state = State.COMPLETE
+        return answer
+
+    def _lifetime_ms(self, server: SaslServer) -> int | None:
+        limits = []
+        if server.expires_at_ms is not None:
+            limits.append(server.expires_at_ms - self._now_ms())
+        max_reauth_ms = self._max_reauth_ms(self._mechanism)
+        if max_reauth_ms > 0:
+            limits.append(max_reauth_ms)
+        return max(0, min(limits)) if limits else None
+
+
+def _frame(correlation_id: int, response: Message, version: int, *, tagged: bool = False) -> bytes:
+    body = _SIZE.pack(correlation_id) + (b"\0" if tagged else b"") + response.encode(version)
+    return _SIZE.pack(len(body)) + body

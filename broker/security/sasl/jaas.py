@@ -1,0 +1,62 @@
+"""JAAS text: ``MODULE required key="value" …;`` as in ``sasl.jaas.config``. Source: ``JaasConfig``."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+FLAGS = ("required", "requisite", "sufficient", "optional")
+
+_TOKEN = re.compile(
+    r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s="';]+)|(["']))|\s+""", re.DOTALL
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+class JaasError(ValueError):
+    """The text is malformed. The message quotes no value: it may be a password."""
+
+
+class LoginModule(NamedTuple):
+    """One entry: the class of the module, and its options."""
+
+    name: str
+    options: dict[str, str]
+
+
+def parse(text: str) -> LoginModule:
+    """Return the one login module of a text. Raises JaasError."""
+    tokens = list(_tokens(text))
+    if not tokens:
+        raise JaasError("JAAS config property does not contain any login modules")
+    name, flag, *rest = *(value for value, _ in tokens[:2]), *tokens[2:]
+    if len(tokens) < 2 or str(flag).lower() not in FLAGS:
+        raise JaasError(f"expected MODULE and then one of {', '.join(FLAGS)}")
+    options: dict[str, str] = {}
+    position = 2
+    while position < len(tokens) and tokens[position] != (";", True):
+        if position + 2 >= len(tokens) or tokens[position + 1] != ("=", True) or tokens[position + 2][1]:
+            raise JaasError(f'option {len(options) + 1} of {name}: expected key="value"')
+        options[tokens[position][0]] = tokens[position + 2][0]
+        position += 3
+    if position == len(tokens):
+        raise JaasError("JAAS config entry not terminated by semi-colon")
+    if position + 1 < len(tokens):
+        raise JaasError("JAAS config property contains more than one login module, should be 1 module")
+    return LoginModule(str(name), options)
+
+
+def _tokens(text: str) -> list[tuple[str, bool]]:
+    """Return the words of a text, and whether each is ``=`` or ``;`` outside of quotes."""
+    found = []
+    for match in _TOKEN.finditer(text):
+        double, single, mark, word, lonely = match.groups()
+        if lonely:
+            raise JaasError("a quoted value has no end")
+        if mark:
+            found.append((mark, True))
+        elif word is not None:
+            found.append((word, False))
+        elif double is not None or single is not None:
+            found.append((_ESCAPE.sub(r"\1", double if double is not None else single), False))
+    return found

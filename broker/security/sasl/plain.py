@@ -1,0 +1,48 @@
+"""PLAIN: a user's name and password in one token (RFC 4616). Source: ``PlainSaslServer``."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING
+
+from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PLAIN = "PLAIN"
+
+
+class PlainServer:
+    """See `SaslServer`. ``passwords``: each user's."""
+
+    expires_at_ms: int | None = None
+    is_token_authenticated = False
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self.is_complete = False
+        self.authorization_id = ""
+
+    def evaluate(self, token: bytes) -> bytes:
+        """See `SaslServer`."""
+        parts = token.decode("utf-8", "replace").split("\0", 3)
+        if len(parts) != 3:
+            raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        authorization_id, name, password = parts
+        if not name:
+            raise SaslAuthenticationError("Authentication failed: username not specified")
+        if not password:
+            raise SaslAuthenticationError("Authentication failed: password not specified")
+        expected = self._passwords.get(name)
+        # An unknown user takes as long as a wrong password.
+        is_right = hmac.compare_digest((expected or "").encode(), password.encode())
+        if expected is None or not is_right:
+            raise SaslAuthenticationError("Authentication failed: Invalid username or password")
+        if authorization_id not in ("", name):
+            raise SaslAuthenticationError(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self.authorization_id = name
+        self.is_complete = True
+        return b""
