@@ -106,5 +106,15 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error
     """
 
 
+class AuthenticationFailed(CloseConnection):
+    """The peer did not prove who it is. It learns that, and is disconnected, only after ``delay_s`` real seconds
+    (``connection.failed.authentication.delay.ms``): guessing passwords takes long.
+    """
+
+    def __init__(self, reason: str, delay_s: float) -> None:
+        super().__init__(reason)
+        self.delay_s = delay_s
+
+
 class ConnectionLost(Exception):  # noqa: N818 - not an error of ours
     """The peer was lost: nobody waits for the response."""

@@ -76,7 +76,7 @@ def open_listener(listener: ListenerConfig, config: BrokerConfig) -> BoundListen
     if listener.protocol != PLAINTEXT:
         from oncelog.broker.security.listener import ListenerSecurity
 
-        security = ListenerSecurity(listener.bind.listener, config)
+        security = ListenerSecurity(listener.bind.listener, listener.protocol, config)
     try:
         bound = SocketListener.bind(listener.bind.host, listener.bind.port, config.socket_listen_backlog_size)
     except OSError as error:

@@ -10,7 +10,7 @@ from oncelog.broker.config.definitions import ConfigError, ConfigKey, KeyCollect
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
 from oncelog.broker.config.definitions_node import NetworkKeys, NodeKeys, OwnKeys
-from oncelog.broker.config.definitions_security import SaslKeys, TlsKeys
+from oncelog.broker.config.definitions_security import LoginKeys, SaslKeys, TlsKeys
 from oncelog.broker.config.definitions_share_streams import ShareGroupKeys, StreamsGroupKeys
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class BrokerConfig(
     ShareGroupKeys,
     StreamsGroupKeys,
     TransactionKeys,
+    LoginKeys,
     SaslKeys,
     TlsKeys,
     OwnKeys,

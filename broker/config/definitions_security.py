@@ -1,13 +1,15 @@
 """The broker's dynamic keys for SASL and TLS (Kafka: ``BrokerSecurityConfigs``, ``SaslConfigs``, ``SslConfigs``).
 
-They concern listeners with other protocols than PLAINTEXT. Without such listeners, as here, they have no effect in
-Kafka either. They are checked, stored and shown, because tools and tests set them.
+They concern listeners with other protocols than PLAINTEXT, and each may have its own: ``listener.name.NAME.KEY``.
+Those for the broker as a client, and for Kerberos, do nothing here. They are checked, stored and shown, because tools
+and tests set them.
 """
 
 from __future__ import annotations
 
 from oncelog.broker.config.definitions import (
     DOUBLE,
+    INT,
     LIST,
     LONG,
     LOW,
@@ -21,7 +23,7 @@ from oncelog.broker.config.definitions import (
 )
 
 
-class SaslKeys(metaclass=KeyCollector, in_effect=False):
+class SaslKeys(metaclass=KeyCollector):
     """Keys for the authentication of clients at SASL listeners."""
 
     __slots__ = ()
@@ -30,23 +32,33 @@ class SaslKeys(metaclass=KeyCollector, in_effect=False):
         LIST, ("GSSAPI",), "The mechanisms that clients may use.", update=PER_BROKER, check=no_empty_items
     )
     sasl_mechanism_inter_broker_protocol: str = key(
-        STRING, "GSSAPI", "The mechanism that brokers use among themselves.", update=PER_BROKER
+        STRING,
+        "GSSAPI",
+        "The mechanism that brokers use among themselves.",
+        update=PER_BROKER,
+        in_effect=False,
     )
     sasl_jaas_config: str | None = key(
-        PASSWORD, None, "The login of the broker, as in a JAAS file.", update=PER_BROKER
+        PASSWORD, None, "The login of the broker, as in a JAAS file.", update=PER_BROKER, in_effect=False
     )
     sasl_kerberos_service_name: str | None = key(
-        STRING, None, "The Kerberos principal's name.", update=PER_BROKER
+        STRING, None, "The Kerberos principal's name.", update=PER_BROKER, in_effect=False
     )
-    sasl_kerberos_kinit_cmd: str = key(STRING, "/usr/bin/kinit", "The path of kinit.", update=PER_BROKER)
+    sasl_kerberos_kinit_cmd: str = key(
+        STRING, "/usr/bin/kinit", "The path of kinit.", update=PER_BROKER, in_effect=False
+    )
     sasl_kerberos_ticket_renew_window_factor: float = key(
-        DOUBLE, 0.8, "The share of a ticket's lifetime after which it is renewed.", update=PER_BROKER
+        DOUBLE,
+        0.8,
+        "The share of a ticket's lifetime after which it is renewed.",
+        update=PER_BROKER,
+        in_effect=False,
     )
     sasl_kerberos_ticket_renew_jitter: float = key(
-        DOUBLE, 0.05, "The random share of the time until a renewal.", update=PER_BROKER
+        DOUBLE, 0.05, "The random share of the time until a renewal.", update=PER_BROKER, in_effect=False
     )
     sasl_kerberos_min_time_before_relogin: int = key(
-        LONG, 60_000, "The least milliseconds between two renewals.", update=PER_BROKER
+        LONG, 60_000, "The least milliseconds between two renewals.", update=PER_BROKER, in_effect=False
     )
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = key(
         LIST,
@@ -54,22 +66,53 @@ class SaslKeys(metaclass=KeyCollector, in_effect=False):
         "Rules that map a principal to a user's name.",
         update=PER_BROKER,
         check=no_empty_items,
+        in_effect=False,
     )
     sasl_login_refresh_window_factor: float = key(
-        DOUBLE, 0.8, "The share of a login's lifetime after which it is refreshed.", update=PER_BROKER
+        DOUBLE,
+        0.8,
+        "The share of a login's lifetime after which it is refreshed.",
+        update=PER_BROKER,
+        in_effect=False,
     )
     sasl_login_refresh_window_jitter: float = key(
-        DOUBLE, 0.05, "The random share of a login's lifetime that is added to that.", update=PER_BROKER
+        DOUBLE,
+        0.05,
+        "The random share of a login's lifetime that is added to that.",
+        update=PER_BROKER,
+        in_effect=False,
     )
     sasl_login_refresh_min_period_seconds: int = key(
-        SHORT, 60, "The least seconds between two refreshes.", update=PER_BROKER
+        SHORT, 60, "The least seconds between two refreshes.", update=PER_BROKER, in_effect=False
     )
     sasl_login_refresh_buffer_seconds: int = key(
-        SHORT, 300, "Seconds before its end by which a login is refreshed.", update=PER_BROKER
+        SHORT,
+        300,
+        "Seconds before its end by which a login is refreshed.",
+        update=PER_BROKER,
+        in_effect=False,
     )
 
 
-class TlsKeys(metaclass=KeyCollector, in_effect=False):
+class LoginKeys(metaclass=KeyCollector):
+    """Keys for log-ins at any listener with SASL or TLS."""
+
+    __slots__ = ()
+
+    connection_failed_authentication_delay_ms: int = key(
+        INT,
+        100,
+        "Milliseconds by which the broker delays closing a connection after a failed log-in.",
+        at_least=0, importance=LOW)
+    connections_max_reauth_ms: int = key(
+        LONG, 0, "Milliseconds after which a SASL client must log in again; 0 is never."
+    )
+    sasl_server_max_receive_size: int = key(
+        INT, 512 << 10, "The most bytes of a client's message during the log-in."
+    )
+
+
+class TlsKeys(metaclass=KeyCollector):
     """Keys for TLS at SSL listeners. Key stores and their passwords can be changed for one listener only."""
 
     __slots__ = ()
@@ -81,8 +124,10 @@ class TlsKeys(metaclass=KeyCollector, in_effect=False):
         choices=("required", "requested", "none"),
         update=PER_BROKER,
     )
-    ssl_protocol: str = key(STRING, "TLSv1.3", "The protocol of new connections.", update=PER_BROKER)
-    ssl_provider: str | None = key(STRING, None, "The security provider.", update=PER_BROKER)
+    ssl_protocol: str = key(
+        STRING, "TLSv1.3", "The protocol of new connections.", update=PER_BROKER, in_effect=False
+    )
+    ssl_provider: str | None = key(STRING, None, "The security provider.", update=PER_BROKER, in_effect=False)
     ssl_enabled_protocols: tuple[str, ...] = key(
         LIST,
         ("TLSv1.2", "TLSv1.3"),
@@ -94,10 +139,18 @@ class TlsKeys(metaclass=KeyCollector, in_effect=False):
         LIST, (), "The suites that are accepted; empty: all.", update=PER_BROKER, check=no_empty_items
     )
     ssl_keymanager_algorithm: str = key(
-        STRING, "SunX509", "The algorithm that chooses the broker's certificate.", update=PER_BROKER
+        STRING,
+        "SunX509",
+        "The algorithm that chooses the broker's certificate.",
+        update=PER_BROKER,
+        in_effect=False,
     )
     ssl_trustmanager_algorithm: str = key(
-        STRING, "PKIX", "The algorithm that checks the peers' certificates.", update=PER_BROKER
+        STRING,
+        "PKIX",
+        "The algorithm that checks the peers' certificates.",
+        update=PER_BROKER,
+        in_effect=False,
     )
     ssl_endpoint_identification_algorithm: str = key(
         STRING,
@@ -105,7 +158,33 @@ class TlsKeys(metaclass=KeyCollector, in_effect=False):
         "The algorithm that compares a server's name with its certificate.",
         importance=LOW,
         update=PER_BROKER,
+        in_effect=False,
     )
     ssl_secure_random_implementation: str | None = key(
-        STRING, None, "The generator of random numbers.", importance=LOW, update=PER_BROKER
+        STRING, None, "The generator of random numbers.", importance=LOW, update=PER_BROKER, in_effect=False
+    )
+    ssl_keystore_type: str = key(
+        STRING, "JKS", "The format of the key store: PEM, PKCS12 or JKS.", update=PER_BROKER
+    )
+    ssl_keystore_location: str | None = key(
+        STRING, None, "The file with the broker's key and certificates.", update=PER_BROKER
+    )
+    ssl_keystore_password: str | None = key(PASSWORD, None, "The password of that file.", update=PER_BROKER)
+    ssl_key_password: str | None = key(PASSWORD, None, "The password of the private key.", update=PER_BROKER)
+    ssl_keystore_key: str | None = key(PASSWORD, None, "The broker's private key, as PEM.", update=PER_BROKER)
+    ssl_keystore_certificate_chain: str | None = key(
+        PASSWORD, None, "The broker's certificates, as PEM.", update=PER_BROKER
+    )
+    ssl_truststore_type: str = key(
+        STRING, "JKS", "The format of the trust store: PEM, PKCS12 or JKS.", update=PER_BROKER
+    )
+    ssl_truststore_location: str | None = key(
+        STRING, None, "The file with the trusted certificates.", update=PER_BROKER
+    )
+    ssl_truststore_password: str | None = key(PASSWORD, None, "The password of that file.", update=PER_BROKER)
+    ssl_truststore_certificates: str | None = key(
+        PASSWORD, None, "The trusted certificates, as PEM.", update=PER_BROKER
+    )
+    ssl_principal_mapping_rules: str = key(
+        STRING, "DEFAULT", "Rules that map a certificate's subject to a user's name.", importance=LOW
     )

@@ -19,10 +19,6 @@ request.timeout.ms int 30000
     Milliseconds that a request to another node may take.
 server.max.startup.time.ms long 9223372036854775807 0.. internal
     Milliseconds that a start may take.
-connection.failed.authentication.delay.ms int 100 0..
-    Milliseconds by which the broker delays closing a connection after a failed authentication.
-connections.max.reauth.ms long 0
-    Milliseconds after which a SASL client must authenticate again; 0 is never.
 early.start.listeners list null
     Listeners that accept connections before the authorizer is ready.
 inter.broker.listener.name string null

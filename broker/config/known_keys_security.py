@@ -93,8 +93,6 @@ sasl.mechanism.controller.protocol string GSSAPI
     The mechanism that brokers use with controllers.
 sasl.server.callback.handler.class class null
     The class that handles the callbacks of SASL clients.
-sasl.server.max.receive.size int 524288
-    The most bytes of a client's message during authentication.
 
 # OAuth
 sasl.oauthbearer.assertion.algorithm string RS256
@@ -157,26 +155,4 @@ ssl.allow.san.changes boolean false
     Whether a new certificate may be for other hosts.
 ssl.engine.factory.class class null per-broker
     The class that makes TLS engines.
-ssl.key.password password null per-broker
-    The password of the private key.
-ssl.keystore.certificate.chain password null per-broker
-    The broker's certificates, as PEM.
-ssl.keystore.key password null per-broker
-    The broker's private key, as PEM.
-ssl.keystore.location string null per-broker
-    The file with the broker's key and certificates.
-ssl.keystore.password password null per-broker
-    The password of that file.
-ssl.keystore.type string JKS per-broker
-    The format of that file.
-ssl.principal.mapping.rules string DEFAULT
-    Rules that map a certificate's subject to a user's name.
-ssl.truststore.certificates password null per-broker
-    The trusted certificates, as PEM.
-ssl.truststore.location string null per-broker
-    The file with the trusted certificates.
-ssl.truststore.password password null per-broker
-    The password of that file.
-ssl.truststore.type string JKS per-broker
-    The format of that file.
 """

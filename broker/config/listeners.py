@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 _HOST_MARKS = "-%._:"
 
@@ -44,7 +43,7 @@ class ListenerConfig(NamedTuple):
     bind: ListenerEndpoint
     advertised: ListenerEndpoint | None
     protocol: str
-    """One of `SERVED_PROTOCOLS`."""
+    """One of `SECURITY_PROTOCOLS`."""
 
 
 def address_text(host: str, port: int) -> str:
@@ -133,12 +132,6 @@ def _protocol_refusal(
     protocol = protocols.get(endpoint.listener)
     if protocol is None:
         return _refusal(config, "listeners", f"No security protocol defined for listener {endpoint.listener}")
-    if protocol not in SERVED_PROTOCOLS:
-        return _refusal(
-            config,
-            "listeners",
-            f"listener {endpoint} is {protocol}, which oncelog does not serve yet: use PLAINTEXT or SSL",
-        )
     return None
 
 

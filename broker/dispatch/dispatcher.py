@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
 
-SASL = (17, 36)
-"""The API keys of SaslHandshake and SaslAuthenticate, which are not served yet."""
-
 _prefix_at = struct.Struct(">hhi").unpack_from
 
 log = get_logger(__name__)
@@ -222,8 +219,7 @@ class Dispatcher:
     def _load(self, api_key: int) -> Api:
         handler = self._services.handlers.get(api_key)
         if handler is None:
-            hint = "; the client wants SASL, which this listener does not speak" if api_key in SASL else ""
-            raise CloseConnection(f"API key {api_key} is not served{hint}")
+            raise CloseConnection(f"API key {api_key} is not served")
         api = self._apis[api_key] = Api(handler)
         return api
 

@@ -30,9 +30,11 @@ from oncelog.wire.stored.metadata import (
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 
 if TYPE_CHECKING:
@@ -165,6 +167,8 @@ class MetadataImage:
         self.controllers: dict[int, RegisterControllerRecord] = {}
         self.next_producer_id = 0
         self.acls = AclsImage()
+        self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
+        """By user and number of the mechanism."""
         self.offset = -1
         self._similar_names: dict[str, list[str]] = {}
 
@@ -211,6 +215,7 @@ class MetadataImage:
         if self.next_producer_id > 0:
             yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
         yield from self.acls.records()
+        yield from self.scram_credentials.values()
 
     def version_of(self, record: Message) -> int:
         """Return the version that Kafka writes the record in, at this image's feature levels."""
@@ -319,6 +324,12 @@ class MetadataImage:
     def _replay_register_controller(self, record: RegisterControllerRecord) -> None:
         self.controllers[record.controller_id] = record
 
+    def _replay_scram_credential(self, record: UserScramCredentialRecord) -> None:
+        self.scram_credentials[record.name, record.mechanism] = record
+
+    def _replay_remove_scram_credential(self, record: RemoveUserScramCredentialRecord) -> None:
+        self.scram_credentials.pop((record.name, record.mechanism), None)
+
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
@@ -349,6 +360,8 @@ _REPLAY: dict[type[Message], Callable[[MetadataImage, Any], Topic | None]] = {
     ProducerIdsRecord: MetadataImage._replay_producer_ids,
     AccessControlEntryRecord: MetadataImage._replay_acl,
     RemoveAccessControlEntryRecord: MetadataImage._replay_remove_acl,
+    UserScramCredentialRecord: MetadataImage._replay_scram_credential,
+    RemoveUserScramCredentialRecord: MetadataImage._replay_remove_scram_credential,
     NoOpRecord: MetadataImage._replay_nothing,
     BeginTransactionRecord: MetadataImage._replay_nothing,
     EndTransactionRecord: MetadataImage._replay_nothing,

@@ -22,14 +22,14 @@ import trio
 from oncelog.broker.logs import get_logger
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.broker.net.writer import SEND_SOON_BYTES, ResponseWriter
-from oncelog.broker.request import CloseConnection, ConnectionLost
+from oncelog.broker.request import AuthenticationFailed, CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from oncelog.broker.dispatch.fast_produce import ProduceFronts
     from oncelog.broker.net.server import Server
@@ -71,6 +71,8 @@ class Connection:
         "_security",
         "_server",
         "close_reason",
+        "frame_bytes_max",
+        "gate",
         "heard_at",
         "listener_name",
         "muted_until",
@@ -102,6 +104,10 @@ class Connection:
         self.heard_at = real_time.monotonic()
         """When the peer was last heard, or a response to it was completed (real time, seconds)."""
         self.close_reason: str | None = None
+        self.gate: Callable[[memoryview], Pending[Any] | None] | None = None
+        """Takes frames in place of the dispatcher: a log-in, or a session that ends."""
+        self.frame_bytes_max: int | None = None
+        """A smaller limit than the server's, before the log-in."""
         self._security = security
         self._server = server
         self._dispatcher = server.dispatcher
@@ -125,6 +131,8 @@ class Connection:
                 self._log_close(f"malformed request: {why}" if isinstance(why, DecodeError) else str(why))
                 # Responses to earlier requests leave first: Kafka reads no request before it has sent them.
                 await self.wait_drained()
+                if isinstance(why, AuthenticationFailed):
+                    await real_time.sleep(why.delay_s)
                 if self.writer.out:
                     await self.writer.flush()
         except CloseConnection as why:
@@ -156,6 +164,10 @@ class Connection:
     def is_open(self) -> bool:
         """Whether neither side has closed it, as far as is known."""
         return self in self._server.connections
+
+    def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
+        """Handle a request, whatever the gate is. See `Dispatcher.dispatch`."""
+        return self._dispatcher.dispatch(self, frame)
 
     def close(self, reason: str) -> None:
         """Close from another task; `serve` ends with that reason in the log."""
@@ -226,7 +238,12 @@ class Connection:
                 break
             position = start + size
             self._requests += 1
-            pending = dispatcher.dispatch(self, view[start:position])
+            gate = self.gate
+            pending = (
+                dispatcher.dispatch(self, view[start:position])
+                if gate is None
+                else gate(view[start:position])
+            )
             if pending is not None and self._enqueue(pending):
                 pending = None
             send_now = len(writer.out) >= SEND_SOON_BYTES and not self.pending
@@ -253,26 +270,37 @@ class Connection:
     def _frame_size(self, view: memoryview, position: int) -> int:
         """Return the size of the frame at ``position``, in bytes. Raises CloseConnection if it is out of bounds."""
         size: int = _size_at(view, position)[0]
-        if not REQUEST_PREFIX_SIZE <= size <= self._server.max_frame_bytes:
+        if (
+            not REQUEST_PREFIX_SIZE <= size <= self._server.max_frame_bytes
+            or self.frame_bytes_max is not None
+        ):
+            self._check_frame_size(view, position, size)
+        return size
+
+    def _check_frame_size(self, view: memoryview, position: int, size: int) -> None:
+        key, least, limit = "socket.request.max.bytes", REQUEST_PREFIX_SIZE, self._server.max_frame_bytes
+        if self.frame_bytes_max is not None:  # bare tokens have no prefix
+            key, least, limit = "sasl.server.max.receive.size", 0, self.frame_bytes_max
+        if not least <= size <= limit:
             raise CloseConnection(
                 unexpected_bytes(view[position : position + 4])
-                or f"a frame of {size} bytes; the limit is {self._server.max_frame_bytes} (socket.request.max.bytes)"
+                or f"a frame of {size} bytes; the limit is {limit} ({key})"
             )
-        return size
 
     async def _finish_frame(self, rest: memoryview) -> int:
         """Read the remainder of a frame that has begun into memory of its own, and handle it; return its size."""
         head = bytearray(rest)
         if self.writer.out and not self.pending:
             await self.writer.flush()
-        while len(head) < 4 + REQUEST_PREFIX_SIZE:
-            more = bytearray(4 + REQUEST_PREFIX_SIZE - len(head))
+        wanted = 4 + REQUEST_PREFIX_SIZE
+        while len(head) < wanted:
+            more = bytearray(wanted - len(head))
             count = await self._receive(memoryview(more))
             head += more[:count]
             if len(head) >= 4:
-                self._frame_size(memoryview(head), 0)
+                wanted = 4 + min(REQUEST_PREFIX_SIZE, self._frame_size(memoryview(head), 0))
         size = 4 + self._frame_size(memoryview(head), 0)
-        api_key = _key_at(head, 4)[0]
+        api_key = _key_at(head, 4)[0] if size >= 6 else -1
         if size > OTHER_FRAME_BYTES_MAX and api_key != PRODUCE_KEY:  # its records are not copied
             raise CloseConnection(
                 unexpected_bytes(head)
@@ -291,7 +319,7 @@ class Connection:
                     have += await self._receive(whole[have : min(size, len(buffer))])
             with memoryview(buffer) as whole:
                 self._requests += 1
-                pending = self._dispatcher.dispatch(self, whole[4:size])
+                pending = self.dispatch_now(whole[4:size]) if self.gate is None else self.gate(whole[4:size])
             if pending is not None and not self._enqueue(pending):
                 await self._respond(pending)
         finally:

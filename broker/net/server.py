@@ -86,6 +86,9 @@ class Server:
         config = services.config.current
         self.dispatcher = dispatcher
         self.listeners = listeners
+        for bound in listeners:
+            if bound.security is not None:
+                bound.security.attach(services)
         self.files = services.files
         self.lines = services.lines
         self.note_bug: Callable[[], None] = services.note_bug

@@ -1,6 +1,6 @@
 """`ListenerSecurity`: how the peers of one listener prove who they are.
 
-Source: ``ChannelBuilders``, ``SslChannelBuilder``.
+Source: ``ChannelBuilders``, ``SslChannelBuilder``, ``SaslChannelBuilder``.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import ssl
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import TlsTransport, read_file
 from oncelog.broker.seams.transport import SocketTransport
+from oncelog.broker.security.sasl.login import SaslListener, SaslLogin
+from oncelog.broker.security.settings import ListenerSettings
 from oncelog.broker.security.tls.context import ListenerTls, listener_tls
 from oncelog.broker.security.tls.principal import NoMatchingRule
 from oncelog.broker.security.tls.stores import StoreError
@@ -21,77 +23,78 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.net.connection import Connection
     from oncelog.broker.seams.transport import Transport
+    from oncelog.broker.services import Services
 
-SSL_KEYS = (
-    "ssl.cipher.suites",
-    "ssl.client.auth",
-    "ssl.enabled.protocols",
-    "ssl.key.password",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
-    "ssl.principal.mapping.rules",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
-)
-"""The keys that make a listener's TLS settings."""
 HANDSHAKE_SECONDS = 10
 """Real seconds in which a peer must finish its TLS handshake."""
 
 
 class ListenerSecurity:
-    """The security of a listener named ``name``, by its keys in ``config``. Raises ConfigError."""
+    """The security of a listener named ``name`` with another protocol than PLAINTEXT, by its keys in ``config``.
 
-    def __init__(self, name: str, config: BrokerConfig) -> None:
+    Raises ConfigError.
+    """
+
+    def __init__(self, name: str, protocol: str, config: BrokerConfig) -> None:
         self._name = name
-        self._tls = self._load(config)
+        settings = ListenerSettings(name, config)
+        self._tls = self._load_tls(settings) if protocol.endswith("SSL") else None
+        self._sasl = SaslListener(settings) if protocol.startswith("SASL") else None
+        self._services: Services
 
-    def _load(self, config: BrokerConfig) -> ListenerTls:
-        try:
-            return listener_tls(security_values(config, self._name), read_file)
-        except StoreError as error:
-            raise ConfigError(f"listener {self._name}: {error}") from None
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"listener {self._name}: TLS needs {error.name}: pip install 'oncelog[security]'"
-            ) from None
+    def attach(self, services: Services) -> None:
+        """Use the configuration and the users of this node from now on."""
+        self._services = services
+        if self._sasl is not None:
+            self._sasl.services = services
 
     def wrap(self, transport: Transport) -> Transport:
         """Return the transport for a connection that was accepted. Raises OSError if the peer has gone."""
+        if self._tls is None:
+            return transport
         assert isinstance(transport, SocketTransport)
         return TlsTransport(transport, self._tls.context)
 
     async def establish(self, connection: Connection) -> None:
-        """Shake hands, and set the connection's principal. Raises CloseConnection if that fails, OSError."""
+        """Shake hands and set the connection's principal, or let it log in with its first requests.
+
+        Raises CloseConnection if the handshake fails, OSError.
+        """
+        if self._tls is not None:
+            await self._shake_hands(connection, self._tls)
+        if self._sasl is not None:
+            SaslLogin(self._sasl, connection).begin()
+
+    async def _shake_hands(self, connection: Connection, tls: ListenerTls) -> None:
         transport = connection.transport
         assert isinstance(transport, TlsTransport)
-        tls = self._tls
         certificate = None
         with real_time.move_on_after(HANDSHAKE_SECONDS) as scope:
             try:
                 certificate = await transport.handshake()
             except ssl.SSLError as error:
                 why = error.reason or error.strerror or "it failed"
-                raise CloseConnection(f"TLS handshake: {why.lower().replace('_', ' ')}") from None
+                raise self._failure(f"TLS handshake: {why.lower().replace('_', ' ')}") from None
         if scope.cancelled_caught:
             raise CloseConnection(f"no TLS handshake in {HANDSHAKE_SECONDS} s")
         try:
             name = tls.principal(certificate)
         except NoMatchingRule as error:
-            raise CloseConnection(str(error)) from None
+            raise self._failure(str(error)) from None
         if name is not None:
             connection.principal = f"User:{name}"
 
+    def _failure(self, reason: str) -> AuthenticationFailed:
+        return AuthenticationFailed(
+            reason, self._services.config.current.connection_failed_authentication_delay_ms / 1000
+        )
 
-def security_values(config: BrokerConfig, listener_name: str) -> dict[str, str | None]:
-    """Return the ``ssl.`` keys that hold for a listener: its own (``listener.name.NAME.KEY``), else the broker's."""
-    prefix = f"listener.name.{listener_name.lower()}."
-    values = {key: config.text(key) for key in SSL_KEYS}
-    for key, text in config.texts.items():
-        if key.lower().startswith(prefix) and key[len(prefix) :] in values:
-            values[key[len(prefix) :]] = text
-    return values
+    def _load_tls(self, settings: ListenerSettings) -> ListenerTls:
+        try:
+            return listener_tls(settings.tls_values(), read_file)
+        except StoreError as error:
+            raise ConfigError(f"listener {self._name}: {error}") from None
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"listener {self._name}: TLS needs {error.name}: pip install 'oncelog[security]'"
+            ) from None

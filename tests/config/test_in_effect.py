@@ -8,6 +8,7 @@ import pytest
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.group_config import LIMITS
 from oncelog.broker.config.topic_config import TopicConfig
+from oncelog.broker.security.settings import SSL_KEYS
 
 ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = ROOT / "broker" / "config"
@@ -25,6 +26,8 @@ COMPUTED = {
 # The code reads the first under a computed name, and refuses the others if they are on.
 ALSO_READ = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
 ALSO_READ |= {name for limits in LIMITS.values() for name in limits if name}
+# Asked for by name, for one listener.
+ALSO_READ |= {*SSL_KEYS, "sasl.enabled.mechanisms", "sasl.server.max.receive.size", "connections.max.reauth.ms"}
 REFUSED = {"remote.storage.enable", "process.roles"}
 
 

@@ -124,16 +124,6 @@ def test_a_listener_need_not_be_advertised() -> None:
         ),
         ({"listeners": ""}, "listeners=: there is no listener for clients"),
         ({"listeners": "CONTROLLER://:1"}, "listeners=CONTROLLER://:1: there is no listener for clients"),
-        (
-            {"listeners": "SASL_SSL://a:1"},
-            "listeners=SASL_SSL://a:1: listener SASL_SSL://a:1 is SASL_SSL, which oncelog does not serve yet: "
-            "use PLAINTEXT or SSL",
-        ),
-        (
-            {"listeners": "B://a:1", "listener_security_protocol_map": "B:SASL_PLAINTEXT"},
-            "listeners=B://a:1: listener B://a:1 is SASL_PLAINTEXT, which oncelog does not serve yet: "
-            "use PLAINTEXT or SSL",
-        ),
         ({"listeners": "FOO://a:1"}, "listeners=FOO://a:1: No security protocol defined for listener FOO"),
         (
             {"listeners": "PLAINTEXT://a:1,plaintext://b:2"},
@@ -166,6 +156,6 @@ def test_invalid_listeners(texts: dict[str, str], message: str) -> None:
 
 
 def test_a_refusal_says_where_the_key_came_from() -> None:
-    config = BrokerConfig({"listeners": "SASL_SSL://a:1"}, {"listeners": "f:3"})
+    config = BrokerConfig({"listeners": "FOO://a:1"}, {"listeners": "f:3"})
     with pytest.raises(ConfigError, match=r"\[from f:3\]$"):
         resolve_listeners(config, lambda: "me")

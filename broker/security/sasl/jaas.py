@@ -29,8 +29,8 @@ def parse(text: str) -> LoginModule:
     tokens = list(_tokens(text))
     if not tokens:
         raise JaasError("JAAS config property does not contain any login modules")
-    name, flag, *rest = *(value for value, _ in tokens[:2]), *tokens[2:]
-    if len(tokens) < 2 or str(flag).lower() not in FLAGS:
+    name = tokens[0][0]
+    if len(tokens) < 2 or tokens[1][0].lower() not in FLAGS:
         raise JaasError(f"expected MODULE and then one of {', '.join(FLAGS)}")
     options: dict[str, str] = {}
     position = 2
@@ -43,7 +43,7 @@ def parse(text: str) -> LoginModule:
         raise JaasError("JAAS config entry not terminated by semi-colon")
     if position + 1 < len(tokens):
         raise JaasError("JAAS config property contains more than one login module, should be 1 module")
-    return LoginModule(str(name), options)
+    return LoginModule(name, options)
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:

@@ -1,0 +1,24 @@
+"""SaslAuthenticate (API key 36): a SASL token.
+
+A log-in is over before a request comes here (`oncelog.broker.security.sasl.login`): one on a listener without SASL, or
+after the log-in, is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+if TYPE_CHECKING:
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
+
+
+def handle(
+    services: Services, request: SaslAuthenticateRequest, context: RequestContext
+) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
+    )

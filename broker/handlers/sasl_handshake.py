@@ -1,0 +1,22 @@
+"""SaslHandshake (API key 17): a client chooses a SASL mechanism.
+
+A log-in is over before a request comes here (`oncelog.broker.security.sasl.login`): one on a listener without SASL, or
+after the log-in, is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
+
+
+def handle(
+    services: Services, request: SaslHandshakeRequest, context: RequestContext
+) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)

@@ -1,0 +1,67 @@
+"""`ListenerSettings`: the security keys of one listener: its own (``listener.name.NAME.KEY``), else the broker's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.config.definitions import ConfigError
+
+if TYPE_CHECKING:
+    from oncelog.broker.config.broker_config import BrokerConfig
+
+SSL_KEYS = (
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+"""The keys that make a listener's TLS settings."""
+
+
+class ListenerSettings:
+    """The keys of the listener ``name`` in ``config``."""
+
+    def __init__(self, name: str, config: BrokerConfig) -> None:
+        self.name = name
+        self._config = config
+        prefix = f"listener.name.{name.lower()}."
+        self._own = {
+            key[len(prefix) :]: text for key, text in config.texts.items() if key.lower().startswith(prefix)
+        }
+
+    def text(self, key: str) -> str | None:
+        """Return the value of a key as Kafka writes it, None for a null."""
+        return self._own[key] if key in self._own else self._config.text(key)
+
+    def items(self, key: str) -> list[str]:
+        """Return the items of a list."""
+        return [item.strip() for item in (self.text(key) or "").split(",") if item.strip()]
+
+    def mechanism_text(self, mechanism: str, key: str) -> str | None:
+        """Return the value of a key for one SASL mechanism (``MECHANISM.KEY``), None if it is not set."""
+        return self._own.get(
+            f"{mechanism.lower()}.{key}", self._config.texts.get(f"{mechanism.lower()}.{key}")
+        )
+
+    def mechanism_int(self, mechanism: str, key: str) -> int:
+        """Return a whole number for one mechanism, else for the listener. Raises ConfigError for other text."""
+        text = self.mechanism_text(mechanism, key)
+        text = self.text(key) if text is None else text
+        try:
+            return int(text or 0)
+        except ValueError:
+            raise ConfigError(f"listener {self.name}: {key}={text}: expected a whole number") from None
+
+    def tls_values(self) -> dict[str, str | None]:
+        """Return the keys of TLS."""
+        return {key: self.text(key) for key in SSL_KEYS}

@@ -1,0 +1,80 @@
+"""Listeners with SASL, as clients see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+import oncelog
+
+CONFIG = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="admin" password="admin-secret" user_admin="admin-secret" user_app="app-\\"secret";'
+    ),
+}
+
+
+@pytest.fixture
+def kafka() -> Iterator[oncelog.Broker]:
+    with oncelog.Broker(topics=["t"], config=CONFIG) as broker:
+        yield broker
+
+
+def client(kafka: oncelog.Broker, mechanism: str, user: str, password: str) -> dict[str, str]:
+    return {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def test_plain(kafka: oncelog.Broker) -> None:
+    settings = client(kafka, "PLAIN", "app", 'app-"secret')
+    producer = Producer(settings)
+    producer.produce("t", b"value")
+    assert producer.flush(30) == 0
+    consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    message = consumer.poll(30)
+    assert message is not None
+    assert message.value() == b"value"
+    consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "user", "password"),
+    [("PLAIN", "app", "wrong"), ("PLAIN", "nobody", "x"), ("SCRAM-SHA-256", "app", "x")],
+)
+def test_who_has_the_wrong_password_does_not_get_in(
+    kafka: oncelog.Broker, mechanism: str, user: str, password: str
+) -> None:
+    said: list[str] = []
+    settings = {**client(kafka, mechanism, user, password), "error_cb": lambda error: said.append(str(error))}
+    producer = Producer(settings)
+    while not said:
+        producer.poll(1)
+    assert "Authentication failed" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms=GSSAPI: Kerberos is not served"),
+        ({"sasl.enabled.mechanisms": "PLAN"}, "sasl.enabled.mechanisms=PLAN: it is unknown"),
+        (
+            {"listener.name.sasl_plaintext.plain.sasl.jaas.config": 'Plain required user_a="x"'},
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config: JAAS config entry not terminated by semi-colon",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named(changed: dict[str, str], said: str) -> None:
+    with pytest.raises(oncelog.OncelogError) as raised:
+        oncelog.Broker(config={**CONFIG, **changed}).start()
+    assert said in str(raised.value)
