@@ -103,7 +103,9 @@ class LoginKeys(metaclass=KeyCollector):
         INT,
         100,
         "Milliseconds by which the broker delays closing a connection after a failed log-in.",
-        at_least=0, importance=LOW)
+        at_least=0,
+        importance=LOW,
+    )
     connections_max_reauth_ms: int = key(
         LONG, 0, "Milliseconds after which a SASL client must log in again; 0 is never."
     )

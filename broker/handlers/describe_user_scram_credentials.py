@@ -1,14 +1,16 @@
-"""DescribeUserScramCredentials (API key 50): lists users with SCRAM passwords, of which there are none.
+"""DescribeUserScramCredentials (API key 50): lists users with SCRAM passwords.
 
 A user that the request names twice gets DUPLICATE_RESOURCE. Source: ``ScramImage.describe``; KIP-554.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -22,18 +24,31 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    is_repeated: dict[str, bool] = {}
-    for user in request.users or ():
-        is_repeated[user.name] = user.name in is_repeated
-    results = [
-        DescribeUserScramCredentialsResult(name, ErrorCode.DUPLICATE_RESOURCE, f"{name} is named twice.")
-        if repeated
-        else DescribeUserScramCredentialsResult(
-            name, ErrorCode.RESOURCE_NOT_FOUND, f"There is no user {name}."
+    found: dict[str, list[CredentialInfo]] = {}
+    for (name, mechanism), credential in services.metadata.image.scram_credentials.items():
+        found.setdefault(name, []).append(CredentialInfo(mechanism, credential.iterations))
+    times = Counter([user.name for user in request.users] if request.users else found)
+    return DescribeUserScramCredentialsResponse(
+        results=[_result(name, number, found.get(name)) for name, number in times.items()]
+    )
+
+
+def _result(
+    name: str, times: int, credentials: list[CredentialInfo] | None
+) -> DescribeUserScramCredentialsResult:
+    if times > 1:
+        return DescribeUserScramCredentialsResult(
+            name,
+            ErrorCode.DUPLICATE_RESOURCE,
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
         )
-        for name, repeated in is_repeated.items()
-    ]
-    return DescribeUserScramCredentialsResponse(results=results)
+    if credentials is None:
+        return DescribeUserScramCredentialsResult(
+            name,
+            ErrorCode.RESOURCE_NOT_FOUND,
+            f"Attempt to describe a user credential that does not exist: {name}",
+        )
+    return DescribeUserScramCredentialsResult(name, credential_infos=credentials)
 
 
 def error_response(

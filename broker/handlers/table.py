@@ -81,6 +81,7 @@ HANDLERS: dict[int, Handler] = _table(
     (47, "offset_delete", 0, 0),
     (48, "describe_client_quotas", 0, 1),
     (50, "describe_user_scram_credentials", 0, 0),
+    (51, "alter_user_scram_credentials", 0, 0),
     (55, "describe_quorum", 0, 2),
     (57, "update_features", 0, 2),
     (60, "describe_cluster", 0, 2),

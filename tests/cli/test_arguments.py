@@ -56,9 +56,7 @@ def test_every_error_is_a_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "server.properties"
-    path.write_text(
-        "num.partitions=many\nlisteners=FOO://a:1,BAR://b:2\nauthorizer.class.name=Mine\n"
-    )
+    path.write_text("num.partitions=many\nlisteners=FOO://a:1,BAR://b:2\nauthorizer.class.name=Mine\n")
     monkeypatch.setenv("ONCELOG_WORDS", "1")
     monkeypatch.setenv("ONCELOG_EPHEMERAL", "perhaps")
     monkeypatch.setenv("KAFKA_NUM_IO_TREADS", "1")

@@ -27,7 +27,12 @@ COMPUTED = {
 ALSO_READ = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
 ALSO_READ |= {name for limits in LIMITS.values() for name in limits if name}
 # Asked for by name, for one listener.
-ALSO_READ |= {*SSL_KEYS, "sasl.enabled.mechanisms", "sasl.server.max.receive.size", "connections.max.reauth.ms"}
+ALSO_READ |= {
+    *SSL_KEYS,
+    "sasl.enabled.mechanisms",
+    "sasl.server.max.receive.size",
+    "connections.max.reauth.ms",
+}
 REFUSED = {"remote.storage.enable", "process.roles"}
 
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 import oncelog
 
@@ -25,7 +33,7 @@ def kafka() -> Iterator[oncelog.Broker]:
         yield broker
 
 
-def client(kafka: oncelog.Broker, mechanism: str, user: str, password: str) -> dict[str, str]:
+def client(kafka: oncelog.Broker, mechanism: str, user: str, password: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -78,3 +86,33 @@ def test_what_cannot_be_used_is_named(changed: dict[str, str], said: str) -> Non
     with pytest.raises(oncelog.OncelogError) as raised:
         oncelog.Broker(config={**CONFIG, **changed}).start()
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram(kafka: oncelog.Broker, name: str) -> None:
+    admin = AdminClient(client(kafka, "PLAIN", "admin", "admin-secret"))
+    mechanism = ScramMechanism.SCRAM_SHA_256 if name == "SCRAM-SHA-256" else ScramMechanism.SCRAM_SHA_512
+    user = "Kathe, a=b"
+    info = ScramCredentialInfo(mechanism, 4096)
+    for result in admin.alter_user_scram_credentials(
+        [UserScramCredentialUpsertion(user, info, b"secret")]
+    ).values():
+        result.result(10)
+    futures = admin.describe_user_scram_credentials([user])
+    assert isinstance(futures, dict)
+    described = futures[user].result(10)
+    assert [(one.mechanism, one.iterations) for one in described.scram_credential_infos] == [
+        (mechanism, 4096)
+    ]
+    settings = client(kafka, name, user, "secret")
+    assert "t" in AdminClient(settings).list_topics(timeout=20).topics
+    kafka.kill()
+    kafka.start()
+    assert "t" in AdminClient(settings).list_topics(timeout=20).topics
+    for result in admin.alter_user_scram_credentials([UserScramCredentialDeletion(user, mechanism)]).values():
+        result.result(20)
+    said: list[str] = []
+    producer = Producer({**settings, "error_cb": lambda error: said.append(str(error))})
+    while not said:
+        producer.poll(1)
+    assert "Authentication failed during authentication due to invalid credentials" in said[0]

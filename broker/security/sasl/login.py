@@ -25,7 +25,6 @@ from oncelog.broker.security.sasl.scram import (
     ScramCredential,
     ScramMechanism,
     ScramServer,
-    TokenCredential,
 )
 
 if TYPE_CHECKING:
@@ -75,16 +74,13 @@ class SaslListener:
         if mechanism == PLAIN:
             return PlainServer(self._passwords)
         scram = SCRAM_MECHANISMS[mechanism]
-        return ScramServer(scram, lambda user: self._credential(scram, user), self._token, self._new_nonce)
+        return ScramServer(scram, lambda user: self._credential(scram, user), lambda _: None, self._new_nonce)
 
     def _credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         record = self.services.metadata.image.scram_credentials.get((user, mechanism.number))
         if record is None:
             return None
         return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
-
-    def _token(self, token_id: str) -> TokenCredential | None:
-        return None
 
     def _new_nonce(self) -> str:
         return self.services.random.randbytes(NONCE_BYTES).hex()

@@ -1,0 +1,106 @@
+"""AlterUserScramCredentials (API key 51): sets and removes SCRAM passwords, one change for each user.
+
+All changes that are not refused are one batch of records. Source: ``ScramControlManager``; KIP-554.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.security.sasl.scram import SCRAM_MECHANISMS, salted_credential
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialUpsertion,
+)
+from oncelog.wire.stored.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+
+if TYPE_CHECKING:
+    from oncelog.broker.metadata.image import MetadataImage
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.security.sasl.scram import ScramMechanism
+    from oncelog.broker.services import Services
+    from oncelog.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion
+    from oncelog.wire.schema import Message
+
+BY_NUMBER = {mechanism.number: mechanism for mechanism in SCRAM_MECHANISMS.values()}
+
+
+def handle(
+    services: Services, request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
+    records: dict[str, Message] = {}
+    errors: dict[str, KafkaError] = {}
+    changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [
+        *request.deletions,
+        *request.upsertions,
+    ]
+    for change in changes:
+        if change.name in errors:
+            continue
+        try:
+            if records.pop(change.name, None) is not None:
+                raise KafkaError(
+                    ErrorCode.DUPLICATE_RESOURCE,
+                    "A user credential cannot be altered twice in the same request",
+                )
+            records[change.name] = (
+                _upsertion(change)
+                if isinstance(change, ScramCredentialUpsertion)
+                else _deletion(change, services.metadata.image)
+            )
+        except KafkaError as error:
+            errors[change.name] = error
+    if records:
+        services.metadata.commit(list(records.values()))
+    return AlterUserScramCredentialsResponse(
+        results=[
+            *(AlterUserScramCredentialsResult(user) for user in records),
+            *(
+                AlterUserScramCredentialsResult(user, error.code, error.message)
+                for user, error in errors.items()
+            ),
+        ]
+    )
+
+
+def _upsertion(change: ScramCredentialUpsertion) -> UserScramCredentialRecord:
+    mechanism = _mechanism(change)
+    if change.iterations < mechanism.iterations_min:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if change.iterations > mechanism.iterations_max:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    salt, stored_key, server_key, iterations = salted_credential(
+        mechanism, bytes(change.salt), bytes(change.salted_password), change.iterations
+    )
+    return UserScramCredentialRecord(change.name, change.mechanism, salt, stored_key, server_key, iterations)
+
+
+def _deletion(change: ScramCredentialDeletion, image: MetadataImage) -> RemoveUserScramCredentialRecord:
+    _mechanism(change)
+    if (change.name, change.mechanism) not in image.scram_credentials:
+        raise KafkaError(
+            ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+        )
+    return RemoveUserScramCredentialRecord(change.name, change.mechanism)
+
+
+def _mechanism(change: ScramCredentialUpsertion | ScramCredentialDeletion) -> ScramMechanism:
+    if not change.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    mechanism = BY_NUMBER.get(change.mechanism)
+    if mechanism is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    return mechanism
+
+
+def error_response(
+    request: AlterUserScramCredentialsRequest, version: int, error: KafkaError
+) -> AlterUserScramCredentialsResponse:
+    """Return the error for every user of the request."""
+    users = {change.name: None for change in (*request.deletions, *request.upsertions)}
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(user, error.code, error.message) for user in users]
+    )
