@@ -52,10 +52,8 @@ def test_a_size_that_a_client_could_mean_is_taken_for_nothing_else(size: int) ->
     assert unexpected_bytes(struct.pack(">ihhi", size, 3, 12, 1)) is None
 
 
-SASL_HANDSHAKE = struct.pack(">ihhihh5s", 17, 17, 1, 1, -1, 5, b"PLAIN")
 OTHER = [
     (struct.pack(">i", -9), "a frame of -9 bytes"),
-    (SASL_HANDSHAKE, "API key 17 is not served; the client wants SASL, which this listener does not speak"),
     (struct.pack(">ihhih", 10, 999, 1, 1, -1), "API key 999 is not served'"),
 ]
 
