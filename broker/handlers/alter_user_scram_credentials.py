@@ -100,7 +100,9 @@ def error_response(
     request: AlterUserScramCredentialsRequest, version: int, error: KafkaError
 ) -> AlterUserScramCredentialsResponse:
     """Return the error for every user of the request."""
-    users = {change.name: None for change in (*request.deletions, *request.upsertions)}
+    users = dict.fromkeys(
+        [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
+    )
     return AlterUserScramCredentialsResponse(
         results=[AlterUserScramCredentialsResult(user, error.code, error.message) for user in users]
     )
