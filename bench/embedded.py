@@ -115,21 +115,18 @@ def measure_memory(count: int) -> dict[str, float]:
         fill(broker, ["topic"])
         return broker
 
-    for _ in range(10):  # what the first ones leave is the process's
+    for _ in range(count // 2):  # what the first ones leave is the process's
         start().close()
     before = own_memory_mb()
-    brokers = [start() for _ in range(count)]
-    held = (own_memory_mb() - before) / len(brokers)
-    for broker in brokers:
-        broker.close()
-    del brokers
     starts = 2 * count
-    for _ in range(count):  # the allocator keeps what so many threads took
-        start().close()
-    before = own_memory_mb()
     for _ in range(starts):
         start().close()
-    return {MEMORY.name: held, GROWTH.name: max(0.0, own_memory_mb() - before) / starts}
+    after = own_memory_mb()
+    brokers = [start() for _ in range(count)]
+    held = (own_memory_mb() - after) / len(brokers)
+    for broker in brokers:
+        broker.close()
+    return {MEMORY.name: held, GROWTH.name: max(0.0, after - before) / starts}
 
 
 def confluent_test(bootstrap: str, topic: str) -> None:
