@@ -45,14 +45,19 @@ MANIFEST = "oncelog-snapshot.json"
 DATA = "data/"
 COMPRESSION_LEVEL = 1
 
-OF_THE_ADDRESS = (
-    "listeners",
+LEFT_OUT = (
+    "listener",
     "advertised.listeners",
-    "listener.security.protocol.map",
-    "log.dirs",
+    "inter.broker.listener.name",
+    "controller.listener.names",
+    "security.inter.broker.protocol",
     "log.dir",
+    "ssl.",
+    "sasl.",
 )
-"""Configuration that belongs to one broker and not to its data: two brokers from one snapshot have other ports."""
+"""How the keys of configuration begin that belong to one broker and not to its data: brokers from one snapshot have
+their own ports. The passwords of the configuration are among them.
+"""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Manifest:
     """How far broker time was ahead of the machine's."""
     clock_is_frozen: bool
     config: Mapping[str, str]
-    """The configuration that the broker was started with, without `OF_THE_ADDRESS`."""
+    """The configuration that the broker was started with, without `LEFT_OUT`."""
 
     def clock_ahead_at(self, wall_ms: int) -> float:
         """Return how far broker time is ahead of the machine's (milliseconds) in a broker that starts at ``wall_ms``
@@ -104,7 +109,7 @@ def take(broker: ControlledBroker) -> Snapshot:
         raise SnapshotError(f"another process uses {data_dir}: stop it first") from None
     except OSError as error:
         raise SnapshotError(f"{data_dir} cannot be read: {error.strerror}: {error.filename}") from error
-    config = {key: text for key, text in broker.config_texts.items() if key not in OF_THE_ADDRESS}
+    config = {key: text for key, text in broker.config_texts.items() if not key.startswith(LEFT_OUT)}
     clock = broker.clock
     manifest = Manifest(
         FORMAT_VERSION, oncelog.__version__, clock.now_ms(), clock.ahead_ms, clock.is_frozen, config

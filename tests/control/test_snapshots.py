@@ -175,6 +175,20 @@ def test_the_configuration_comes_along_and_can_be_overridden() -> None:
     assert kept == {"log.retention.ms": "-1", "message.max.bytes": "6000"}
 
 
+def test_neither_the_address_nor_a_password_comes_along() -> None:
+    config = {
+        "listeners": "CLIENTS://127.0.0.1:0",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT",
+        "ssl.key.password": "secret",
+        "num.partitions": "3",
+    }
+    with oncelog.Broker(["orders"], config) as kafka:
+        seed = kafka.snapshot_bytes()
+    assert snapshots.decode(seed, "it").manifest.config == {"num.partitions": "3"}
+    with oncelog.Broker(from_snapshot=seed) as kafka:
+        assert kafka.topics == ["orders"]
+
+
 def test_reset_goes_back_to_the_snapshot() -> None:
     with oncelog.Broker(topics={"orders": 2}) as kafka:
         fill(kafka)
