@@ -179,3 +179,30 @@ def test_acks_0_has_no_response_to_drop(kafka: oncelog.Broker) -> None:
         rule.wait_fired(timeout=0.2)
     with pytest.raises(AssertionError, match="a Produce with acks=0 has no response to drop"):
         kafka.faults.assert_all_fired()
+
+
+def test_a_paused_consumer_is_dead_when_time_moves_and_a_live_one_is_not(kafka: oncelog.Broker) -> None:
+    def consumer(client_id: str) -> confluent_kafka.Consumer:
+        made = confluent_kafka.Consumer(
+            {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "client.id": client_id}
+        )
+        made.subscribe(["t"])
+        return made
+
+    def clients() -> list[str]:
+        if "g" not in kafka.groups:
+            return []
+        return sorted(member.client_id for member in kafka.group("g").members)
+
+    alive, zombie = consumer("alive"), consumer("zombie")
+    try:
+        while len(clients()) < 2:
+            alive.poll(0.05)
+            zombie.poll(0.05)
+        pause = kafka.faults.pause("zombie")
+        kafka.clock.advance(hours=1)
+        assert clients() == ["alive"]
+        pause.release()
+    finally:
+        alive.close()
+        zombie.close()

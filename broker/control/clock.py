@@ -177,7 +177,7 @@ def _move_of(broker: ControlledBroker) -> TimeMove:
     from oncelog.broker.control.moving_time import TimeMove
 
     node = broker.node
-    return TimeMove(node, broker.clock, lambda: broker.is_running and broker.node is node)
+    return TimeMove(node, broker.clock, lambda: broker.is_running and broker.node is node, broker.pauses)
 
 
 def _check_number(name: str, value: float) -> None:

@@ -189,6 +189,10 @@ class ControlledBroker:
         assert self._failure is not None
         return self._failure
 
+    def pauses(self, client_id: str) -> bool:
+        """Whether a rule holds every request of this client id."""
+        return self._faults is not None and self._faults.pauses(client_id)
+
     # -- its runs
 
     async def start(self) -> None:

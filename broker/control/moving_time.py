@@ -44,12 +44,21 @@ PAUSE_S = 0.001
 
 
 class TimeMove:
-    """One move of the time of ``node``, whose clock is ``clock``. ``is_running`` tells whether the node serves."""
+    """One move of the time of ``node``, whose clock is ``clock``. ``is_running`` tells whether the node serves,
+    ``is_paused`` whether a rule holds every request of a client id.
+    """
 
-    def __init__(self, node: Node, clock: MovableClock, is_running: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        clock: MovableClock,
+        is_running: Callable[[], bool],
+        is_paused: Callable[[str], bool] = lambda client_id: False,
+    ) -> None:
         self._node = node
         self._clock = clock
         self._is_running = is_running
+        self._is_paused = is_paused
         self._group_deadlines = node.groups.runtime.timer.deadlines
         self._transaction_deadlines = node.transactions.runtime.timer.deadlines
         self._under_way: list[str] = []
@@ -146,6 +155,8 @@ class TimeMove:
         return any(self._is_alive(group, member_id) for member_id in members)
 
     def _is_alive(self, group: Group, member_id: str) -> bool:
+        if self._is_paused(group.client_id_of(member_id)):
+            return False
         return group.has_waiting_request(member_id) or self._node.groups.members_heard.is_connected(
             group.group_id, member_id
         )

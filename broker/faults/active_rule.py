@@ -32,6 +32,8 @@ class ActiveRule:
         self.rule = rule
         self.seed = seed
         self.matched = self.fired = self.held = 0
+        self.is_removed = False
+        """Whether it was taken out: it does nothing more, not even to a request that it has counted."""
         self.notes: dict[str, None] = {}
         self._released = trio.Event()
         self._random = random.Random(seed)
@@ -111,6 +113,10 @@ class ActiveRule:
         finally:
             self.held -= 1
             self._changed()
+
+    def pauses(self, client_id: str) -> bool:
+        """Of a rule that pauses clients: whether this is one of them, and was not released."""
+        return client_id in self.rule.filters["client_id"] and not self._released.is_set()
 
     def release(self) -> None:
         """Let go what waits; from now on the rule lets everything pass."""

@@ -47,7 +47,8 @@ class Exchange:
         Raises CloseConnection and ConnectionLost where it gets none.
         """
         for active in self._due:
-            await self._before(active)
+            if not active.is_removed:
+                await self._before(active)
         for active in self._of("duplicate"):
             active.fire()
             await self._handle(copy_of(self._request))
@@ -73,7 +74,7 @@ class Exchange:
         return response
 
     def _of(self, *actions: str) -> list[ActiveRule]:
-        return [active for active in self._due if active.rule.action in actions]
+        return [active for active in self._due if active.rule.action in actions and not active.is_removed]
 
     async def _before(self, active: ActiveRule) -> None:
         """Do what comes before the request is handled."""
@@ -83,7 +84,12 @@ class Exchange:
                 active.fire()
                 await real_time.sleep(rule.value / 1000)
             case "hold" | "pause":
-                await active.hold()
+                connection = self._context.connection
+                connection.is_cut_off = True
+                try:
+                    await active.hold()
+                finally:
+                    connection.is_cut_off = False
             case "drop_request":
                 await self._drop(active, rule.value)
             case "close":
@@ -127,9 +133,9 @@ class Exchange:
         for file_range in files:
             if file_range not in sent:
                 file_range.release()
-        if refusal.is_placed:
+        if refusal.is_placed or refusal.leaves_nothing:
             active.fire()
-        else:
+        if not refusal.is_placed:
             name = f"{api_name(context.api.handler.name)} version {context.api_version}"
             active.note(f"a response of {name} had no place for the error")
         return response

@@ -130,6 +130,7 @@ class FaultRules(Interceptor):
         """Take a rule out; what it holds is released. Raises UnknownRuleError."""
         active = self._active(rule_id)
         self._rules.remove(active)
+        active.is_removed = True
         active.release()
         self._install()
 
@@ -165,6 +166,10 @@ class FaultRules(Interceptor):
     def of(self, action: str) -> list[ActiveRule]:
         """Return the rules with this action."""
         return [active for active in self._rules if active.rule.action == action]
+
+    def pauses(self, client_id: str) -> bool:
+        """Whether a rule holds every request of this client id, as if the client had stopped."""
+        return any(active.pauses(client_id) for active in self.of("pause"))
 
     def due(self, action: str, value: Any, facts: Mapping[str, Any]) -> ActiveRule | None:
         """Count something that is no request; return the rule that fires for it, if one does.

@@ -9,12 +9,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.faults.rows import Located, Row, Rows, fields_of, levels_of
+from oncelog.broker.handlers.table import HANDLERS
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.header import API_VERSIONS_KEY
 from oncelog.wire.schema import ZERO_UUID, Struct
 
 if TYPE_CHECKING:
     from oncelog.broker.dispatch.api import Api
     from oncelog.broker.faults.active_rule import ActiveRule
-    from oncelog.wire.errors import ErrorCode
 
 ERROR_FIELDS = ("error_code", "partition_error_code")
 
@@ -36,6 +38,8 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "describe_client_quotas": {"entries": None},
 }
 """What stands beside an error, where it is not the field's default."""
+METADATA_OF_NO_TOPICS_VERSION = 1
+"""The first version of Metadata in which an empty list of topics means none, not all."""
 JOIN_GROUP_NULLABLE_VERSION = 7
 """The first version of JoinGroup in which the protocol's name can be null."""
 
@@ -112,33 +116,41 @@ class Refusal:
         self._places = places_of(api, version)
         self._located = located
         self._matches = active.matches
+        self._is_for_all = depth == 0
         place = self._places.depth(depth)
+        self._is_whole = not place
+        """Whether the whole response has the error, or there is no place for it at all."""
+        first, last = ROWS_TOO.get(self._name, (0, -1))
+        if self._is_whole and first <= version <= last:
+            place = self._places.depth(1)
+        self._depth = place or 0
+        """How deep the rows stand that get the error; 0: none do."""
+        self._refused: set[int] = set()
+        """The ids of these rows."""
         self.is_placed = False
         """Whether the response has the error."""
-        self._depth = place or 0
-        self._refused: set[int] = set()
-        """The ids of the rows that get the error."""
-        self._is_for_all = depth == 0
-        self._keeps_all = self._name == "fetch" and depth > 0
-        """Whether the request is handled with its refused rows: their fetch session goes on."""
-        if self._depth:
-            self._find(located.whole, 0)
+        self._find(located.whole, 0)
 
     def _find(self, row: Row, depth: int) -> None:
+        if depth == self._depth:
+            if self._is_for_all or any(map(self._matches, row.leaves())):
+                self._refused.add(id(row))
+            return
         for inner in row.inner:
-            if depth + 1 < self._depth:
-                self._find(inner, depth + 1)
-            elif self._is_for_all or any(map(self._matches, inner.leaves())):
-                self._refused.add(id(inner))
+            self._find(inner, depth + 1)
 
     @property
     def leaves_nothing(self) -> bool:
         """Whether nothing of the request is left to be handled."""
-        if not self._depth:
+        if self._is_whole:
             return True
-        if self._keeps_all:
-            return False
-        return not self._located.whole.is_all and self._is_empty(self._located.whole, 0)
+        if self._name == "metadata" and self._places.version >= METADATA_OF_NO_TOPICS_VERSION:
+            return False  # the response tells of brokers, too: clients ignore one without any
+        if self._is_for_all:
+            return True
+        if self._name == "fetch":
+            return False  # its session goes on
+        return self._is_empty(self._located.whole, 0)
 
     def _is_empty(self, row: Row, depth: int) -> bool:
         if row.is_all:
@@ -151,52 +163,45 @@ class Refusal:
 
     def remaining(self) -> Any:
         """Return the request without the refused rows. A Fetch has all, and does not wait: an error ends a wait."""
-        if self._keeps_all:
+        if self._name == "fetch":
             request = shallow_copy(self._located.whole.element)
             request.max_wait_ms = request.min_bytes = 0
             return request
         return self._without(self._located.whole, 0)
 
     def _without(self, row: Row, depth: int) -> Any:
-        if depth >= self._depth or row.is_all or not isinstance(row.element, Struct):
+        if depth == self._depth or row.is_all:
             return row.element
         copy = shallow_copy(row.element)
-        kept = [inner for inner in row.inner if id(inner) not in self._refused]
-        if depth + 1 < self._depth:
-            kept = [inner for inner in kept if not self._is_empty(inner, depth + 1)]
-        setattr(
-            copy, self._located.levels[depth].request, [self._without(inner, depth + 1) for inner in kept]
-        )
+        kept = [inner for inner in row.inner if not self._is_empty(inner, depth + 1)]
+        remaining = [self._without(inner, depth + 1) for inner in kept]
+        setattr(copy, self._located.levels[depth].request, remaining)
         return copy
 
     # -- what is answered
 
     def response(self, handled: Any = None) -> Any:
         """Return the response: with nothing but the error, or with the rows of ``handled``, which changes."""
-        if not self._depth:
-            response: Any = self._response()
-            if self._places.fields[0] is not None:
-                self._set_error(response, 0)
-            first, last = ROWS_TOO.get(self._name, (0, -1))
-            if first <= self._places.version <= last:
-                self._depth = self._places.depth(1) or 0
-                self._find(self._located.whole, 0)
-                self._merge(response, self._located.whole, 0)
-        else:
-            response = self._response() if handled is None else handled
-            if (
-                handled is None
-                and self._is_for_all
-                and not self._located.whole.inner
-                and self._places.fields[0]
-            ):
-                self._set_error(response, 0)
+        response = self._response() if handled is None else handled
+        if self._is_whole and self._places.fields[0] is not None:
+            self._set_error(response, 0)
+        if self._depth:
             self._merge(response, self._located.whole, 0)
+        self._complete(response)
+        return response
+
+    def _complete(self, response: Any) -> None:
+        """Set what Kafka says beside the error of a whole response."""
         if self._name == "fetch":
             response.session_id = response.session_id or self._located.whole.element.session_id
         elif self._name == "join_group" and self._places.version >= JOIN_GROUP_NULLABLE_VERSION:
             response.protocol_name = None
-        return response
+        elif self._name == "api_versions" and self._error is ErrorCode.UNSUPPORTED_VERSION:
+            # With it, the client learns which version to ask with (KIP-511).
+            from oncelog.wire.messages.api_versions import ApiVersion
+
+            api = HANDLERS[API_VERSIONS_KEY]
+            response.api_keys = [ApiVersion(api.api_key, api.min_version, api.max_version)]
 
     def _merge(self, response: Any, row: Row, depth: int) -> None:
         """Put the refused rows inside ``row`` among those of the response, in the order of the request."""

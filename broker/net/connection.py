@@ -74,6 +74,7 @@ class Connection:
         "frame_bytes_max",
         "gate",
         "heard_at",
+        "is_cut_off",
         "listener_name",
         "muted_until",
         "pending",
@@ -108,6 +109,8 @@ class Connection:
         """Takes frames in place of the dispatcher: a log-in, or a session that ends."""
         self.frame_bytes_max: int | None = None
         """A smaller limit than the server's, before the log-in."""
+        self.is_cut_off = False
+        """Whether a fault keeps what the peer sends from the handlers, as if the peer had stopped."""
         self._security = security
         self._server = server
         self._dispatcher = server.dispatcher
@@ -162,8 +165,8 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether neither side has closed it, as far as is known."""
-        return self in self._server.connections
+        """Whether neither side has closed it, as far as is known, and its peer is heard."""
+        return self in self._server.connections and not self.is_cut_off
 
     def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
         """Handle a request, whatever the gate is. See `Dispatcher.dispatch`."""
@@ -373,6 +376,7 @@ class Connection:
         """Respond to nothing any more and forget what the peer sends, until it closes. Only for who makes a response
         that the connection waits for. Raises ConnectionLost.
         """
+        self.is_cut_off = True
         if not self.pending:
             await self.writer.flush()
         buffer = self._server.receive_buffer

@@ -39,6 +39,9 @@ class Group(Protocol):
 
     def member_ids(self) -> Collection[str]: ...
 
+    def client_id_of(self, member_id: str) -> str:
+        """The client id of a member; empty if there is no such member."""
+
     def has_waiting_request(self, member_id: str) -> bool:
         """Whether a JoinGroup or SyncGroup of the member waits for other members."""
 

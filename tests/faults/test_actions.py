@@ -355,6 +355,20 @@ async def test_a_paused_client_is_held_with_every_request_until_it_is_released()
 
 
 @simulated
+async def test_rules_that_are_cleared_do_nothing_to_what_they_held() -> None:
+    async with ruled() as it:
+        client = it.broker.connect()
+        it.add(on="ListGroups", hold=True)
+        it.add(on="ListGroups", close=True)
+        it.add(on="ListGroups", error="NOT_COORDINATOR")
+        it.add(on="ListGroups", drop_response="hang")
+        await client.send(ListGroupsRequest(), 2)
+        await trio.testing.wait_all_tasks_blocked()
+        it.rules.clear()
+        assert (await client.receive(ListGroupsResponse, 2)).error_code == 0
+
+
+@simulated
 async def test_a_broker_that_stops_ends_what_is_held_and_what_hangs() -> None:
     async with ruled() as it:
         clients = [it.broker.connect() for _ in range(2)]

@@ -153,8 +153,8 @@ def refuse_all(name: str, version: int, fact: str) -> None:
     request = request_naming(name, version, fact)
     every = sorted({row.facts[fact] for row in leaves(name, version, request) if fact in row.facts})
     one = refusal(name, version, request, **{fact: every})
-    if name == "fetch":
-        response = one.response(handled(name, version, request))
+    if name in ("fetch", "metadata"):  # the rest of their responses matters
+        response = one.response(handled(name, version, one.remaining()))
     else:
         assert one.leaves_nothing
         response = one.response()

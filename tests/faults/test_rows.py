@@ -275,3 +275,31 @@ def test_what_the_requests_of_each_api_name(fact: str) -> None:
         if fact in depths_of(handler.name, api_of(handler.name).request, version)
     }
     assert found == NAMED[fact]
+
+
+@pytest.mark.parametrize("version", [1, 9, 12])
+@simulated
+async def test_metadata_that_is_refused_still_tells_of_brokers(version: int) -> None:
+    """A Java client ignores a Metadata response without brokers, and would never see the error."""
+    async with ruled() as it:
+        client = it.broker.connect()
+        await create_topic(client, "a")
+        for filters in ({"topic": "a"}, {}):
+            rule = it.add(on="Metadata", error="LEADER_NOT_AVAILABLE", **filters)
+            for asked in ([MetadataRequestTopic(name="a")], None):
+                response = await client.call(MetadataRequest(asked), version, MetadataResponse)
+                assert (metadata_codes(response), len(response.brokers)) == ({"a": REFUSED}, 1)
+            it.rules.remove(rule)
+
+
+@simulated
+async def test_a_refused_topic_is_not_created() -> None:
+    async with ruled() as it:
+        client = it.broker.connect()
+        it.add(on="Metadata", topic="new", error="LEADER_NOT_AVAILABLE", nth=1)
+        asked = [MetadataRequestTopic(name="new")]
+        response = await client.call(MetadataRequest(asked), 9, MetadataResponse)
+        assert metadata_codes(response) == {"new": REFUSED}
+        assert "new" not in it.broker.node.metadata.image.topics
+        await client.call(MetadataRequest(asked), 9, MetadataResponse)
+        assert "new" in it.broker.node.metadata.image.topics

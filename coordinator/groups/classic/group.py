@@ -94,6 +94,10 @@ class ClassicGroup:
     def member_ids(self) -> Collection[str]:
         return self.members
 
+    def client_id_of(self, member_id: str) -> str:
+        member = self.members.get(member_id)
+        return member.client_id if member is not None else ""
+
     def has_waiting_request(self, member_id: str) -> bool:
         member = self.members.get(member_id)
         return member is not None and (member.join_promise is not None or member.sync_promise is not None)
