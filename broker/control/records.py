@@ -199,8 +199,17 @@ async def read_records(
     return await reader.read(node)
 
 
-def records_of_request(request: Any) -> list[Record]:
-    """Return the records of a decoded Produce. Raises ValueError for bytes that are no record batches."""
+def records_of_request(request: Any, response: Any) -> list[Record]:
+    """Return the records of a decoded Produce, with the offsets that the response gave them, if it did.
+
+    Raises ValueError for bytes that are no record batches.
+    """
+    offsets = {
+        (topic.name, row.index): row.base_offset
+        for topic in (response.responses if response is not None else ())
+        for row in topic.partition_responses
+        if row.base_offset >= 0
+    }
     records: list[Record] = []
     try:
         for topic in request.topic_data:
@@ -208,6 +217,7 @@ def records_of_request(request: Any) -> list[Record]:
                 data, position = row.records or b"", 0
                 while position < len(data):
                     header = read_header(data, position)
+                    header.base_offset = offsets.get((topic.name, row.index), header.base_offset)
                     records += records_of_batch(topic.name, row.index, data, position, header)
                     position += header.size
     except DecodeError as error:

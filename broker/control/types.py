@@ -330,11 +330,11 @@ class Request:
 
         Raises ValueError for bytes that are no record batches.
         """
-        if self.api != "Produce":
+        if self.api != "Produce" or self.body is None:
             return []
         from oncelog.broker.control.records import records_of_request
 
-        return records_of_request(self.body)
+        return records_of_request(self.body, self.response)
 
     def __repr__(self) -> str:
         shown = [f"{self.api} v{self.version}", f"client_id={self.client_id!r}"]

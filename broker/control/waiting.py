@@ -8,7 +8,7 @@ from oncelog.broker.control import views
 from oncelog.broker.control.changes import check_timeout, wait_until
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
 from oncelog.broker.control.names import check_word
-from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader
+from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader, partitions_of
 from oncelog.broker.control.requests import checked_filter, find_requests, recent, wait_for_request
 from oncelog.wire.errors import KafkaError
 
@@ -125,6 +125,7 @@ async def wait_for_records(
     async def explain() -> str:
         try:
             info = await views.topic(broker.node, topic)
+            partitions_of(broker.node, topic, partition)
         except (NotFoundError, NotRunningError) as error:
             return f"topic {topic} has not got {count} records in {timeout:g} s: {error}"
         text = f"topic {topic} has {len(found)} records, not {count}, after {timeout:g} s ({isolation})"
@@ -173,6 +174,9 @@ async def wait_for_group(
     ]
     if not wanted:
         raise InvalidArgumentError("nothing to wait for: give state=, members=, lag= or committed=")
+    for name, number in (("members", members), ("lag", lag)):
+        if number is not None and (not isinstance(number, int) or number < 0):
+            raise InvalidArgumentError(f"{name}={number!r}: expected a number from 0 on")
     since = broker.journal.last_number
 
     async def check() -> GroupInfo | None:

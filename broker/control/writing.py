@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from oncelog.broker.authorization import Authorization
 from oncelog.broker.control import views
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
 from oncelog.broker.control.names import not_found
@@ -46,17 +47,19 @@ class _LocalConnection:
 
     transport = _LocalTransport()
     listener_name = ""
+    principal = "User:oncelog"
 
 
 async def _ask(node: Node, api: str, request: Message, version: int) -> Any:
-    """Return the handler's response to a request of ours. Raises KafkaError."""
+    """Return the handler's response to a request of ours, which may do everything. Raises KafkaError."""
     from importlib import import_module
 
     context = RequestContext(
         cast("Any", None), version, 0, CLIENT_ID, cast("Any", _LocalConnection()), request
     )
     handle = import_module(f"oncelog.broker.handlers.{api}").handle
-    return await finished(handle(node.services, request, context))
+    services = node.services._replace(authorization=Authorization())
+    return await finished(handle(services, request, context))
 
 
 def _check(code: int, message: str | None) -> None:

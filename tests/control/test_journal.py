@@ -61,6 +61,17 @@ async def test_a_produce_with_its_records() -> None:
 
 
 @simulated
+async def test_records_that_the_broker_compressed_anew_have_their_offsets() -> None:
+    async with journaled() as broker:
+        client = broker.sim.connect()
+        await create_topic(client, "t", configs={"compression.type": "gzip"})
+        for _ in range(2):
+            await produce(client, "t", batch([record(None, b"a"), record(None, b"b", offset_delta=1)]))
+        last = (await requests(broker, api="Produce"))[-1]
+        assert [one.offset for one in last.records] == [2, 3]
+
+
+@simulated
 async def test_topics_that_are_named_by_id_also_after_their_deletion() -> None:
     async with journaled() as broker:
         client = broker.sim.connect()

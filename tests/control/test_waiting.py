@@ -205,6 +205,8 @@ async def test_a_topic_that_never_comes() -> None:
         await create_topic(client, "orders")
         with pytest.raises(WaitTimeoutError, match="there is no topic 'order'; did you mean orders"):
             await wait_for_records(broker, topic="order", timeout=2)
+        with pytest.raises(WaitTimeoutError, match="there is no partition 3 of topic 'orders'"):
+            await wait_for_records(broker, topic="orders", partition=3, timeout=2)
         with pytest.raises(WaitTimeoutError, match="topic orders has 0 records, not 1, after 0 s"):
             await wait_for_records(broker, topic="orders", timeout=0)
 
@@ -332,6 +334,8 @@ async def test_a_transaction() -> None:
         (wait_for_records, {"topic": "t", "isolation": "commited"}, "did you mean read_committed"),
         (wait_for_records, {"topic": "t", "count": -1}, "count=-1: expected a number of records"),
         (wait_for_group, {"group_id": "g"}, "nothing to wait for: give state=, members=, lag= or committed="),
+        (wait_for_group, {"group_id": "g", "members": -1}, "members=-1: expected a number from 0 on"),
+        (wait_for_group, {"group_id": "g", "lag": 0.5}, "lag=0.5: expected a number from 0 on"),
         (wait_for_group, {"group_id": "g", "state": "stable"}, "state='stable'; did you mean Stable"),
         (wait_for_transaction, {"transactional_id": "a", "state": "Aborted"}, "state='Aborted'"),
     ],

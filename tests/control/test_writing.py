@@ -26,6 +26,7 @@ from oncelog.wire.messages.fetch import FetchResponse
 from tests.control.journaled import journaled
 from tests.harness.classic_members import SimMember
 from tests.harness.requests import bytes_of, fetch_request
+from tests.harness.requests import produce as produce_by_client
 from tests.harness.sim_broker import EPOCH_MS
 from tests.harness.simulation import simulated
 
@@ -132,6 +133,18 @@ async def test_what_the_broker_refuses() -> None:
             await produce(broker, topic="c", records=[b"a"])
         with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
             await produce(broker, topic="no such", records=[b"a"])
+
+
+@simulated
+async def test_it_may_write_where_clients_may_not() -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    async with journaled(authorizer_class_name=authorizer) as broker:
+        await create_topic(broker, name="t")
+        row = await produce_by_client(broker.sim.connect(), "t")
+        assert row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert len(await produce(broker, topic="t", records=[b"a"])) == 1
+        await commit_offsets(broker, group_id="g", offsets={"t": {0: 1}})
+        assert await delete_records(broker, topic="t") == {0: 1}
 
 
 @simulated

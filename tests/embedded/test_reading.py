@@ -43,6 +43,8 @@ def test_all_that_is_written_and_read(kafka: oncelog.Broker) -> None:
     assert kafka.groups == ["billing"]
     assert kafka.transactions.all() == kafka.transactions.open() == []
     assert not kafka.transactions["app"].exists
+    with pytest.raises(TypeError):
+        iter(kafka.transactions)  # type: ignore[call-overload]
     made = kafka.create_topic("audit", config={"retention.ms": 7})
     assert made.info.overrides == {"retention.ms": "7"}
     made.delete()

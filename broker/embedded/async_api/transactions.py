@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 class AsyncTransactions:
     """``transactions["app"]`` is the transactional id app; `all` has all of them."""
 
+    # Python would look for the ids 0, 1, 2 and so on for ever: `all` and `exists` are there for that.
+    __iter__ = None
+    __contains__ = None
+
     def __init__(self, broker: AsyncBroker) -> None:
         self._broker = broker
 

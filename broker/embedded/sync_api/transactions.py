@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 class Transactions:
     """``transactions["app"]`` is the transactional id app; `all` has all of them."""
 
+    # Python would look for the ids 0, 1, 2 and so on for ever: `all` and `exists` are there for that.
+    __iter__ = None
+    __contains__ = None
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
