@@ -102,9 +102,22 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
         seed = int.from_bytes(os.urandom(4), "big")
         serving = partial(
-            serve_controlled, config, settings, _on_ready, output, host_name=_host_name(), seed=seed
+            serve_controlled,
+            config,
+            settings,
+            _on_ready,
+            output,
+            host_name=_host_name(),
+            seed=seed,
+            on_crash=_kill_this_process,
         )
         return _run_in(scratch, parent, config, serving)
+
+
+def _kill_this_process() -> None:
+    import signal
+
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _run_in(scratch: str, parent: str, config: BrokerConfig, serving: Callable[..., Awaitable[None]]) -> int:

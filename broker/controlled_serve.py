@@ -34,10 +34,14 @@ async def serve_controlled(
     *,
     host_name: str,
     seed: int,
+    on_crash: Callable[[], None],
     durable: bool,
 ) -> None:
     """Run a broker until cancelled, then stop it cleanly. Calls ``on_ready`` when it answers requests, with the address
     of the control API. Log lines go to ``output``, too.
+
+    At a crash point of a rule it calls ``on_crash``, which ends the process; with a control API only the broker dies,
+    and who controls it can start it again.
 
     Raises ListenError, and BrokerFailedError if the broker cannot start, or ends by itself.
     """
@@ -54,6 +58,8 @@ async def serve_controlled(
     )
     listener = None if settings.address is None else _open_control(*settings.address)
     broker = ControlledBroker(options, output.also_to, settings.rules)
+    if settings.address is None:
+        broker.on_crash = on_crash
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)

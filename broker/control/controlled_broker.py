@@ -254,6 +254,7 @@ class ControlledBroker:
 
     def crash(self, point: str) -> None:
         """Let the node die now, at a crash point: a step of it that uses a file gets ProcessDied."""
+        log.warning("the broker dies", crash_at=point)
         if self.on_crash is not None:
             self.on_crash()
         self._died_at = point
