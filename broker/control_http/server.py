@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 300.0
 """A connection without a request is closed after so long. Clients keep theirs for reuse."""
-UNREAD_SECONDS = 30.0
-"""A client that does not read its response is disconnected after so long (on Linux)."""
+UNREAD_SECONDS = 5.0
+"""A client that does not read its response is disconnected after so long (on Linux). Until then it can hold up the end:
+Hypercorn's sends cannot be cancelled."""
 HEAD_MAX_BYTES = 64 * 1024
 """A request's longest line and headers."""
 

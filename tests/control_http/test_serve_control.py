@@ -6,7 +6,7 @@ import pathlib
 import signal
 import socket
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
@@ -124,15 +124,35 @@ def test_an_address_that_is_taken(serve: Serve) -> None:
         )
 
 
-def test_a_client_that_sends_nothing_or_reads_nothing_does_not_hold_the_end_up(serve: Serve) -> None:
+HEAD = "{} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n"
+
+
+def test_clients_that_send_nothing_or_wait_do_not_hold_the_end_up(serve: Serve) -> None:
     process = serve(*LOCAL, "--memory")
     host, _, port = process.wait_ready()["control"].rpartition(":")
-    with (
-        socket.create_connection((host, int(port))) as silent,
-        socket.create_connection((host, int(port))) as half,
-    ):
-        silent.sendall(b"")
-        half.sendall(b"POST /broker/kill HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+    with ExitStack() as stack:
+        silent, half, waiting = (
+            stack.enter_context(socket.create_connection((host, int(port)), TIMEOUT_S)) for _ in range(3)
+        )
+        half.sendall(HEAD.format("POST /broker/kill", 10).encode() + b"{")
+        body = b'{"api": "Produce", "timeout": 600}'
+        waiting.sendall(HEAD.format("POST /wait", len(body)).encode() + body)
+        assert ask(f"{host}:{port}", "GET", "/broker")[0] == 200
+        assert process.end(signal.SIGTERM) == 0
+        assert silent.recv(1) == b""
+    assert "Traceback" not in process.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="there is no such time-out here")
+def test_a_client_that_reads_nothing_does_not_hold_the_end_up_for_long(serve: Serve) -> None:
+    process = serve(*LOCAL, "--memory")
+    host, _, port = process.wait_ready()["control"].rpartition(":")
+    with socket.create_connection((host, int(port))) as unread:
+        unread.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                unread.sendall(HEAD.format("GET /openapi.json", 0).encode())
         assert ask(f"{host}:{port}", "GET", "/broker")[0] == 200
         assert process.end(signal.SIGTERM) == 0
     assert "Traceback" not in process.stderr
