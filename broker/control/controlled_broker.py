@@ -87,6 +87,8 @@ class ControlledBroker:
         self.clock = MovableClock()
         self.moving_time = trio.Lock()
         """Held by who moves the clock, until what came due is done."""
+        self.turns = trio.Lock()
+        """Held by who starts, stops or resets the broker: several clients may ask at the same time."""
         self.files = self._new_disk()
         self._run: _Run | None = None
         """The latest run."""
@@ -148,6 +150,12 @@ class ControlledBroker:
         if self._run is None:
             raise NotRunningError("the broker has no address before its first start")
         return ",".join(address_text(row.host, row.port) for row in self._run.bound)
+
+    @property
+    def connected_client_ids(self) -> list[str]:
+        """The client ids of the connections that are open, sorted; of those that say one."""
+        connections = self.node.server.connections if self.is_running else ()
+        return sorted({one.client_id for one in connections if one.client_id})
 
     @property
     def config_texts(self) -> Mapping[str, str]:

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
 async def start(broker: ControlledBroker) -> BrokerInfo:
     """Start the broker, with the data and at the address of its last run. Nothing happens if it runs."""
-    await broker.start()
+    async with broker.turns:
+        await broker.start()
     return await info(broker)
 
 
 async def stop(broker: ControlledBroker) -> None:
     """Stop the broker cleanly. Nothing happens if it does not run."""
-    await broker.stop()
+    async with broker.turns:
+        await broker.stop()
 
 
 async def kill(broker: ControlledBroker) -> None:
@@ -35,8 +37,10 @@ async def lose_power(broker: ControlledBroker) -> None:
 
 async def reset(broker: ControlledBroker) -> list[str]:
     """Make the broker as it was after its first start. Returns the client ids that were still connected."""
-    await broker.reset()
-    return []
+    async with broker.turns:
+        connected = broker.connected_client_ids
+        await broker.reset()
+    return connected
 
 
 async def create_topics(broker: ControlledBroker, *, topics: dict[str, object] | list[str]) -> None:

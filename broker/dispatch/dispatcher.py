@@ -214,6 +214,7 @@ class Dispatcher:
         header = read_request_header(frame, api.flexible[version])
         decode = api.decoders[version] or api.decoder(version)
         request, _ = decode(frame, header.header_size)
+        connection.client_id = header.client_id
         return RequestContext(api, version, correlation_id, header.client_id, connection, request)
 
     def _load(self, api_key: int) -> Api:

@@ -70,6 +70,7 @@ class Connection:
         "_requests",
         "_security",
         "_server",
+        "client_id",
         "close_reason",
         "frame_bytes_max",
         "gate",
@@ -92,6 +93,8 @@ class Connection:
     ) -> None:
         self.transport = transport
         self.listener_name = listener_name
+        self.client_id: str | None = None
+        """The client id of its latest decoded request."""
         self._principal = ANONYMOUS
         self.writer = ResponseWriter(transport, server.files)
         self.pending: deque[Pending[Any]] = deque()

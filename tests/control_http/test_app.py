@@ -39,6 +39,37 @@ def test_the_life_of_a_broker() -> None:
     trio.run(main)
 
 
+def test_several_clients_start_and_reset_a_broker_at_the_same_time() -> None:
+    async def main() -> None:
+        async with controlled(topics={"orders": 2}) as (broker, app):
+            answers: list[int] = []
+
+            async def post(path: str) -> None:
+                answers.append((await ask(app, "POST", path)).status)
+
+            for several in (
+                ("start",) * 3,
+                ("reset", "start", "reset", "start"),
+                ("stop", "start", "stop", "start"),
+            ):
+                await broker.stop()
+                await broker.start()
+                answers.clear()
+                async with trio.open_nursery() as nursery:
+                    for name in several:
+                        nursery.start_soon(post, f"/broker/{name}")
+                assert set(answers) <= {200, 204, 409}
+                assert (await ask(app, "POST", "/broker/start")).json["is_running"]
+            await broker.stop()
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(post, "/broker/start")
+            assert set(answers[-3:]) == {200}
+            assert (await ask(app, "GET", "/topics")).json == ["orders"]
+
+    trio.run(main)
+
+
 def test_what_is_in_a_broker() -> None:
     async def main() -> None:
         async with controlled(topics={"orders": 2}) as (_, app):

@@ -57,6 +57,21 @@ def test_a_broker_is_killed_and_started_again(serve: Serve, tmp_path: pathlib.Pa
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists() is (where == "data-dir")
 
 
+def test_a_reset_tells_who_was_connected(serve: Serve) -> None:
+    ready = serve(*LOCAL, "--memory").wait_ready()
+    with ExitStack() as stack:
+        for client_id in ("b", "a", "b"):
+            connection = stack.enter_context(Connection(ready["address"], client_id))
+            connection.call("ApiVersions", 0)
+        gone = stack.enter_context(Connection(ready["address"], "gone"))
+        gone.call("ApiVersions", 0)
+        gone.close()
+        # The broker has noticed when the next one is served.
+        stack.enter_context(Connection(ready["address"], None)).call("ApiVersions", 0)
+        assert ask(ready["control"], "POST", "/broker/reset") == (200, {"connected_clients": ["a", "b"]})
+    assert ask(ready["control"], "POST", "/broker/reset") == (200, {"connected_clients": []})
+
+
 def test_memory_alone(serve: Serve) -> None:
     process = serve("--port", "0", "--memory")
     ready = process.wait_ready()
