@@ -154,6 +154,18 @@ def test_the_broker_dies_there_and_the_client_goes_on(
         assert kafka.group(GROUP).committed == {"orders": {0: 5}}
 
 
+def test_to_abort_is_a_decision_too(kafka: oncelog.Broker) -> None:
+    producer = producer_of(kafka)
+    producer.begin_transaction()
+    producer.produce("orders", b"v", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    rule = kafka.faults.crash_at("after decision")
+    left = dies_meanwhile(kafka, rule, lambda: producer.abort_transaction(PATIENCE_S))
+    assert left == ["PrepareAbort", "append"]
+    assert kafka.transactions["app"].state == "CompleteAbort"
+    assert kafka.topic("orders").records(isolation="read_committed") == []
+
+
 def test_every_point_is_tried() -> None:
     assert {point for point, _ in LEFT} == set(CRASH_POINTS)
 
