@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BODY_MAX_BYTES = 64 * 1024 * 1024
 """A longer body is refused. Values of records stand in it, as text or base64."""
-BODY_SECONDS = 30.0
+BODY_SECONDS = 30
 """How long a body may take to arrive."""
 OPENAPI_PATH = "/openapi.json"
 

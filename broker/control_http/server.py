@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from oncelog.broker.seams.transport import SocketListener
 
-IDLE_SECONDS = 300.0
+IDLE_SECONDS = 300
 """A connection without a request is closed after so long. Clients keep theirs for reuse."""
-UNREAD_SECONDS = 5.0
+UNREAD_SECONDS = 5
 """A client that does not read its response is disconnected after so long (on Linux). Until then it can hold up the end:
 Hypercorn's sends cannot be cancelled."""
 HEAD_MAX_BYTES = 64 * 1024
