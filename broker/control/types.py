@@ -8,9 +8,9 @@ are copies: none changes after it was returned. Partitions are the inner keys of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 BYTES_SHOWN = 120
 """How many bytes of a key or value a record's ``repr`` shows."""
@@ -148,8 +148,23 @@ def _short(data: bytes | None) -> str:
     return f"{data[:BYTES_SHOWN]!r}... ({len(data)} bytes)"
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class _Shown:
+    """Shows the fields that are not as by default."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        shown = []
+        for one in fields(cast("Any", self)):
+            value = getattr(self, one.name)
+            default = one.default if one.default_factory is MISSING else one.default_factory()
+            if one.repr and value != default:
+                shown.append(f"{one.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PartitionInfo(_Shown):
     """The offsets of one partition, and its leader epoch."""
 
     partition: int
@@ -164,8 +179,8 @@ class PartitionInfo:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+@dataclass(frozen=True, slots=True, repr=False)
+class TopicInfo(_Shown):
     """A topic, its partitions and its configuration."""
 
     name: str
@@ -173,7 +188,7 @@ class TopicInfo:
     """As Kafka writes it: 22 characters of URL-safe base64."""
     partitions: tuple[PartitionInfo, ...]
     """By partition."""
-    config: dict[str, str | None]
+    config: dict[str, str | None] = field(repr=False)
     """Every configuration key of a topic and the value in effect."""
     overrides: dict[str, str]
     """Those that were set on the topic itself."""
@@ -181,8 +196,8 @@ class TopicInfo:
     """Whether Kafka itself uses it, such as ``__consumer_offsets``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+@dataclass(frozen=True, slots=True, repr=False)
+class Member(_Shown):
     """A member of a group."""
 
     member_id: str
@@ -205,8 +220,8 @@ class Member:
     """What it is to have in the end; None for a member of a classic group."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
+@dataclass(frozen=True, slots=True, repr=False)
+class GroupInfo(_Shown):
     """A group: its members, and its offsets."""
 
     group_id: str
@@ -243,8 +258,8 @@ class GroupInfo:
         return sum(count for partitions in self.lag.values() for count in partitions.values())
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionInfo:
+@dataclass(frozen=True, slots=True, repr=False)
+class TransactionInfo(_Shown):
     """A transactional id and its last transaction."""
 
     transactional_id: str
@@ -266,8 +281,8 @@ class TransactionInfo:
         return self.state == "Ongoing"
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerInfo:
+@dataclass(frozen=True, slots=True, repr=False)
+class ProducerInfo(_Shown):
     """What a partition knows of an idempotent or transactional producer."""
 
     topic: str
@@ -346,5 +361,7 @@ class Request:
             if values:
                 more = f", ... ({len(values)})" if len(values) > NAMES_SHOWN else ""
                 shown.append(f"{name}={', '.join(map(repr, values[:NAMES_SHOWN]))}{more}")
+        if self.api == "EndTxn" and self.body is not None:
+            shown.append("commit" if self.body.committed else "abort")
         shown.append(", ".join(self.errors) or self.outcome)
         return f"<Request {self.number}: {' '.join(shown)}>"

@@ -37,6 +37,7 @@ from tests.harness.offsets_topic import find
 from tests.harness.requests import create_topic, fetch, fetch_request, produce, produce_request
 from tests.harness.sim_broker import EPOCH_MS
 from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import Link, TransactionalProducer
 
 
 @simulated
@@ -58,6 +59,23 @@ async def test_a_produce_with_its_records() -> None:
         assert repr(second) == "<Request 3: Produce v9 client_id='simulated' topic='t' responded>"
         assert pickle.loads(pickle.dumps(second)) == second
         assert await requests(broker, api="Fetch") == []
+
+
+@simulated
+async def test_the_end_of_a_transaction_says_which() -> None:
+    async with journaled() as broker:
+        client = broker.sim.connect()
+        await create_topic(client, "t")
+        producer = TransactionalProducer(Link(client), "app")
+        await producer.init()
+        for commit_it in (True, False):
+            await producer.send("t", 0, [b"v"], EPOCH_MS)
+            await producer.end(commit=commit_it)
+        shown = [repr(one).partition(": ")[2] for one in await requests(broker, api="EndTxn")]
+        assert shown == [
+            f"EndTxn v5 client_id='simulated' transactional_id='app' {end} responded>"
+            for end in ("commit", "abort")
+        ]
 
 
 @simulated

@@ -39,6 +39,7 @@ async def test_topic() -> None:
         assert found.config["retention.ms"] == "5000"
         assert len(found.topic_id) == 22
         assert pickle.loads(pickle.dumps(found)) == found
+        assert repr(found).endswith(", leader_epoch=0)), overrides={'cleanup.policy': 'compact'})")
         with pytest.raises(NotFoundError, match=r"no topic 'T'; did you mean t\?"):
             await views.topic(broker.node, "T")
 
@@ -77,6 +78,10 @@ async def test_a_classic_group_of_consumers() -> None:
             lag={"t": {0: 0, 1: 5}},
         )
         assert found.total_lag == 5
+        assert repr(found.members[0]) == (
+            f"Member(member_id={member.member_id!r}, client_id='simulated', host='/client', instance_id='i', epoch=1, "
+            "subscription=('t',), assignment={'t': [0, 1]})"
+        )
         assert not found.is_simple
         assert pickle.loads(pickle.dumps(found)) == found
 
