@@ -38,7 +38,7 @@ def handle(
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat
 
-    client = client_of(context)
+    client = client_of(context)._replace(may_describe=may_describe)
     try:
         check(services.groups.context, request, client.api_version)
     except KafkaError as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncelog.coordinator.came_due import nobody
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from oncelog.coordinator.came_due import CameDue
     from oncelog.coordinator.deadlines import Deadlines
@@ -71,6 +72,10 @@ class GroupSettings(Protocol):
     offsets_retention_minutes: int
 
 
+def _everything(topic: str) -> bool:
+    return True
+
+
 class Client(NamedTuple):
     """The client of a request, from its header and connection (Kafka: ``AuthorizableRequestContext``)."""
 
@@ -78,6 +83,8 @@ class Client(NamedTuple):
     client_host: str
     """As Kafka shows it: ``/127.0.0.1``."""
     api_version: int
+    may_describe: Callable[[str], bool] = _everything
+    """Whether the client may know of a topic: a regular expression that it subscribes to matches no other."""
 
 
 class InfoLogger(Protocol):

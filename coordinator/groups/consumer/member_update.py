@@ -61,7 +61,8 @@ class MemberChange(NamedTuple):
     """The changed member and the records to commit.
 
     ``updated``: the member before its reconciliation. ``epoch``: the group epoch. ``checked_metadata``: the group's
-    metadata hash was computed. ``resolves``: the group's expressions must be resolved.
+    metadata hash was computed. ``resolves_for``: the client for which the group's
+    expressions must be resolved.
     """
 
     is_new: bool
@@ -70,7 +71,7 @@ class MemberChange(NamedTuple):
     records: list[CoordinatorRecord]
     epoch: int
     checked_metadata: bool
-    resolves: bool
+    resolves_for: Client | None
 
 
 class MemberUpdate(NamedTuple):
@@ -83,7 +84,7 @@ class MemberUpdate(NamedTuple):
     epoch: int
     changed: bool
     checked_metadata: bool
-    resolves: bool
+    resolves_for: Client | None
 
 
 def update_and_reconcile(
@@ -137,7 +138,14 @@ def update_member(
             new_records.append(records.subscription_metadata_tombstone(group.group_id))
     changed = names_changed or regex_change.changed
     return MemberUpdate(
-        old, new, new_records, subscriptions, epoch, changed, checks_metadata, regex_change.resolves
+        old,
+        new,
+        new_records,
+        subscriptions,
+        epoch,
+        changed,
+        checks_metadata,
+        client if regex_change.resolves else None,
     )
 
 
@@ -171,7 +179,7 @@ def reconcile_member(
         new_records,
         update.epoch,
         update.checked_metadata,
-        update.resolves,
+        update.resolves_for,
     )
 
 
@@ -193,5 +201,5 @@ def after_commit(shard: GroupShard, group_id: str, change: MemberChange) -> None
         )
     if change.checked_metadata and isinstance(group, ConsumerGroup):
         group.volatile.metadata_checked = True
-    if change.resolves:
-        regex.resolve_soon(shard, group_id)
+    if change.resolves_for is not None:
+        regex.resolve_soon(shard, group_id, change.resolves_for)

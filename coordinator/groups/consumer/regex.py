@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
+    from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.partition_writer import CoordinatorRecord
 
@@ -85,17 +86,19 @@ def _is_due(
     )
 
 
-def resolve_soon(shard: GroupShard, group_id: str) -> None:
-    timers.resolve_soon(shard, group_id, _Resolution(shard, group_id).step)
+def resolve_soon(shard: GroupShard, group_id: str, client: Client) -> None:
+    """Resolve all expressions of the group to topics that the client may describe."""
+    timers.resolve_soon(shard, group_id, _Resolution(shard, group_id, client).step)
 
 
 class _Resolution:
     """Matches all expressions of a group with all topics that exist at its begin, some in each step."""
 
-    __slots__ = ("_at", "_group_id", "_left", "_matched", "_names", "_shard", "_version")
+    __slots__ = ("_at", "_client", "_group_id", "_left", "_matched", "_names", "_shard", "_version")
 
-    def __init__(self, shard: GroupShard, group_id: str) -> None:
+    def __init__(self, shard: GroupShard, group_id: str, client: Client) -> None:
         self._shard = shard
+        self._client = client
         self._group_id = group_id
         self._left: list[str] | None = None
         self._matched: dict[str, set[str]] = {}
@@ -120,7 +123,7 @@ class _Resolution:
                 return
             names = self._names[self._at : self._at + NAMES_PER_STEP_MAX - compared]
             matched = self._matched.setdefault(self._left[-1], set())
-            matched |= expressions.matching(self._left[-1], names)
+            matched.update(filter(self._client.may_describe, expressions.matching(self._left[-1], names)))
             self._at += len(names)
             compared += len(names) + 1
             if self._at >= len(self._names):
