@@ -105,6 +105,7 @@ bench-spark: $(SPARK)/.synced  ## the same through Spark (ARGS="--rows 5000000 -
 
 docs: $(VENV)/.synced  ## remake the tables of the APIs and of the control API's routes
 	$(BIN)/python -m oncelog.broker.dispatch.document > docs/apis.md
+	$(BIN)/python -m compat_tests.security.rights_page > docs/rights.md
 	$(BIN)/python -m oncelog.broker.control_http.document > docs/control-routes.md
 	$(BIN)/python -m oncelog.broker.faults.schema > docs/faults.schema.json
 

@@ -20,10 +20,13 @@ Scenario = Callable[["Session"], None]
 
 
 class Session:
-    """One target of a scenario. `call` uses one connection, and opens it again after the broker closed it."""
+    """One target of a scenario. `call` uses one connection, from the address `source` if that is given, and opens it
+    again after the broker closed it.
+    """
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, source: str | None = None) -> None:
         self.bootstrap = bootstrap
+        self.source = source
         self.exact_error_messages = False
         """Whether error messages must be equal; otherwise oncelog needs one wherever Kafka has one."""
         self.observations: list[tuple[str, Any]] = []
@@ -34,7 +37,7 @@ class Session:
     @property
     def connection(self) -> Connection:
         if self._connection is None:
-            self._connection = Connection(self.bootstrap)
+            self._connection = Connection(self.bootstrap, source=self.source)
         return self._connection
 
     def close(self) -> None:

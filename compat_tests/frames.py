@@ -18,10 +18,14 @@ def address(bootstrap: str) -> tuple[str, int]:
 
 
 class Connection:
-    """One TCP connection to a broker."""
+    """One TCP connection to a broker, from the address `source` if that is given."""
 
-    def __init__(self, bootstrap: str, client_id: str | None = "frames") -> None:
-        self.socket = socket.create_connection(address(bootstrap), timeout=RESPONSE_TIMEOUT_S)
+    def __init__(self, bootstrap: str, client_id: str | None = "frames", source: str | None = None) -> None:
+        self.socket = socket.create_connection(
+            address(bootstrap),
+            timeout=RESPONSE_TIMEOUT_S,
+            source_address=None if source is None else (source, 0),
+        )
         self._client_id = client_id
         self._correlation_id = 0
         self._frames = FrameReader()

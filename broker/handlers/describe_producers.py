@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import READ, TOPIC_RESOURCE
+from oncelog.broker.authorization import READ, TOPIC_RESOURCE, denied
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_producers import (
@@ -53,7 +53,7 @@ def _partition(
     try:
         check_name(topic)
         if not may_read(topic):
-            return PartitionResponse(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            raise denied(READ, TOPIC_RESOURCE, topic)
         if cluster.topic(topic) is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return PartitionResponse(partition, error, "This server does not host this topic-partition.")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
 
 PREFERRED, UNCLEAN = 0, 1
+ERROR_VERSION = 1
 
 
 def handle(
@@ -62,7 +63,7 @@ def error_response(request: ElectLeadersRequest, version: int, error: KafkaError
     """Return the error at the top, for which there is a place from version 1 on, and for every partition."""
     return ElectLeadersResponse(
         0,
-        error.code,
+        error.code if version >= ERROR_VERSION else ErrorCode.NONE,
         [
             ReplicaElectionResult(
                 topic.topic, [PartitionResult(index, error.code, error.message) for index in topic.partitions]

@@ -157,8 +157,8 @@ def _alter(
         raise _invalid_request("Null value not supported for : " + ", ".join(nulls))
     denied = None if refusal is None else refusal(resource.resource_type, resource.name)
     if denied is not None:
-        if resource.resource_type == BROKER:  # which Kafka checks first
-            _alter_broker(image, config, resource)
+        if resource.resource_type == BROKER:
+            _alter_broker(image, config, resource, denied)
         raise denied
     for change in changes:
         if change.operation not in (SET, DELETE, APPEND, SUBTRACT):
@@ -223,8 +223,12 @@ def _effective_changes(
 
 
 def _alter_broker(
-    image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredResource
+    image: MetadataImage,
+    config: DynamicBrokerConfig,
+    resource: AlteredResource,
+    denied: KafkaError | None = None,
 ) -> list[Message]:
+    """As `_alter_topic`. Raises ``denied`` after what Kafka's broker checks, and before its controller's checks."""
     if resource.name:
         _check_node_id(config.current, resource.name)
     for change in resource.changes:
@@ -241,8 +245,11 @@ def _alter_broker(
     changed = _changed(resource, current, broker_keys())
     after = _after(dynamic_texts(current), changed)
     _check_dynamic(after, resource.name)
-    _check_min_insync_replicas(image, resource.name, changed)
+    if denied is None:
+        _check_min_insync_replicas(image, resource.name, changed)
     _check_values(image, config, resource.name, after)
+    if denied is not None:
+        raise denied
     return _records(resource, changed)
 
 

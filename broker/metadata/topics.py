@@ -279,6 +279,7 @@ def create_partitions(image: MetadataImage, topic: CreatePartitionsTopic) -> lis
     ]
 
 
+NOT_ALLOWED = "The client may not delete the topic."
 UNKNOWN_ID = "This server does not host this topic ID."
 
 
@@ -329,19 +330,19 @@ def delete(
         if by_id is None:
             refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
         elif rights is not None and not rights.may_change(by_id.name):
-            refuse(by_id.name if rights.may_describe(by_id.name) else None, topic_id, denied)
+            refuse(by_id.name if rights.may_describe(by_id.name) else None, topic_id, denied, NOT_ALLOWED)
         else:
             found[topic_id] = by_id.name
         yield
     for name in once_names:
         by_name = image.topics.get(name)
         if rights is not None and not rights.may_describe(name):
-            refuse(name, ZERO_UUID, denied)
+            refuse(name, ZERO_UUID, denied, NOT_ALLOWED)
         elif by_name is None:
             text = "This server does not host this topic-partition."
             refuse(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         elif rights is not None and not rights.may_change(name):
-            refuse(name, ZERO_UUID, denied)
+            refuse(name, ZERO_UUID, denied, NOT_ALLOWED)
         elif by_name.topic_id in found or by_name.topic_id in refused_ids:
             found.pop(by_name.topic_id, None)
             refuse(

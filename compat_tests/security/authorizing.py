@@ -1,0 +1,151 @@
+"""Both targets with Kafka's StandardAuthorizer, and ACLs that are changed while they run.
+
+There is one principal, User:ANONYMOUS, and two hosts: from `ADMIN` it may do everything, which the directories were
+formatted with (a Kafka needs it for itself); what it may do from `CLIENT` a test says.
+"""
+
+import base64
+import pathlib
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+
+from compat_tests.batches import now_ms
+from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker
+from compat_tests.definitions import Fields
+from compat_tests.differential import Session
+from compat_tests.oncelog_server import Oncelog
+from compat_tests.real_kafka import RealKafka
+from oncelog.broker.metadata import snapshots
+from oncelog.broker.seams.os_files import OsFileSystem
+from oncelog.wire.stored.metadata import AccessControlEntryRecord, FeatureLevelRecord
+
+ADMIN, CLIENT = "127.0.0.1", "127.0.0.2"
+ANONYMOUS = "User:ANONYMOUS"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+ANY, ALL, ALLOW, LITERAL = 1, 2, 3, 3
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+CLUSTER_NAME = "kafka-cluster"
+
+Acl = tuple[int, str, int]
+"""Resource type, resource name and operation."""
+
+LEVELS = {
+    "metadata.version": 30,
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "share.version": 1,
+    "streams.version": 1,
+    "transaction.version": 2,
+}
+PROPERTIES = {
+    "authorizer.class.name": AUTHORIZER,
+    "super.users": "User:root;User:other",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
+
+
+def format_directory(data_dir: pathlib.Path, acls: Iterable[AccessControlEntryRecord]) -> None:
+    """Write what kafka-storage writes, with ACLs."""
+    data_dir.mkdir(parents=True)
+    cluster_id, directory_id = (
+        base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=") for _ in range(2)
+    )
+    rows = {"version": 1, "cluster.id": cluster_id, "directory.id": directory_id, "node.id": 1}
+    (data_dir / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in rows.items()))
+    records = [FeatureLevelRecord(name, level) for name, level in LEVELS.items()]
+    snapshots.write(
+        OsFileSystem(),
+        str(data_dir / "bootstrap.checkpoint"),
+        [(record, 0) for record in (*records, *acls)],
+        epoch=0,
+        timestamp=0,
+        last_contained_log_timestamp=0,
+    )
+
+
+def admin_acls() -> Iterator[AccessControlEntryRecord]:
+    """The records that let the only principal do everything from `ADMIN`."""
+    resources = ((TOPIC, "*"), (GROUP, "*"), (CLUSTER, CLUSTER_NAME), (TRANSACTIONAL_ID, "*"))
+    for resource_type, name in resources:
+        yield AccessControlEntryRecord(
+            b"o" + secrets.token_bytes(15), resource_type, name, LITERAL, ANONYMOUS, ADMIN, ALL, ALLOW
+        )
+
+
+def make_authorizing(
+    target: str, folder: pathlib.Path, properties: Mapping[str, str] | None = None
+) -> Broker:
+    """A broker of the target with an authorizer, not yet started."""
+    data_dir = folder / target
+    format_directory(data_dir, admin_acls())
+    settings = {**UNDISTURBED, **PROPERTIES, **(properties or {})}
+    if target == "oncelog":
+        return Oncelog(settings, data_dir)
+    return RealKafka({**UNDISTURBED_KAFKA, **settings}, data_dir)
+
+
+class Acls:
+    """The ACLs of `CLIENT` on one target; a session from `ADMIN` changes them."""
+
+    def __init__(self, admin: Session) -> None:
+        self._admin = admin
+        self._now: set[Acl] = set()
+
+    def change(self, wanted: Iterable[Acl]) -> None:
+        """Return once they, and no others, are in force: Kafka's broker learns of them after the response."""
+        after = set(wanted)
+        gone, new = sorted(self._now - after), sorted(after - self._now)
+        if new:
+            rows = [
+                {
+                    "resource_type": resource_type,
+                    "resource_name": name,
+                    "resource_pattern_type": LITERAL,
+                    "principal": ANONYMOUS,
+                    "host": CLIENT,
+                    "operation": operation,
+                    "permission_type": ALLOW,
+                }
+                for resource_type, name, operation in new
+            ]
+            response = self._admin.call_unobserved("CreateAcls", 3, {"creations": rows})
+            assert not any(row["error_code"] for row in response["results"]), response
+        if gone:
+            filters = [
+                {
+                    "resource_type_filter": resource_type,
+                    "resource_name_filter": name,
+                    "pattern_type_filter": LITERAL,
+                    "principal_filter": ANONYMOUS,
+                    "host_filter": CLIENT,
+                    "operation": operation,
+                    "permission_type": ALLOW,
+                }
+                for resource_type, name, operation in gone
+            ]
+            response = self._admin.call_unobserved("DeleteAcls", 3, {"filters": filters})
+            assert [len(row["matching_acls"]) for row in response["filter_results"]] == [1] * len(gone)
+        self._now = after
+        deadline = now_ms() + 20_000
+        while (found := self._in_force()) != after:
+            assert now_ms() < deadline, (found, after)
+
+    def _in_force(self) -> set[Acl]:
+        wanted: Fields = {
+            "resource_type_filter": ANY,
+            "resource_name_filter": None,
+            "pattern_type_filter": ANY,
+            "principal_filter": ANONYMOUS,
+            "host_filter": CLIENT,
+            "operation": ANY,
+            "permission_type": ANY,
+        }
+        response = self._admin.call_unobserved("DescribeAcls", 3, wanted)
+        assert response["error_code"] == 0, response
+        return {
+            (resource["resource_type"], resource["resource_name"], acl["operation"])
+            for resource in response["resources"]
+            for acl in resource["acls"]
+        }

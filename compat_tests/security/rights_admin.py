@@ -1,0 +1,281 @@
+"""The rows of `rights.py` about transactions, configurations and the cluster."""
+
+from __future__ import annotations
+
+from compat_tests.security.rights import (
+    ACL,
+    ACL_FILTER,
+    CLUSTER_FAILED,
+    DENIED_DESCRIBES,
+    LEFT_OUT,
+    TOPIC_FAILED,
+    ZERO,
+    Case,
+    Right,
+    cluster_right,
+    configs,
+    errors,
+    group_right,
+    id_right,
+    offset_rows,
+    own_rows,
+    partitions_of,
+    topic_right,
+)
+
+PRODUCER = {"producer_id": 77, "producer_epoch": 0}
+BROKER_ROLE = (Right("ALTER", "cluster", CLUSTER_FAILED), Right("CLUSTER_ACTION", "cluster", CLUSTER_FAILED))
+
+TRANSACTION_CASES = (
+    Case(
+        "InitProducerId",
+        4,
+        lambda names: {"transactional_id": names.id, "transaction_timeout_ms": 60000},
+        (id_right("WRITE"),),
+        note="with an id",
+    ),
+    Case(
+        "InitProducerId",
+        4,
+        lambda names: {"transactional_id": None},
+        (
+            (
+                Right("IDEMPOTENT_WRITE", "cluster", CLUSTER_FAILED),
+                Right("WRITE", "topic", CLUSTER_FAILED, "any topic"),
+            ),
+        ),
+        note="without an id",
+    ),
+    Case(
+        "AddPartitionsToTxn",
+        3,
+        lambda names: {
+            "v3_and_below_transactional_id": names.id,
+            "v3_and_below_producer_id": 77,
+            "v3_and_below_producer_epoch": 0,
+            "v3_and_below_topics": [
+                {"name": name, "partitions": [0]}
+                for name in (names.topic, names.missing, "__consumer_offsets")
+            ],
+        },
+        (id_right("WRITE"), topic_right("WRITE")),
+        note="of clients",
+    ),
+    Case(
+        "AddPartitionsToTxn",
+        5,
+        lambda names: {
+            "transactions": [
+                {
+                    "transactional_id": names.id,
+                    **PRODUCER,
+                    "verify_only": True,
+                    "topics": [{"name": names.topic, "partitions": [0]}],
+                }
+            ]
+        },
+        (cluster_right("CLUSTER_ACTION"),),
+        note="of brokers",
+    ),
+    Case(
+        "AddOffsetsToTxn",
+        3,
+        lambda names: {"transactional_id": names.id, **PRODUCER, "group_id": names.group},
+        (id_right("WRITE"), group_right("READ")),
+    ),
+    Case(
+        "TxnOffsetCommit",
+        3,
+        lambda names: {
+            "transactional_id": names.id,
+            "group_id": names.group,
+            **PRODUCER,
+            "topics": offset_rows(names),
+        },
+        (id_right("WRITE"), group_right("READ"), topic_right("READ")),
+    ),
+    Case(
+        "EndTxn",
+        3,
+        lambda names: {"transactional_id": names.id, **PRODUCER, "committed": True},
+        (id_right("WRITE"),),
+    ),
+    Case(
+        "WriteTxnMarkers",
+        1,
+        lambda names: {
+            "markers": [
+                {
+                    **PRODUCER,
+                    "transaction_result": False,
+                    "topics": [{"name": names.missing, "partition_indexes": [0, 1]}],
+                    "coordinator_epoch": 0,
+                }
+            ]
+        },
+        (BROKER_ROLE,),
+    ),
+    Case(
+        "DescribeTransactions",
+        0,
+        lambda names: {"transactional_ids": [names.id]},
+        (id_right("DESCRIBE"),),
+        note="(topics of the transaction that the client may not DESCRIBE are left out)",
+    ),
+    Case(
+        "ListTransactions",
+        1,
+        lambda names: {"duration_filter": -1},
+        (id_right("DESCRIBE", LEFT_OUT),),
+        own_rows("transaction_states", "transactional_id"),
+    ),
+    Case(
+        "DescribeProducers",
+        0,
+        lambda names: {"topics": partitions_of(names, "partition_indexes")},
+        (topic_right("READ"),),
+    ),
+)
+
+CONFIG_CASES = (
+    Case(
+        "DescribeConfigs",
+        4,
+        lambda names: configs(names, "configuration_keys"),
+        (topic_right("DESCRIBE_CONFIGS"), group_right("DESCRIBE_CONFIGS"), cluster_right("DESCRIBE_CONFIGS")),
+    ),
+    Case(
+        "AlterConfigs",
+        1,
+        configs,
+        (topic_right("ALTER_CONFIGS"), group_right("ALTER_CONFIGS"), cluster_right("ALTER_CONFIGS")),
+    ),
+    Case(
+        "IncrementalAlterConfigs",
+        1,
+        configs,
+        (topic_right("ALTER_CONFIGS"), group_right("ALTER_CONFIGS"), cluster_right("ALTER_CONFIGS")),
+    ),
+    Case(
+        "ListConfigResources",
+        1,
+        lambda names: {"resource_types": [2]},
+        (cluster_right("DESCRIBE_CONFIGS"),),
+        errors,
+    ),
+)
+
+CLUSTER_CASES = (
+    Case(
+        "OffsetForLeaderEpoch",
+        4,
+        lambda names: {
+            "replica_id": -2,
+            "topics": partitions_of(names, name="topic", row={"partition": 0, "leader_epoch": 0}),
+        },
+        ((Right("CLUSTER_ACTION", "cluster", TOPIC_FAILED), Right("DESCRIBE", "topic", TOPIC_FAILED)),),
+    ),
+    Case("DescribeAcls", 3, lambda names: ACL_FILTER, (cluster_right("DESCRIBE"),)),
+    Case("CreateAcls", 3, lambda names: {"creations": [ACL, ACL]}, (cluster_right("ALTER"),)),
+    Case("DeleteAcls", 3, lambda names: {"filters": [ACL_FILTER]}, (cluster_right("ALTER"),)),
+    Case(
+        "AlterReplicaLogDirs",
+        2,
+        lambda names: {
+            "dirs": [
+                {"path": "/none", "topics": [{"name": names.topic, "partitions": [0]}]},
+                {"path": "/other", "topics": [{"name": names.missing, "partitions": [0]}]},
+            ]
+        },
+        (cluster_right("ALTER"),),
+    ),
+    Case(
+        "DescribeLogDirs",
+        4,
+        lambda names: {"topics": partitions_of(names, name="topic")},
+        (cluster_right("DESCRIBE"),),
+        lambda response, names: (response["error_code"], len(response["results"])),
+    ),
+    Case(
+        "DescribeLogDirs",
+        1,
+        lambda names: {"topics": partitions_of(names, name="topic")},
+        (cluster_right("DESCRIBE", LEFT_OUT),),
+        lambda response, names: len(response["results"]),
+        note="before version 3",
+    ),
+    Case(
+        "ElectLeaders",
+        2,
+        lambda names: {
+            "election_type": 0,
+            "topic_partitions": partitions_of(names, name="topic"),
+            "timeout_ms": 9000,
+        },
+        (cluster_right("ALTER"),),
+    ),
+    Case(
+        "ElectLeaders",
+        0,
+        lambda names: {"topic_partitions": partitions_of(names, name="topic"), "timeout_ms": 9000},
+        (cluster_right("ALTER"),),
+        note="before version 1",
+    ),
+    Case(
+        "AlterPartitionReassignments",
+        1,
+        lambda names: {
+            "timeout_ms": 9000,
+            "topics": partitions_of(names, row={"partition_index": 0, "replicas": [1]}),
+        },
+        (cluster_right("ALTER"),),
+    ),
+    Case(
+        "ListPartitionReassignments",
+        0,
+        lambda names: {"timeout_ms": 9000, "topics": partitions_of(names, "partition_indexes")},
+        (cluster_right("DESCRIBE"),),
+    ),
+    Case(
+        "DescribeClientQuotas",
+        1,
+        lambda names: {"components": [], "strict": True},
+        (cluster_right("DESCRIBE_CONFIGS"),),
+    ),
+    Case(
+        "DescribeUserScramCredentials",
+        0,
+        lambda names: {"users": [{"name": names.missing}]},
+        (cluster_right("DESCRIBE"),),
+    ),
+    Case(
+        "DescribeQuorum",
+        2,
+        lambda names: {"topics": [{"topic_name": "none", "partitions": [{"partition_index": 0}]}]},
+        (cluster_right("DESCRIBE"),),
+        lambda response, names: response["error_code"],
+    ),
+    Case(
+        "UpdateFeatures",
+        1,
+        lambda names: {"timeout_ms": 9000, "feature_updates": [], "validate_only": True},
+        (cluster_right("ALTER"),),
+    ),
+    Case(
+        "DescribeCluster",
+        1,
+        lambda names: {"include_cluster_authorized_operations": True, "endpoint_type": 1},
+        (cluster_right("DESCRIBE", ZERO, "for the cluster's operations"),),
+    ),
+    Case(
+        "DescribeTopicPartitions",
+        0,
+        lambda names: {
+            "topics": [{"name": names.topic}, {"name": names.missing}],
+            "response_partition_limit": 100,
+        },
+        (DENIED_DESCRIBES,),
+    ),
+)
+
+ADMIN_CASES = TRANSACTION_CASES + CONFIG_CASES + CLUSTER_CASES

@@ -1,0 +1,43 @@
+"""Makes docs/rights.md of the table of rights: ``python -m compat_tests.security.rights_page > docs/rights.md``."""
+
+from compat_tests.definitions import api_key
+from compat_tests.security.rights import CASES, Case
+from compat_tests.security.rights_admin import ADMIN_CASES
+
+ALL_CASES = (*CASES, *ADMIN_CASES)
+
+HEAD = """\
+# Rights
+
+With `authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer` every API asks for these rights, in
+this order, as Kafka does, and answers whom is denied as told here: with an error for the whole request or in the row,
+or without the row. ApiVersions needs none. An ALLOW for READ, WRITE, DELETE or ALTER implies DESCRIBE, one for
+ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+
+`make docs` makes this page from `compat_tests/security/rights.py`. `compat_tests/security/test_rights.py` tests every
+row, with every subset of an API's rights, on oncelog and on a real Kafka.
+
+| API | right | answer to who lacks it |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """Return the whole page, as Markdown."""
+    cases = sorted(ALL_CASES, key=lambda case: api_key(case.api))
+    return HEAD + "".join(row for case in cases for row in _rows(case))
+
+
+def _rows(case: Case) -> list[str]:
+    rows = []
+    for alternatives in (*case.rights, *((one,) for one in case.also)):
+        rights = " or ".join(f"{one.operation} on the {one.resource}" for one in alternatives)
+        notes = "; ".join(dict.fromkeys(one.note for one in alternatives if one.note))
+        name = f"{case.api} {case.note}".strip()
+        answer = alternatives[0].denied + (f" ({notes})" if notes else "")
+        rows.append(f"| {name} | {rights} | {answer} |\n")
+    return rows
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,187 @@
+"""Every row of `rights.py` on both targets, with every subset of the rights that an API asks for.
+
+With a subset both answer alike, field by field; without a right the answer is the one of its row; and it does not
+betray whether a topic exists.
+"""
+
+import contextlib
+import itertools
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compat_tests.batches import now_ms
+from compat_tests.brokers import Broker, check_after
+from compat_tests.definitions import Fields, api_key
+from compat_tests.differential import Session, differences
+from compat_tests.real_kafka import RealPartMissing, require
+from compat_tests.security.authorizing import CLIENT, CLUSTER_NAME, Acl, Acls, make_authorizing
+from compat_tests.security.rights import (
+    ERRORS,
+    LEFT_OUT,
+    OPERATIONS,
+    RESOURCES,
+    TOPIC_KEYS,
+    ZERO,
+    Case,
+    Names,
+    Right,
+    in_order,
+)
+from compat_tests.security.rights_page import ALL_CASES, page
+from oncelog.broker.handlers.table import HANDLERS
+
+IDS = [f"{case.api} v{case.version} {case.note}".strip() for case in ALL_CASES]
+STILL = (14, 15, 16, 51)
+"""Errors of a coordinator that is not there yet."""
+ROOT = pathlib.Path(__file__).parents[2]
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Broker]]:
+    """Both brokers, with an authorizer."""
+    folder = tmp_path_factory.mktemp("authorizing")
+    with contextlib.ExitStack() as stack:
+        try:
+            yield {name: stack.enter_context(make_authorizing(name, folder)) for name in ("kafka", "oncelog")}
+        except RealPartMissing as missing:
+            require(str(missing))
+
+
+@pytest.fixture(scope="module")
+def admins(targets: dict[str, Broker]) -> Iterator[dict[str, tuple[Session, Acls]]]:
+    sessions = {name: Session(broker.bootstrap) for name, broker in targets.items()}
+    for _ in check_after(targets["oncelog"]):
+        yield {name: (session, Acls(session)) for name, session in sessions.items()}
+    for session in sessions.values():
+        session.end()
+
+
+def until_ready(session: Session, api: str, version: int, values: Fields) -> Any:
+    """The response, once the coordinator is there."""
+    deadline = now_ms() + 20_000
+    while True:
+        response = session.call_unobserved(api, version, values)
+        if not any(code in STILL for code in codes_of(response)):
+            return response
+        assert now_ms() < deadline, response
+
+
+def codes_of(value: Any) -> list[int]:
+    """All error codes of a response."""
+    if isinstance(value, dict):
+        return [
+            code
+            for key, one in value.items()
+            for code in ([one] if key.endswith("error_code") else codes_of(one))
+        ]
+    return [code for one in value for code in codes_of(one)] if isinstance(value, list | tuple) else []
+
+
+def prepare(admin: Session, names: Names) -> None:
+    """Make the topic, the group with an offset, and the transactional id."""
+    admin.topic(names.topic)
+    for key_type, key in ((0, names.group), (1, names.id)):
+        until_ready(admin, "FindCoordinator", 3, {"key_type": key_type, "key": key})
+    row = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
+    commit: Fields = {"group_id": names.group, "generation_id_or_member_epoch": -1}
+    commit["topics"] = [{"name": names.topic, "partitions": [row]}]
+    assert codes_of(until_ready(admin, "OffsetCommit", 8, commit)) == [0]
+    init = {"transactional_id": names.id, "transaction_timeout_ms": 60000}
+    assert codes_of(until_ready(admin, "InitProducerId", 4, init)) == [0]
+
+
+def acls_of(right: Right, names: Names) -> list[Acl]:
+    """The ACLs that give the right on everything that the case is about."""
+    about = {
+        "topic": (names.topic, names.missing),
+        "group": (names.group, names.missing),
+        "cluster": (CLUSTER_NAME,),
+        "transactional id": (names.id,),
+    }
+    kind, operation = RESOURCES[right.resource], OPERATIONS[right.operation]
+    return [(kind, name, operation) for name in about[right.resource]]
+
+
+def subsets(case: Case) -> list[tuple[Right, ...]]:
+    """Every set of the rights that the API asks for, the smaller ones first."""
+    groups = (case.also, *case.rights)
+    by_key = {(one.operation, one.resource): one for group in groups for one in group}
+    counts = range(len(by_key) + 1)
+    return [some for count in counts for some in itertools.combinations(by_key.values(), count)]
+
+
+def run(
+    case: Case, names: Names, admin: Session, acls: Acls, bootstrap: str
+) -> tuple[list[tuple[str, Any]], dict[frozenset[tuple[str, str]], Any]]:
+    """The observations, and the responses by the rights that the client had."""
+    prepare(admin, names)
+    client = Session(bootstrap, CLIENT)
+    found: dict[frozenset[tuple[str, str]], Any] = {}
+    try:
+        for granted in subsets(case):
+            acls.change(acl for right in granted for acl in acls_of(right, names))
+            response = client.call_unobserved(case.api, case.version, case.values(names))
+            shown = ", ".join(f"{right.operation} {right.resource}" for right in granted) or "nothing"
+            client.observe(shown, in_order(case.observed(response, names)))
+            found[frozenset((right.operation, right.resource) for right in granted)] = response
+    finally:
+        client.end()
+    return client.observations, found
+
+
+@pytest.mark.parametrize("case", ALL_CASES, ids=IDS)
+def test_rights(case: Case, targets: dict[str, Broker], admins: dict[str, tuple[Session, Acls]]) -> None:
+    number = next(_numbers)
+    names = Names(f"topic-{number}", f"missing-{number}", f"group-{number}", f"id-{number}")
+    observed, found = {}, {}
+    for name, broker in targets.items():
+        observed[name], found[name] = run(case, names, *admins[name], broker.bootstrap)
+    different = list(differences(observed["kafka"], observed["oncelog"]))
+    assert not different, "kafka != oncelog\n" + "\n".join(different[:40])
+    for responses in found.values():
+        asked = str(case.values(names))
+        if names.topic in asked and names.missing in asked:
+            nothing = responses[frozenset()]
+            assert rows_about(nothing, names.topic) == rows_about(nothing, names.missing), nothing
+        everything = responses[max(responses, key=len)]
+        for group in case.rights:
+            alternatives = {(one.operation, one.resource) for one in group}
+            others = frozenset(key for key in max(responses, key=len) if key not in alternatives)
+            check_denied(group[0].denied, responses[others], everything)
+
+
+def rows_about(value: Any, name: str) -> list[str]:
+    """The rows of a response that name a topic, without the name."""
+    if isinstance(value, dict):
+        if name in [value.get(key) for key in TOPIC_KEYS]:
+            return [str(value).replace(name, "NAME")]
+        return [row for one in value.values() for row in rows_about(one, name)]
+    return [row for one in value for row in rows_about(one, name)] if isinstance(value, list) else []
+
+
+def check_denied(denied: str, response: Any, allowed: Any) -> None:
+    """The response is the one of the row; that to a client with all rights is not."""
+    if denied == LEFT_OUT:
+        assert len(str(response)) < len(str(allowed)), (response, allowed)
+    elif denied == ZERO:
+        assert (response["cluster_authorized_operations"], allowed["cluster_authorized_operations"] > 0) == (
+            0,
+            True,
+        )
+    else:
+        assert ERRORS[denied] in codes_of(response), response
+        assert ERRORS[denied] not in codes_of(allowed) or "__consumer_offsets" in str(allowed), allowed
+
+
+def test_every_api_that_is_served_is_in_the_table() -> None:
+    """But for those that need no right."""
+    keys = {api_key(case.api) for case in ALL_CASES}
+    assert keys | {api_key("ApiVersions")} == HANDLERS.keys()
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "rights.md").read_text() == page(), "run make docs"
