@@ -36,7 +36,7 @@ ERRORS = {TOPIC_FAILED: 29, GROUP_FAILED: 30, CLUSTER_FAILED: 31, ID_FAILED: 53}
 TOPIC_KEYS = ("name", "topic", "topic_name", "resource_name")
 ROW_KEYS = (
     *TOPIC_KEYS,
-    *("group_id", "transactional_id", "key"),
+    *("group_id", "transactional_id", "key", "user"),
     *("partition_index", "partition", "partition_id", "index"),
 )
 """Fields that tell the rows of a response apart."""

@@ -249,6 +249,15 @@ CLUSTER_CASES = (
         (cluster_right("DESCRIBE"),),
     ),
     Case(
+        "AlterUserScramCredentials",
+        0,
+        lambda names: {
+            "deletions": [{"name": names.missing, "mechanism": 1}, {"name": names.group, "mechanism": 1}],
+            "upsertions": [],
+        },
+        (cluster_right("ALTER"),),
+    ),
+    Case(
         "DescribeQuorum",
         2,
         lambda names: {"topics": [{"topic_name": "none", "partitions": [{"partition_index": 0}]}]},
