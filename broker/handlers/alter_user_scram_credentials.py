@@ -66,16 +66,6 @@ def handle(
     )
 
 
-def error_response(
-    request: AlterUserScramCredentialsRequest, version: int, error: KafkaError
-) -> AlterUserScramCredentialsResponse:
-    """Return the error for every user."""
-    users = sorted({change.name for change in (*request.deletions, *request.upsertions)})
-    return AlterUserScramCredentialsResponse(
-        results=[AlterUserScramCredentialsResult(user, error.code, error.message) for user in users]
-    )
-
-
 def _upsertion(change: ScramCredentialUpsertion) -> UserScramCredentialRecord:
     mechanism = _mechanism(change)
     if change.iterations < mechanism.iterations_min:
