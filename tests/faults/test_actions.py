@@ -9,12 +9,20 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
+from oncelog.broker.control.moving_time import TimeMove
 from oncelog.wire.batch import crc_matches, read_header
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from oncelog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.produce import (
@@ -24,6 +32,7 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
 )
 from tests.faults.rules import ruled
+from tests.harness.classic_members import SimMember, coordinated
 from tests.harness.requests import (
     bytes_of,
     create_topic,
@@ -151,8 +160,14 @@ async def test_an_error_reaches_a_partition_that_only_the_fetch_session_names() 
         assert (row.partitions[0].error_code, refused.error_code) == (REFUSED, 0)
         assert refused.session_id == first.session_id
         assert it.counts(rule) == (1, 1)
+        # A partition that the request takes out of the session is not meant.
+        last = session_request(first.session_id, 2)
+        last.forgotten_topics_data = [ForgottenTopic("b", partitions=[0])]
+        await client.send(last, 12)
+        assert (await client.receive(FetchResponse, 12)).error_code == 0
+        assert it.counts(rule) == (1, 1)
         # The session goes on.
-        third = await client.call(session_request(first.session_id, 2), 12, FetchResponse)
+        third = await client.call(session_request(first.session_id, 3), 12, FetchResponse)
         assert (third.error_code, [topic.topic for topic in third.responses]) == (0, ["a"])
 
 
@@ -483,3 +498,39 @@ async def test_refused_connections_end_at_once_and_open_ones_stay() -> None:
         assert await list_groups(it.broker.connect()) == 0
         it.add(refuse_connections=True, listener="ANOTHER")
         assert await list_groups(it.broker.connect()) == 0
+
+
+# -- members of groups
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_dead"),
+    [
+        ({"on": "Heartbeat", "hold": True}, True),
+        ({"on": "Heartbeat", "drop_response": "hang"}, True),
+        ({"on": "Heartbeat", "delay_ms": 10}, False),
+        ({"pause": True, "client_id": "simulated"}, True),
+    ],
+    ids=str,
+)
+@simulated
+async def test_a_member_that_is_kept_from_the_broker_is_dead_when_time_moves(
+    rule: dict[str, Any], is_dead: bool
+) -> None:
+    async with ruled() as it:
+        await coordinated(it.broker)
+        member = SimMember(it.broker)
+        await member.found()
+        rule_id = it.rules.add(rule)
+        request = HeartbeatRequest(member.group, member.generation, member.member_id)
+        await member.client.send(request, 4)
+        await trio.testing.wait_all_tasks_blocked()
+        node = it.broker.node
+        move = TimeMove(node, it.broker.clock, lambda: True, it.rules.pauses)
+        await move.advance(3600, keep_members=True, timeout_s=10)
+        expired = f"member {member.member_id} of group g: session expired"
+        assert (expired in [str(one) for one in move.happened]) == is_dead
+        it.rules.release(rule_id)
+        if rule.get("drop_response") is None:  # a zombie that wakes learns that it was given up
+            code = (await member.client.receive(HeartbeatResponse, 4)).error_code
+            assert code == (ErrorCode.UNKNOWN_MEMBER_ID if is_dead else 0)
