@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from oncelog import __version__
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.options import (
+    DEFAULT_PORT,
     LOG_FORMATS,
     LOG_LEVELS,
     VARIABLE_PREFIX,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.sources import Setting
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
+    from oncelog.broker.security.sasl.users import Users
 
 HEAP_BLOCK_BYTES = 8 * 1024 * 1024
 """The start allocates a block of this size once and frees it. From then on the C library takes smaller blocks (a
@@ -89,7 +91,8 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     try:
         output = _log_output(options, environment)
         with logging_to(output):
-            config, listeners = _configuration(options, environment, scratch)
+            users = _users(options, environment)
+            config, listeners = _configuration(options, environment, scratch, users)
         settings = control_settings(options, environment, config, _read_or_refuse)
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
@@ -97,7 +100,8 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         if settings is None:
             from oncelog.broker.serve import serve
 
-            return _run_in(scratch, parent, config, partial(serve, config, listeners, _on_ready))
+            serving = partial(serve, config, listeners, _on_ready, users=users)
+            return _run_in(scratch, parent, config, serving)
         from oncelog.broker.controlled_serve import serve_controlled
 
         seed = int.from_bytes(os.urandom(4), "big")
@@ -110,6 +114,7 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             host_name=_host_name(),
             seed=seed,
             on_crash=_kill_this_process,
+            users=users,
         )
         return _run_in(scratch, parent, config, serving)
 
@@ -256,31 +261,46 @@ def _log_output(options: argparse.Namespace, environment: Mapping[str, str]) -> 
 
 
 def _configuration(
-    options: argparse.Namespace, environment: Mapping[str, str], scratch: str
+    options: argparse.Namespace, environment: Mapping[str, str], scratch: str, users: Users | None = None
 ) -> tuple[BrokerConfig, list[ListenerConfig]]:
     """Return the configuration from all sources, and its listeners. ``scratch`` is the data directory for --ephemeral.
+    With ``users``, listeners ask for a log-in unless a source says otherwise.
 
     Raises ConfigError with all problems."""
     from oncelog.broker.config import sources
     from oncelog.broker.config.definitions import ConfigError
     from oncelog.broker.config.listeners import resolve_listeners
 
+    implied: list[sources.Setting] = []
+    protocol = "PLAINTEXT"
+    if users:
+        from oncelog.broker.control.user_options import SASL_PLAINTEXT, check_log_ins, users_config
+
+        protocol = SASL_PLAINTEXT
+        implied = [
+            sources.Setting(key, text, "the default with --user")
+            for key, text in users_config(DEFAULT_PORT).items()
+        ]
     flags = {option: _text(getattr(options, option)) for option in KEY_OF_OPTION}
     variables = {option: environment.get(VARIABLE_PREFIX + option.upper()) for option in KEY_OF_OPTION}
     path = options.config or environment.get(VARIABLE_PREFIX + "CONFIG")
     from_environment = sources.from_environment(environment)
     problems = _unknown_variables(options, environment)
     config = sources.build_config(
-        [sources.Setting("log.dir", _default_data_dir(environment), "the default")],
+        [sources.Setting("log.dir", _default_data_dir(environment), "the default"), *implied],
         sources.from_file(_read(path, problems), path, problems) if path else (),
         from_environment.settings,
-        _own_settings(variables, scratch, lambda option: VARIABLE_PREFIX + option.upper(), problems),
+        _own_settings(
+            variables, scratch, lambda option: VARIABLE_PREFIX + option.upper(), problems, protocol
+        ),
         sources.from_options(options.settings, problems),
-        _own_settings(flags, scratch, lambda option: "--" + option.replace("_", "-"), problems),
+        _own_settings(flags, scratch, lambda option: "--" + option.replace("_", "-"), problems, protocol),
         problems=problems,
     )
     try:
         listeners, warnings = resolve_listeners(config, _host_name)
+        if users:
+            check_log_ins("--user", listeners)
     except ConfigError as error:
         problems += error.problems
     if problems:
@@ -292,6 +312,16 @@ def _configuration(
     for warning in sources.warnings_of(config) + warnings:
         log.warning(warning)
     return config, listeners
+
+
+def _users(options: argparse.Namespace, environment: Mapping[str, str]) -> Users:
+    """Return the users of ``--user``, else of its variable, one a line. Raises ConfigError."""
+    from oncelog.broker.control.user_options import parse_users
+
+    if options.user:
+        return parse_users(options.user, "--user")
+    variable = VARIABLE_PREFIX + "USER"
+    return parse_users(filter(None, environment.get(variable, "").splitlines()), variable)
 
 
 def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
@@ -309,7 +339,11 @@ def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, st
 
 
 def _own_settings(
-    given: Mapping[str, str | None], scratch: str, origin_of: Callable[[str], str], problems: list[str]
+    given: Mapping[str, str | None],
+    scratch: str,
+    origin_of: Callable[[str], str],
+    problems: list[str],
+    protocol: str,
 ) -> Iterator[Setting]:
     """Yield the settings of oncelog's own options. Errors are added to ``problems``."""
     from oncelog.broker.config.sources import Setting
@@ -321,7 +355,7 @@ def _own_settings(
         ):
             continue  # Kubernetes sets ONCELOG_PORT=tcp://… for a service named oncelog
         try:
-            value = _value_of_option(option, text, origin, scratch)
+            value = _value_of_option(option, text, origin, scratch, protocol)
         except UsageError as error:
             problems.append(str(error))
             continue
@@ -329,7 +363,7 @@ def _own_settings(
             yield Setting(KEY_OF_OPTION[option], value, origin)
 
 
-def _value_of_option(option: str, text: str, origin: str, scratch: str) -> str | None:
+def _value_of_option(option: str, text: str, origin: str, scratch: str, protocol: str) -> str | None:
     """Return the text of the key that an option sets, or None for ``--ephemeral`` and ``--memory`` off. Raises
     UsageError."""
     if option in ("ephemeral", "memory"):
@@ -339,7 +373,7 @@ def _value_of_option(option: str, text: str, origin: str, scratch: str) -> str |
             raise UsageError(f"{origin}={text}: expected true or false")
         directory = scratch if option == "ephemeral" else MEMORY_DATA_DIR
         return directory if BOOLEANS[text.lower()] else None
-    return os.path.abspath(text) if option == "data_dir" else listener_text(option, text, origin)
+    return os.path.abspath(text) if option == "data_dir" else listener_text(option, text, origin, protocol)
 
 
 def _text(flag: object) -> str | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oncelog.broker.logs import LogOutput
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
+    from oncelog.broker.security.sasl.users import Users
 
 CONTROL_BACKLOG = 100
 
@@ -36,9 +37,10 @@ async def serve_controlled(
     seed: int,
     on_crash: Callable[[], None],
     durable: bool,
+    users: Users,
 ) -> None:
     """Run a broker until cancelled, then stop it cleanly. Calls ``on_ready`` when it answers requests, with the address
-    of the control API. Log lines go to ``output``, too.
+    of the control API. Log lines go to ``output``, too. ``users`` may log in.
 
     At a crash point of a rule it calls ``on_crash``, which ends the process; with a control API only the broker dies,
     and who controls it can start it again.
@@ -55,6 +57,7 @@ async def serve_controlled(
         origins=config.origins,
         host_name=host_name,
         is_durable=durable,
+        users=users,
     )
     listener = None if settings.address is None else _open_control(*settings.address)
     broker = ControlledBroker(options, output.also_to, settings.rules)

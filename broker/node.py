@@ -35,6 +35,7 @@ from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
 from oncelog.broker.net.server import BoundListener, Server
 from oncelog.broker.security.acls import configured_authorizer
+from oncelog.broker.security.sasl.users import Users, store_credentials
 from oncelog.broker.services import Services
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.errors import DecodeError, KafkaError
@@ -74,16 +75,18 @@ class Node:
         clock: Clock,
         rng: random.Random,
         release: Release = OURS,
+        users: Users | None = None,
         on_loaded: Callable[[Node], None] = lambda node: None,
     ) -> None:
-        """``release`` is what it serves. ``on_loaded`` is called once in `run`, before the node listens: it may create
-        topics, or install something in the dispatcher.
+        """``release`` is what it serves, ``users`` may log in. ``on_loaded`` is called once in `run`, before the node
+        listens: it may create topics, or install something in the dispatcher.
         """
         self.config = DynamicBrokerConfig(config)
         self.files = files
         self.clock = clock
         self.lines = LineLimiter(clock)
         self.random = rng
+        self._users = Users({}) if users is None else users
         self.fail_on_bugs = False
         """Whether a defect of ours ends the node, as tests want it, or only the request."""
         self.bugs = 0
@@ -149,6 +152,7 @@ class Node:
                 for row in listeners
             ]
         )
+        store_credentials(self.metadata, self._users)
         self._apply_broker_configs()
         self.metadata.subscribe(self._on_record)
         self._producer_ids = ProducerIds(self.metadata.take_producer_ids)
@@ -191,6 +195,7 @@ class Node:
             clock=self.clock,
             lines=self.lines,
             random=self.random,
+            users=self._users,
             note_bug=self.note_bug,
         )
         self.dispatcher = Dispatcher(self.services)

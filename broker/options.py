@@ -182,6 +182,13 @@ def _parser() -> _Parser:
         metavar="FILE",
         action="append",
     )
+    add(
+        "user",
+        "a user who logs in by PLAIN or SCRAM; may be repeated; without other listeners there is only one, with "
+        "SASL_PLAINTEXT (in the variable: one a line)",
+        metavar="NAME:PASSWORD",
+        action="append",
+    )
     add("from_snapshot", "start with the data in this snapshot; the data directory is empty", metavar="FILE")
     add("as_version", "serve what a broker of that release of Kafka serves, such as 3.9", metavar="VERSION")
     parser.add_argument("--version", action="store_true", help="print the version")
@@ -246,12 +253,13 @@ def origin_of(option: str, given: object) -> str:
     return "--" + option.replace("_", "-") if given else variable_of(option)
 
 
-def listener_text(option: str, text: str, origin: str) -> str:
+def listener_text(option: str, text: str, origin: str, protocol: str = "PLAINTEXT") -> str:
     """Return the value of ``--port``, ``--listen`` or ``--advertise`` in the form of Kafka's ``listeners``.
 
     A value in this form (``NAME://HOST:PORT,…``) is returned as it is. A port without a host is on 127.0.0.1. A host
     without a port has Kafka's port for ``--listen``, and the listener's port for ``--advertise``. An empty host means
-    every address for ``--listen``, and this machine's name for ``--advertise``. Raises UsageError."""
+    every address for ``--listen``, and this machine's name for ``--advertise``. ``protocol`` is the listener's.
+    Raises UsageError."""
     if "://" in text and option != "port":
         return text
     if option == "advertise" and text.isdecimal():
@@ -259,7 +267,7 @@ def listener_text(option: str, text: str, origin: str) -> str:
     if option == "port" and not text.isdecimal():
         raise UsageError(f"{origin}={text}: expected a number from 0 to {PORT_MAX}")
     host, port = host_and_port(text, origin, 0 if option == "advertise" else DEFAULT_PORT)
-    return f"PLAINTEXT://{host}:{port}"
+    return f"{protocol}://{host}:{port}"
 
 
 def host_and_port(text: str, origin: str, default_port: int) -> tuple[str, int]:

@@ -23,6 +23,7 @@ from oncelog.broker.seams.transport import SocketListener
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig, ListenerEndpoint
+    from oncelog.broker.security.sasl.users import Users
 
 
 class ListenError(Exception):
@@ -41,10 +42,12 @@ async def serve(
     on_ready: Callable[[Node, list[BoundListener]], None],
     *,
     durable: bool = True,
+    users: Users | None = None,
 ) -> None:
     """Run a broker until cancelled, then stop it cleanly. Calls ``on_ready`` when it answers requests.
 
     ``durable``: whether the data directory outlives the process. If not, nothing waits for the disk.
+    ``users`` may log in.
 
     Raises ListenError for an address that cannot be used, DataDirectoryError for a data directory that cannot be used.
     """
@@ -57,6 +60,7 @@ async def serve(
             files=OsFileSystem(config.oncelog_open_files_max or OPEN_FILES_DEFAULT, durable=durable),
             clock=SystemClock(),
             rng=random.Random(),
+            users=users,
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(_run, node, bound_listeners)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
+    from oncelog.broker.security.sasl.users import Users
 
 
 class Services(NamedTuple):
@@ -46,5 +47,7 @@ class Services(NamedTuple):
     lines: LineLimiter
     """For log lines that may repeat with every request."""
     random: random.Random
+    users: Users
+    """Who may log in beside those of the metadata and of the JAAS texts."""
     note_bug: Callable[[], None]
     """Called after a request failed because of a defect of ours: tests end the node then."""

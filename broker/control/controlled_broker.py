@@ -230,6 +230,7 @@ class ControlledBroker:
             clock=self.clock,
             rng=self.random,
             release=self.release,
+            users=self.options.users,
             on_loaded=self._prepare,
         )
         node.logs.keeps_data = self.options.data_dir is not None  # unless it is stopped to be started again

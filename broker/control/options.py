@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.listeners import PLAINTEXT, resolve_listeners
 from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.control.user_options import check_log_ins, checked_users, users_config
 from oncelog.broker.emulation.release import emulated
+from oncelog.broker.security.sasl.users import Users
 
 REQUESTS_KEPT = 1000
 """How many requests of each API the journal keeps by default."""
@@ -52,6 +55,7 @@ class BrokerOptions:
     of the kit's defaults, and ``log.dirs`` and ``listeners`` of its own."""
     host_name: str = "localhost"
     """What clients are told of a listener on every address."""
+    users: Users = field(default_factory=lambda: Users({}))
     is_durable: bool = True
     """Whether data on a disk outlives the process; if not, nothing waits for the disk."""
 
@@ -63,7 +67,8 @@ class BrokerOptions:
             return BrokerConfig({**(of_snapshot or {}), **self.config}, self.origins)
         texts = {
             **KIT_CONFIG,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"{PLAINTEXT}://127.0.0.1:{self.port}",
+            **(users_config(self.port) if self.users else {}),
             **(of_snapshot or {}),
             **self.config,
             "log.dirs": self.data_dir or MEMORY_DATA_DIR,
@@ -83,6 +88,7 @@ def checked_options(
     requests_kept: int = REQUESTS_KEPT,
     version: str | None = None,
     from_snapshot: str | bytes | None = None,
+    users: Mapping[str, str] | None = None,
 ) -> BrokerOptions:
     """Return the options. Raises InvalidArgumentError for the first one that makes no sense."""
     if not 0 <= port <= PORT_MAX:
@@ -101,10 +107,20 @@ def checked_options(
     if port and "listeners" in texts:
         raise InvalidArgumentError("port= and config listeners exclude each other")
     options = BrokerOptions(
-        topic_options(topics), texts, data_dir, port, seed, requests_kept, version, from_snapshot
+        topic_options(topics),
+        texts,
+        data_dir,
+        port,
+        seed,
+        requests_kept,
+        version,
+        from_snapshot,
+        users=checked_users(users or {}),
     )
     try:
-        options.broker_config()
+        broker_config = options.broker_config()
+        if options.users:
+            check_log_ins("users=", resolve_listeners(broker_config, lambda: options.host_name)[0])
     except ConfigError as error:
         raise InvalidArgumentError(str(error)) from None
     return options

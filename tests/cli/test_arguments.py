@@ -327,3 +327,20 @@ print("loaded", *sys.modules)
         "oncelog.broker.node",
         "oncelog.wire",
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--user", "secret"], "--user: expected NAME:PASSWORD"),
+        (["--user", ":secret"], "--user: '' is no name of a user"),
+        (["--user", "app:"], "--user: the password of app is empty, or no text"),
+    ],
+)
+def test_a_user_that_makes_no_sense(refused: Callable[..., str], arguments: list[str], said: str) -> None:
+    assert refused(*arguments) == said
+
+
+def test_users_need_a_listener_for_them(refused: Callable[..., str]) -> None:
+    said = refused("--user", "app:secret", "-c", "listeners=PLAINTEXT://127.0.0.1:0")
+    assert said.startswith("--user has no effect: no listener asks for a log-in")

@@ -54,6 +54,8 @@ class Broker:
     requests_kept: how many requests of each API `requests` can show. With 0 there are none, and the broker spends on a
         small Produce a third of the time.
     version: serve what a broker of this release of Kafka serves, such as "3.9"; without it, all that oncelog does.
+    users: passwords by user's name, such as ``{"app": "secret"}``: they log in by PLAIN and SCRAM. Without listeners in
+        ``config``, the only one is SASL_PLAINTEXT then.
     process: run it in a child process instead of a thread, for a program that keeps Python's interpreter busy itself.
     """
 
@@ -68,6 +70,7 @@ class Broker:
         seed: int | None = None,
         requests_kept: int = REQUESTS_KEPT,
         version: str | None = None,
+        users: Mapping[str, str] | None = None,
         process: bool = False,
     ) -> None:
         self._options = checked_options(
@@ -78,6 +81,7 @@ class Broker:
             seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
             requests_kept=requests_kept,
             version=version,
+            users=users,
             from_snapshot=_source(from_snapshot),
         )
         self._in_process = process

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.request import AuthenticationFailed, CloseConnection
+from oncelog.broker.seams.entropy import unguessable
 from oncelog.broker.security.sasl import jaas
 from oncelog.broker.security.sasl.authenticator import (
     SASL_AUTHENTICATE,
@@ -72,9 +73,12 @@ class SaslListener:
 
     def _new_server(self, mechanism: str) -> SaslServer:
         if mechanism == PLAIN:
-            return PlainServer(self._passwords)
+            return PlainServer(self._password)
         scram = SCRAM_MECHANISMS[mechanism]
         return ScramServer(scram, lambda user: self._credential(scram, user), lambda _: None, self._new_nonce)
+
+    def _password(self, user: str) -> str | None:
+        return self.services.users.get(user, self._passwords.get(user))
 
     def _credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         record = self.services.metadata.image.scram_credentials.get((user, mechanism.number))
@@ -82,8 +86,9 @@ class SaslListener:
             return None
         return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
 
-    def _new_nonce(self) -> str:
-        return self.services.random.randbytes(NONCE_BYTES).hex()
+    @staticmethod
+    def _new_nonce() -> str:
+        return unguessable(NONCE_BYTES).hex()
 
     def _plain_passwords(self) -> dict[str, str]:
         """Return the passwords of ``user_NAME="PASSWORD"`` in the mechanism's JAAS text. Raises ConfigError."""

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
 PLAIN = "PLAIN"
 
 
 class PlainServer:
-    """See `SaslServer`. ``passwords``: each user's."""
+    """See `SaslServer`. ``password_of`` returns a user's password, or None."""
 
     expires_at_ms: int | None = None
     is_token_authenticated = False
 
-    def __init__(self, passwords: Mapping[str, str]) -> None:
-        self._passwords = passwords
+    def __init__(self, password_of: Callable[[str], str | None]) -> None:
+        self._password_of = password_of
         self.is_complete = False
         self.authorization_id = ""
 
@@ -34,7 +34,7 @@ class PlainServer:
             raise SaslAuthenticationError("Authentication failed: username not specified")
         if not password:
             raise SaslAuthenticationError("Authentication failed: password not specified")
-        expected = self._passwords.get(name)
+        expected = self._password_of(name)
         # An unknown user takes as long as a wrong password.
         is_right = hmac.compare_digest((expected or "").encode(), password.encode())
         if expected is None or not is_right:
