@@ -42,7 +42,8 @@ class BrokerOptions:
     """See `oncelog.Broker`, which documents each. Made by `checked_options`."""
 
     topics: Mapping[str, TopicOptions] = field(default_factory=dict)
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """There may be passwords in it."""
     data_dir: str | None = None
     port: int = 0
     seed: int = 0
