@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -19,7 +20,7 @@ PASSWORD = "pass-0f3a:word, really"
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
-def client(kafka: oncelog.Broker, mechanism: str, password: str = PASSWORD) -> dict[str, object]:
+def client(kafka: oncelog.Broker, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
     return {
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -110,7 +111,7 @@ def test_a_password_may_hold_a_colon() -> None:
 
 def test_the_command_takes_users(serve: Serve) -> None:
     broker = serve("--port", "0", "--memory", "--user", f"app:{PASSWORD}", "--user", "other:x")
-    settings = {
+    settings: dict[str, Any] = {
         "bootstrap.servers": broker.wait_ready()["address"],
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "SCRAM-SHA-512",
