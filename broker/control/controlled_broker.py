@@ -259,7 +259,7 @@ class ControlledBroker:
     async def kill(self) -> None:
         """End the node as SIGKILL does: what it wrote stays, everything else is lost."""
         self.files.kill()
-        await self._bury()
+        await self._end()
 
     def crash(self, point: str) -> None:
         """Let the node die now, at a crash point: a step of it that uses a file gets ProcessDied."""
@@ -279,12 +279,7 @@ class ControlledBroker:
             self.files.lose_power()
         except OSError as error:
             raise UnsupportedError(f"lose_power: {error.strerror}") from None
-        await self._bury()
-
-    async def _bury(self) -> None:
-        """Wait for the end of a killed node, and give back what it held."""
         await self._end()
-        self.files.release_all()
 
     async def reset(self) -> None:
         """Make the broker as it was after its first start, with the same address and cluster id. No topic id and no
@@ -362,6 +357,8 @@ class ControlledBroker:
             if self._faults is not None:
                 self._faults.detach()
             self.journal.detach()
+            if self.files.is_dead:
+                self.files.release_all()
             run.ended.set()
 
     @staticmethod

@@ -130,7 +130,7 @@ def _read_data(files: FileSystem, data_dir: str) -> dict[str, bytes]:
 def _paths(files: FileSystem, directory: str, inside: str) -> Iterator[str]:
     for name in files.listdir(directory):
         path = f"{directory}/{name}"
-        if name == META_PROPERTIES or name not in HARMLESS_NAMES:
+        if name not in HARMLESS_NAMES:
             if files.is_dir(path):
                 if not name.endswith(DELETE_SUFFIX):
                     yield from _paths(files, path, f"{inside}{name}/")

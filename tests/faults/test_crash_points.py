@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -287,6 +288,24 @@ def test_it_happens_each_time_where_the_rule_says_always(kafka: oncelog.Broker) 
         kafka.start()
     rule.remove()
     assert len(kafka.topic("orders").records()) == 3
+
+
+def test_a_broker_that_died_leaves_nothing_open(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with oncelog.Broker(topics={"orders": 2}, data_dir=tmp_path / "data") as kafka:
+        rule = kafka.faults.crash_at("after append")
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        producer.produce("orders", b"v", partition=0)
+        producer.poll(0)
+        rule.wait_fired(timeout=PATIENCE_S)
+        producer.purge()
+        del producer
+        kafka.stop()
+        assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    left = set(os.listdir("/proc/self/fd")) - before
+    assert not [fd for fd in left if str(tmp_path) in os.path.realpath(f"/proc/self/fd/{fd}")]
+    with oncelog.Broker(data_dir=tmp_path / "data") as kafka:
+        assert [record.value for record in kafka.topic("orders").records()] == [b"v"]
 
 
 def test_a_broker_in_a_child_process_dies_and_comes_back() -> None:

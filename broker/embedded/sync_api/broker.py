@@ -157,7 +157,8 @@ class Broker:
         offsets, groups, open transactions, ids, configuration and the clock. It may run or be stopped.
 
         ``Broker(from_snapshot=path)`` starts with it, as often as wanted. Deadlines are kept relative: a transaction
-        that has 30 seconds left has 30 seconds left then. Raises SnapshotError; ``path`` is then as before.
+        that has 30 seconds left has 30 seconds left then. The content is in memory meanwhile. Raises SnapshotError;
+        ``path`` is then as before.
         """
         self._call("snapshot", path=os.path.abspath(path))
 
