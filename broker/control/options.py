@@ -163,8 +163,9 @@ def _topic(name: str, given: object) -> TopicOptions:
         return TopicOptions(given)
     if isinstance(given, Mapping) and given.keys() <= {"partitions", "config"}:
         partitions = given.get("partitions", 1)
-        if isinstance(partitions, int):
-            return TopicOptions(partitions, config_texts(given.get("config", {})))
+        config = given.get("config", {})
+        if isinstance(partitions, int) and isinstance(config, Mapping):
+            return TopicOptions(partitions, config_texts(config))
     raise InvalidArgumentError(
         f"topic {name}: {given!r}: expected a number of partitions, or "
         "{'partitions': 3, 'config': {'cleanup.policy': 'compact'}}"

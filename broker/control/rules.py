@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oncelog.broker.control.changes import check_timeout
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
 from oncelog.broker.faults import files
 from oncelog.broker.faults.fault_rules import RuleTimeoutError, UnknownRuleError
@@ -47,6 +48,7 @@ async def wait_fired(
     """Wait until a rule has fired so many times. ``timeout``: seconds. Raises WaitTimeoutError, NotFoundError."""
     if times < 1:
         raise InvalidArgumentError(f"times is a number from 1 on, not {times}")
+    check_timeout(timeout)
     try:
         return await broker.faults.wait_fired(rule_id, times, timeout)
     except RuleTimeoutError as error:

@@ -141,7 +141,7 @@ def _item(annotation: Any) -> Any:
 
 def _bytes(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
+        return value.encode()
     if isinstance(value, Mapping) and value.keys() == {"base64"}:
         try:
             return base64.b64decode(value["base64"], validate=True)

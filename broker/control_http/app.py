@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
 from oncelog.broker.control.errors import InvalidArgumentError
@@ -38,6 +38,12 @@ BODY_SECONDS = 30
 OPENAPI_PATH = "/openapi.json"
 
 log = get_logger(__name__)
+
+
+def _json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON in UTF-8. A surrogate without its other half, which UTF-8 cannot have, is escaped."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(text.encode("utf-8", "backslashreplace"), status, headers, "application/json")
 
 
 def control_app(
@@ -76,7 +82,7 @@ def control_app(
         return respond
 
     async def describe(_: Request) -> Response:
-        return JSONResponse(openapi(routes, version))
+        return _json_response(openapi(routes, version))
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -107,9 +113,14 @@ async def _read_json(request: Request, max_bytes: int, seconds: float) -> Any:
     if not body:
         return None
     try:
-        return json.loads(body)
+        found = json.loads(body)
+        if b"\\ud" in body.lower():
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError("the body has half a surrogate pair, which no text may contain") from None
     except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"the body is not JSON: {error}") from None
+    return found
 
 
 async def _call_while_connected(
@@ -139,7 +150,7 @@ def _response(route: Route, result: Any) -> Response:
     if result is None:
         return Response(status_code=204)
     body = to_json(result)
-    return JSONResponse(body if route.result_name is None else {route.result_name: body})
+    return _json_response(body if route.result_name is None else {route.result_name: body})
 
 
 def _error_response(error: Exception, operation: str) -> Response:
@@ -147,7 +158,7 @@ def _error_response(error: Exception, operation: str) -> Response:
         return _error_response(error.exceptions[0], operation)
     if status_of(error) == INTERNAL:
         log.exception("a control operation failed", operation=operation)
-    return JSONResponse(error_json(error), status_of(error))
+    return _json_response(error_json(error), status_of(error))
 
 
 def _no_route(request: Request, error: HTTPException, routes: Sequence[Route]) -> Response:
@@ -159,4 +170,4 @@ def _no_route(request: Request, error: HTTPException, routes: Sequence[Route]) -
             "MethodError",
             f"{request.method} {path}: expected {(error.headers or {}).get('Allow')}",
         )
-    return JSONResponse({"error": kind, "message": message}, error.status_code, error.headers)
+    return _json_response({"error": kind, "message": message}, error.status_code, error.headers)
