@@ -30,6 +30,9 @@ BYTES_KEPT: Final = 32 * 1024 * 1024
 RESPONSE_ROWS_KEPT: Final = 1000
 """A response with more rows than this is not kept, but for its errors."""
 
+TOLD_BY_LOGS: Final = frozenset((PRODUCE_KEY, FETCH_KEY))
+"""Requests that come by the thousand, and change nothing that a log does not tell its waiters."""
+
 
 class Entry:
     """One request in the journal."""
@@ -97,8 +100,8 @@ class Journal(Interceptor):
         self._names: dict[Uuid, str] = {}
         """The names of topics that do not exist any more, or existed when the last node ended."""
         self.changes = Changes()
-        """Noted when a request comes and when it is done, when topics change, a node is loaded or ends, and after each
-        operation."""
+        """Noted when a request (but for `TOLD_BY_LOGS`) comes and when it is done, when topics change, when a node is
+        loaded or ends, and after each operation."""
         self.listeners: dict[RequestListener, None] = {}
         """Told of each request that is done."""
 
@@ -161,7 +164,8 @@ class Journal(Interceptor):
         while self._bytes_left < 0 and len(entries) > 1:
             self._drop_oldest(max(self._bytes, key=self._bytes.__getitem__))
         # Whom it wakes runs after the handler: a JoinGroup changes its group long before its response.
-        self.changes.note()
+        if key not in TOLD_BY_LOGS:
+            self.changes.note()
 
     def _drop_oldest(self, key: int) -> None:
         size = self._entries[key].popleft().size
@@ -188,7 +192,8 @@ class Journal(Interceptor):
             entry.outcome = "dropped"
         for listener in tuple(self.listeners):
             listener.on_entry(entry)
-        self.changes.note()
+        if context.api.handler.api_key not in TOLD_BY_LOGS:
+            self.changes.note()
 
     # -- what it knows
 

@@ -15,6 +15,7 @@ from oncelog.broker.faults.rows import GROUP, TOPIC, TRANSACTIONAL_ID
 from oncelog.broker.faults.words import api_name, api_names
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.slices import Slices
 from oncelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -94,14 +95,20 @@ def checked_filter(
     return RequestFilter(api, api_key, client_id, topic, group, transactional_id, error)
 
 
-def find_requests(journal: Journal, wanted: RequestFilter, limit: int | None = None) -> list[Request]:
+async def find_requests(journal: Journal, wanted: RequestFilter, limit: int | None = None) -> list[Request]:
     """Return the requests that are meant, the newest last; with ``limit``, the newest of them."""
-    if limit is not None and limit < 0:
-        raise InvalidArgumentError(f"limit={limit}: expected a number of requests, or None for all")
-    found = [entry for entry in journal.entries(wanted.api_key) if wanted.matches(journal, entry)]
-    if limit is not None:
-        found = found[len(found) - min(limit, len(found)) :]
-    return [journal.request(entry) for entry in found]
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise InvalidArgumentError(f"limit={limit!r}: expected a number of requests, or None for all")
+    found: list[Request] = []
+    slices = Slices()
+    for entry in reversed(list(journal.entries(wanted.api_key))):
+        if limit is not None and len(found) >= limit:
+            break
+        if wanted.matches(journal, entry):
+            found.append(journal.request(entry))
+        if slices.is_over():
+            await slices.pause()
+    return found[::-1]
 
 
 async def wait_for_request(

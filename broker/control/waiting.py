@@ -57,7 +57,7 @@ async def requests(
         transactional_id=transactional_id,
         error=error,
     )
-    return find_requests(broker.journal, wanted, limit)
+    return await find_requests(broker.journal, wanted, limit)
 
 
 async def wait_for(
