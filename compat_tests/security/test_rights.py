@@ -4,20 +4,17 @@ With a subset both answer alike, field by field; without a right the answer is t
 betray whether a topic exists.
 """
 
-import contextlib
 import itertools
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from compat_tests.batches import now_ms
-from compat_tests.brokers import Broker, check_after
+from compat_tests.brokers import Broker
 from compat_tests.definitions import Fields, api_key
 from compat_tests.differential import Session, differences
-from compat_tests.real_kafka import RealPartMissing, require
-from compat_tests.security.authorizing import CLIENT, CLUSTER_NAME, Acl, Acls, make_authorizing
+from compat_tests.security.authorizing import CLIENT, CLUSTER_NAME, Acl, Acls
 from compat_tests.security.rights import (
     ERRORS,
     LEFT_OUT,
@@ -38,26 +35,6 @@ STILL = (14, 15, 16, 51)
 """Errors of a coordinator that is not there yet."""
 ROOT = pathlib.Path(__file__).parents[2]
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Broker]]:
-    """Both brokers, with an authorizer."""
-    folder = tmp_path_factory.mktemp("authorizing")
-    with contextlib.ExitStack() as stack:
-        try:
-            yield {name: stack.enter_context(make_authorizing(name, folder)) for name in ("kafka", "oncelog")}
-        except RealPartMissing as missing:
-            require(str(missing))
-
-
-@pytest.fixture(scope="module")
-def admins(targets: dict[str, Broker]) -> Iterator[dict[str, tuple[Session, Acls]]]:
-    sessions = {name: Session(broker.bootstrap) for name, broker in targets.items()}
-    for _ in check_after(targets["oncelog"]):
-        yield {name: (session, Acls(session)) for name, session in sessions.items()}
-    for session in sessions.values():
-        session.end()
 
 
 def until_ready(session: Session, api: str, version: int, values: Fields) -> Any:
@@ -134,11 +111,11 @@ def run(
 
 
 @pytest.mark.parametrize("case", ALL_CASES, ids=IDS)
-def test_rights(case: Case, targets: dict[str, Broker], admins: dict[str, tuple[Session, Acls]]) -> None:
+def test_rights(case: Case, authorizing: dict[str, Broker], admins: dict[str, tuple[Session, Acls]]) -> None:
     number = next(_numbers)
     names = Names(f"topic-{number}", f"missing-{number}", f"group-{number}", f"id-{number}")
     observed, found = {}, {}
-    for name, broker in targets.items():
+    for name, broker in authorizing.items():
         observed[name], found[name] = run(case, names, *admins[name], broker.bootstrap)
     different = list(differences(observed["kafka"], observed["oncelog"]))
     assert not different, "kafka != oncelog\n" + "\n".join(different[:40])

@@ -1,0 +1,407 @@
+"""ACLs themselves on both targets: the requests, kafka-acls, what a group may see, and a directory that Kafka wrote."""
+
+import itertools
+import pathlib
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compat_tests.batches import batch, now_ms
+from compat_tests.definitions import Fields
+from compat_tests.differential import Session, differences, produce_request
+from compat_tests.oncelog_server import Oncelog
+from compat_tests.real_kafka import RealKafka, RealPartMissing, require, run_tool
+from compat_tests.security.authorizing import (
+    ALLOW,
+    ANONYMOUS,
+    ANY,
+    AUTHORIZER,
+    CLIENT,
+    CLUSTER,
+    GROUP,
+    LITERAL,
+    PROPERTIES,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Acls,
+    format_directory,
+    make_authorizing,
+)
+from oncelog.wire.stored.metadata import AccessControlEntryRecord
+
+Admins = dict[str, tuple[Session, Acls]]
+MATCH, PREFIXED, DENY = 2, 4, 2
+READ, WRITE, DESCRIBE, ALL = 3, 4, 8, 2
+FILTER_KEYS = (
+    *("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter"),
+    *("host_filter", "operation", "permission_type"),
+)
+CREATION_KEYS = (
+    *("resource_type", "resource_name", "resource_pattern_type", "principal"),
+    *("host", "operation", "permission_type"),
+)
+_names = itertools.count()
+
+
+def acl_filter(*values: object) -> Fields:
+    return dict(zip(FILTER_KEYS, values, strict=True))
+
+
+def creation(*values: object) -> Fields:
+    return dict(zip(CREATION_KEYS, values, strict=True))
+
+
+def compare(admins: Admins, scenario: Callable[[Session], None]) -> None:
+    """Run the scenario on both targets; what it observes must be equal."""
+    found = {}
+    for name, (admin, _) in admins.items():
+        session = Session(admin.bootstrap)
+        try:
+            scenario(session)
+        finally:
+            session.end()
+        found[name] = session.observations
+    different = list(differences(found["kafka"], found["oncelog"]))
+    assert not different, "kafka != oncelog\n" + "\n".join(different[:40])
+
+
+def sorted_acls(response: Fields) -> list[tuple[object, ...]]:
+    return sorted(
+        (
+            resource["resource_type"],
+            resource["resource_name"],
+            resource["pattern_type"],
+            *(acl[key] for key in ("principal", "host", "operation", "permission_type")),
+        )
+        for resource in response["resources"]
+        for acl in resource["acls"]
+    )
+
+
+def until_described(session: Session, wanted: Fields, count: int) -> list[tuple[object, ...]]:
+    """The ACLs that match, once there are so many: Kafka's broker learns of a change after the response."""
+    deadline = now_ms() + 20_000
+    while len(found := sorted_acls(session.call_unobserved("DescribeAcls", 3, wanted))) != count:
+        assert now_ms() < deadline, found
+    return found
+
+
+def test_filters(admins: Admins) -> None:
+    number = next(_names)
+    name, principal = f"acls-{number}", f"User:u{number}"
+    rows = [
+        (TOPIC, name, LITERAL, principal, "*", READ, ALLOW),
+        (TOPIC, name, LITERAL, principal, "10.0.0.1", READ, DENY),
+        (TOPIC, "*", LITERAL, principal, "*", DESCRIBE, ALLOW),
+        (TOPIC, name[:-1], PREFIXED, principal, "*", WRITE, ALLOW),
+        (TOPIC, name + "-more", PREFIXED, principal, "*", WRITE, ALLOW),
+        (GROUP, name, LITERAL, principal, "*", ALL, ALLOW),
+    ]
+    filters = [
+        acl_filter(kind, wanted, pattern, principal, host, operation, permission)
+        for kind in (ANY, TOPIC, GROUP)
+        for wanted in (None, name, "*", name[:-1], name + "-more-of-it", "")
+        for pattern in (ANY, MATCH, LITERAL, PREFIXED)
+        for host, operation, permission in (
+            (None, ANY, ANY),
+            ("*", ANY, ANY),
+            (None, READ, DENY),
+            (None, 99, ANY),
+        )
+    ]
+
+    def scenario(session: Session) -> None:
+        created = [creation(*row) for row in (*rows, rows[0])]
+        session.call("CreateAcls", 3, {"creations": created}, "create")
+        session.call("CreateAcls", 2, {"creations": created[:2]}, "create again")
+        until_described(session, acl_filter(ANY, None, ANY, principal, None, ANY, ANY), len(rows))
+        for one in filters:
+            response = session.call_unobserved("DescribeAcls", 3, one)
+            session.observe(f"describe {one}", (response["error_code"], sorted_acls(response)))
+        for one in (filters[0], {**filters[0], "principal_filter": "User:nobody"}):
+            for version in (1, 2):
+                response = session.call_unobserved("DescribeAcls", version, one)
+                session.observe(f"describe v{version}", (response["error_code"], sorted_acls(response)))
+        deleted = [
+            acl_filter(TOPIC, name, MATCH, principal, None, READ, ANY),
+            acl_filter(TOPIC, name, MATCH, principal, None, ANY, ALLOW),
+            acl_filter(ANY, None, ANY, principal, None, 99, ANY),
+            acl_filter(99, None, ANY, principal, None, ANY, ANY),
+            acl_filter(ANY, None, ANY, principal, None, ANY, ANY),
+        ]
+        response = session.call_unobserved("DeleteAcls", 3, {"filters": deleted})
+        for row in response["filter_results"]:
+            row["matching_acls"].sort(key=lambda acl: str(sorted(acl.items())))
+        session.observe("delete", response)
+        until_described(session, acl_filter(ANY, None, ANY, principal, None, ANY, ANY), 0)
+
+    compare(admins, scenario)
+
+
+def test_acls_that_cannot_be(admins: Admins) -> None:
+    def scenario(session: Session) -> None:
+        good = (TOPIC, "bad", LITERAL, "User:bad", "*", READ, ALLOW)
+        for place, values in (
+            (0, (8, 99, -1)),
+            (1, ("",)),
+            (2, (5, -1)),
+            (3, ("bad", "", ":")),
+            (5, (16, -1)),
+            (6, (4, -1)),
+        ):
+            for value in values:
+                row = creation(*good[:place], value, *good[place + 1 :])
+                session.call("CreateAcls", 3, {"creations": [row]}, f"{place}: {value}")
+        session.call("CreateAcls", 3, {"creations": [creation(CLUSTER, "other", *good[2:])]}, "cluster")
+        everything = acl_filter(ANY, None, ANY, "User:bad", None, ANY, ANY)
+        session.call("DeleteAcls", 3, {"filters": [everything]}, "nothing was created but for :")
+
+    compare(admins, scenario)
+
+
+def test_acls_for_any_kind(admins: Admins) -> None:
+    """Kafka's code does not expect what only filters may have, and fails for all ACLs of the request."""
+    row = (TOPIC, "bad", LITERAL, "User:bad", "*", READ, ALLOW)
+    for place, value in ((0, ANY), (2, ANY), (2, MATCH), (5, ANY), (6, ANY)):
+        rows = [creation(*row[:place], value, *row[place + 1 :]), creation(TOPIC, "", *row[2:])]
+        codes = {
+            name: [
+                result["error_code"]
+                for result in admin.call_unobserved("CreateAcls", 3, {"creations": rows})["results"]
+            ]
+            for name, (admin, _) in admins.items()
+        }
+        assert codes == {"kafka": [-1, -1], "oncelog": [42, 42]}
+
+
+def test_the_most_acls_of_a_request(admins: Admins) -> None:
+    def scenario(session: Session) -> None:
+        rows = [creation(TOPIC, f"many-{at}", LITERAL, "User:many", "*", READ, ALLOW) for at in range(10_001)]
+        everything = acl_filter(ANY, None, ANY, "User:many", None, ANY, ANY)
+        for label, some in (("too many", rows), ("all but one", rows[:-1]), ("the last", rows[-1:])):
+            response = session.call_unobserved("CreateAcls", 3, {"creations": some})
+            session.observe(label, sorted({row["error_code"] for row in response["results"]}))
+        until_described(session, everything, 10_001)
+        for label, one in (
+            ("too many", everything),
+            ("one", {**everything, "resource_name_filter": "many-7"}),
+            ("the others", everything),
+        ):
+            response = session.call_unobserved("DeleteAcls", 3, {"filters": [one]})
+            (row,) = response["filter_results"]
+            session.observe(f"delete {label}", (row["error_code"], len(row["matching_acls"])))
+
+    compare(admins, scenario)
+
+
+def kafka_acls(bootstrap: str, *arguments: str) -> list[str]:
+    """The lines that kafka-acls prints, in one order: its own is that of hash tables."""
+    run = run_tool(
+        "org.apache.kafka.tools.AclCommand", "--bootstrap-server", bootstrap, *arguments, check=False
+    )
+    return [
+        f"exit {run.returncode}",
+        *sorted(line.strip() for line in run.stdout.splitlines() if line.strip()),
+    ]
+
+
+def test_kafka_acls(admins: Admins) -> None:
+    """The tool prints the same beside both."""
+    number = next(_names)
+    topic, user = f"tool-{number}", f"User:tool{number}"
+    only = ("--topic", topic, "--resource-pattern-type", "match")
+    commands: list[tuple[str, ...]] = [
+        (
+            "--add",
+            "--allow-principal",
+            user,
+            "--producer",
+            "--idempotent",
+            "--topic",
+            topic,
+            "--transactional-id",
+            "i",
+        ),
+        ("--add", "--allow-principal", user, "--consumer", "--topic", topic, "--group", topic),
+        (
+            *("--add", "--deny-principal", user, "--deny-host", "10.0.0.1", "--operation", "Read"),
+            *("--topic", topic[:-1], "--resource-pattern-type", "prefixed"),
+        ),
+        ("--add", "--allow-principal", user, "--operation", "TwoPhaseCommit", "--transactional-id", "i"),
+        ("--add", "--allow-principal", "nobody", "--topic", topic),
+        ("--list", *only),
+        ("--list", "--principal", user),
+        ("--remove", "--force", "--allow-principal", user, "--consumer", "--topic", topic, "--group", topic),
+        ("--remove", "--force", "--topic", topic, "--resource-pattern-type", "any"),
+        ("--list", *only),
+    ]
+    printed: dict[str, list[list[str]]] = {}
+    for name, (admin, _) in admins.items():
+        printed[name] = [kafka_acls(admin.bootstrap, *command) for command in commands]
+    for command, theirs, ours in zip(commands, printed["kafka"], printed["oncelog"], strict=True):
+        assert theirs == ours, command
+    assert any("operation=WRITE" in line for line in printed["oncelog"][0])
+    for name, (admin, _) in admins.items():
+        everything = acl_filter(ANY, None, ANY, user, None, ANY, ANY)
+        admin.call_unobserved("DeleteAcls", 3, {"filters": [everything]})
+        assert until_described(admin, everything, 0) == [], name
+
+
+MEMBER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def heartbeat(session: Session, group: str, epoch: int, owned: list[Fields] | None, **more: object) -> Any:
+    values = {
+        "group_id": group,
+        "member_id": MEMBER_ID,
+        "member_epoch": epoch,
+        "topic_partitions": owned,
+        **more,
+    }
+    return session.call_unobserved("ConsumerGroupHeartbeat", 1, values)
+
+
+def test_topics_that_the_member_of_a_group_may_know_of(admins: Admins) -> None:
+    """A regular expression matches no other topic; and who may not know of a member's topics gets no description."""
+    number = next(_names)
+    shown, hidden, group = f"shown-{number}", f"hidden-{number}", f"group-regex-{number}"
+    found = {}
+    for name, (admin, acls) in admins.items():
+        ids = {topic: admin.topic(topic) for topic in (shown, hidden)}
+        while admin.call_unobserved("FindCoordinator", 3, {"key_type": 0, "key": group})["error_code"]:
+            pass
+        acls.change([(GROUP, group, READ), (TOPIC, shown, READ)])
+        client = Session(admin.bootstrap, CLIENT)
+        joining = {"rebalance_timeout_ms": 10_000, "subscribed_topic_regex": f".*-{number}"}
+        deadline = now_ms() + 20_000
+        response = heartbeat(client, group, 0, [], **joining)
+        while response["error_code"] or not (response["assignment"] or {}).get("topic_partitions"):
+            assert now_ms() < deadline, response
+            assert response["error_code"] in (0, 14, 15, 16), response
+            epoch = response["member_epoch"] if not response["error_code"] else 0
+            response = heartbeat(client, group, epoch, None if epoch else [], **({} if epoch else joining))
+        assigned = [row["topic_id"] for row in response["assignment"]["topic_partitions"]]
+        assert assigned == [ids[shown]], name
+
+        described = []
+        for rights in ([(GROUP, group, DESCRIBE)], [(GROUP, group, DESCRIBE), (TOPIC, shown, DESCRIBE)]):
+            acls.change(rights)
+            described.append(client.call_unobserved("ConsumerGroupDescribe", 1, {"group_ids": [group]}))
+        found[name] = [
+            [(row["error_code"], len(row["members"]), row["authorized_operations"]) for row in one["groups"]]
+            for one in described
+        ]
+        acls.change([(GROUP, group, READ)])
+        heartbeat(client, group, -1, [])
+        client.end()
+    assert found["kafka"] == found["oncelog"]
+    assert [row[0] for response in found["oncelog"] for row in response] == [29, 0]
+
+
+def test_a_fetch_that_waits_keeps_its_right(admins: Admins) -> None:
+    """A right that is withdrawn holds for the next request (Kafka asks when the request comes)."""
+    name = f"waiting-{next(_names)}"
+    for admin, acls in admins.values():
+        admin.topic(name)
+        acls.change([(TOPIC, name, READ)])
+        client = Session(admin.bootstrap, CLIENT)
+        client.call_unobserved("ApiVersions", 0)
+        rows = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
+        request: Fields = {"max_bytes": 1 << 20, "min_bytes": 1, "max_wait_ms": 15_000, "session_epoch": -1}
+        request["topics"] = [{"topic": name, "partitions": rows}]
+        correlation_id = client.connection.send("Fetch", 11, request)
+        for _ in range(20):  # the Fetch has come before the change
+            admin.call_unobserved("ApiVersions", 0)
+        acls.change([])
+        assert admin.produce(name, batch(1))["error_code"] == 0
+        for expected in (0, 29):
+            response = client.connection.receive("Fetch", 11, correlation_id)
+            assert isinstance(response, dict)
+            (row,) = response["responses"][0]["partitions"]
+            assert row["error_code"] == expected
+            if not expected:
+                correlation_id = client.connection.send("Fetch", 11, request)
+        client.end()
+
+
+def may_produce(session: Session, name: str) -> int:
+    response = session.call_unobserved("Produce", 9, produce_request(name, batch(1)))
+    return int(response["responses"][0]["partition_responses"][0]["error_code"])
+
+
+def test_a_directory_with_acls_goes_to_oncelog_and_back(tmp_path: pathlib.Path) -> None:
+    """Kafka writes some, oncelog removes and adds some, Kafka has what is left; each has them in force."""
+    folder = tmp_path
+    data_dir = folder / "kafka"
+    rows = [
+        (TOPIC, "mine", LITERAL, ANONYMOUS, CLIENT, WRITE, ALLOW),
+        (TOPIC, "gone", LITERAL, ANONYMOUS, CLIENT, WRITE, ALLOW),
+        (TRANSACTIONAL_ID, "i", PREFIXED, "User:a", "10.0.0.1", 15, DENY),
+    ]
+    wanted = acl_filter(ANY, None, ANY, None, None, ANY, ANY)
+    try:
+        with make_authorizing("kafka", folder) as kafka:
+            admin = Session(kafka.bootstrap)
+            for name in ("mine", "gone"):
+                admin.topic(name)
+            created = admin.call_unobserved("CreateAcls", 3, {"creations": [creation(*row) for row in rows]})
+            assert [row["error_code"] for row in created["results"]] == [0] * 3
+            before = until_described(admin, wanted, 4 + len(rows))
+            admin.end()
+    except RealPartMissing as missing:
+        require(str(missing))
+
+    properties = dict(PROPERTIES)
+    with Oncelog(properties, data_dir) as ours:
+        admin, client = Session(ours.bootstrap), Session(ours.bootstrap, CLIENT)
+        assert until_described(admin, wanted, len(before)) == before
+        assert [may_produce(client, name) for name in ("mine", "gone")] == [0, 0]
+        gone = acl_filter(TOPIC, "gone", LITERAL, None, CLIENT, WRITE, ALLOW)
+        (result,) = admin.call_unobserved("DeleteAcls", 3, {"filters": [gone]})["filter_results"]
+        assert len(result["matching_acls"]) == 1
+        assert [may_produce(client, name) for name in ("mine", "gone")] == [0, 29]
+        new = creation(TOPIC, "new", LITERAL, ANONYMOUS, CLIENT, WRITE, ALLOW)
+        admin.call_unobserved("CreateAcls", 3, {"creations": [new]})
+        after = until_described(admin, wanted, len(before))
+        admin.end()
+        client.end()
+        assert ours.tracebacks == 0
+
+    with RealKafka(properties, data_dir) as again:
+        admin, client = Session(again.bootstrap), Session(again.bootstrap, CLIENT)
+        admin.topic("new")
+        admin.wait_for_leaders("mine", 1)
+        assert until_described(admin, wanted, len(after)) == after
+        assert [may_produce(client, name) for name in ("mine", "gone", "new")] == [0, 29, 0]
+        admin.end()
+        client.end()
+
+
+@pytest.mark.parametrize("allowed", ["true", "false"])
+def test_without_any_acl(allowed: str, tmp_path: pathlib.Path) -> None:
+    """`allow.everyone.if.no.acl.found` is asked where no ACL is about the resource, and super.users are let in."""
+    format_directory(
+        tmp_path / "data",
+        [AccessControlEntryRecord(secrets.token_bytes(16), TOPIC, "other", 3, "User:a", "*", 3, 3)],
+    )
+    properties = {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": allowed}
+    with Oncelog(properties, tmp_path / "data") as ours:
+        session = Session(ours.bootstrap)
+        topics = {
+            "topics": [
+                {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("t", "other")
+            ]
+        }
+        codes = [row["error_code"] for row in session.call_unobserved("CreateTopics", 7, topics)["topics"]]
+        assert codes == ([0, 0] if allowed == "true" else [29, 29])
+        if allowed == "true":
+            assert [may_produce(session, name) for name in ("t", "other")] == [0, 29]
+        session.end()
+    with Oncelog({**properties, "super.users": f"User:a;{ANONYMOUS}"}, tmp_path / "data") as ours:
+        session = Session(ours.bootstrap)
+        topics["topics"] = [{"name": "u", "num_partitions": 1, "replication_factor": 1}]
+        assert session.call_unobserved("CreateTopics", 7, topics)["topics"][0]["error_code"] == 0
+        assert may_produce(session, "u") == 0
+        session.end()
