@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.control.changes import check_timeout
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
 from oncelog.broker.faults import files
-from oncelog.broker.faults.fault_rules import RuleTimeoutError, UnknownRuleError
+from oncelog.broker.faults.fault_rules import RULES_MAX, RuleTimeoutError, UnknownRuleError
 from oncelog.broker.faults.words import RuleError
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ async def load_rules(broker: ControlledBroker, *, text: str, name: str) -> list[
         loaded = files.load_rules(text, name)
     except files.RuleFileError as error:
         raise InvalidArgumentError(str(error)) from error
+    if len(broker.faults.states) + len(loaded) > RULES_MAX:
+        raise InvalidArgumentError(f"{name}: a broker has {RULES_MAX} rules at most")
     return [broker.faults.add(rule) for rule in loaded]
 
 
@@ -46,9 +48,9 @@ async def wait_fired(
     broker: ControlledBroker, *, rule_id: int, times: int = 1, timeout: float = 10
 ) -> RuleState:
     """Wait until a rule has fired so many times. ``timeout``: seconds. Raises WaitTimeoutError, NotFoundError."""
-    if times < 1:
-        raise InvalidArgumentError(f"times is a number from 1 on, not {times}")
     check_timeout(timeout)
+    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
+        raise InvalidArgumentError(f"times is a number from 1 on, not {times!r}")
     try:
         return await broker.faults.wait_fired(rule_id, times, timeout)
     except RuleTimeoutError as error:

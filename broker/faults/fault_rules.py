@@ -34,6 +34,10 @@ MAKES_TOPICS = frozenset(("create_topics", "metadata", "describe_topic_partition
 """APIs whose requests often name a topic that does not exist."""
 
 
+RULES_MAX = 1_000
+"""How many rules may be in force at once. Each looks at every request."""
+
+
 class RuleTimeoutError(Exception):
     """A rule did not fire in time."""
 
@@ -94,6 +98,8 @@ class FaultRules(Interceptor):
         rule = data if isinstance(data, tuple) else parse_rule(data)
         if topics_must_exist:
             self._check_topics(rule)
+        if len(self._rules) >= RULES_MAX:
+            raise RuleError(f"there are {RULES_MAX} rules already: remove some")
         seed = rule.seed
         if rule.which == "with_probability" and seed is None:
             seed = self._rng.getrandbits(32)

@@ -62,7 +62,7 @@ def _json(text: str, name: str) -> tuple[Any, Callable[[], Lines]]:
         return json.loads(text, object_pairs_hook=_without_repetition), lambda: _json_lines(text)
     except json.JSONDecodeError as error:
         raise RuleFileError(f"{name}, line {error.lineno}, column {error.colno}: {error.msg}") from error
-    except RuleError as error:
+    except (RuleError, RecursionError) as error:
         raise RuleFileError(f"{name}: {error}") from error
 
 

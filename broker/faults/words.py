@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
 
 CLOSE, HANG = "close", "hang"
 EVERY_API = "*"
+
+NAME_LENGTH_MAX = 100
+"""Characters of a wrong name for which a similar one is looked for."""
+VERSION_MAX = 99
+"""The highest version that ``version`` may name: above every API's."""
 
 Schema = dict[str, Any]
 """A fragment of JSON schema."""
@@ -46,6 +52,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     import difflib
 
     known = list(known)
+    if len(word) > NAME_LENGTH_MAX:
+        return ""
     by_lower = {name.replace("_", "").lower(): name for name in known}
     close = difflib.get_close_matches(word.replace("_", "").lower(), by_lower, 1, 0.6)
     if close:
@@ -82,14 +90,15 @@ def _partition(value: Any) -> tuple[Any, ...]:
 
 
 def _version(value: Any) -> tuple[int, ...]:
-    """Return all versions that are meant, at most 0 to 99."""
+    """Return all versions that are meant."""
     found: set[int] = set()
     for one in value if isinstance(value, list | tuple) else [value]:
         text = str(one) if not isinstance(one, bool) else ""
         first, dash, last = text.removesuffix("+").partition("-")
         if text.endswith("+"):
-            dash, last = "-", "99"
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+            dash, last = "-", str(VERSION_MAX)
+        bounds = (first, last) if dash else (first,)
+        if not all(re.fullmatch("[0-9]{1,2}", bound) for bound in bounds):
             raise RuleError(f'version is a number, or versions as in "0-3" and "4+", not {one!r}', "version")
         found.update(range(int(first), int(last if dash else first) + 1))
     if not found:
