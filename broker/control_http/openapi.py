@@ -86,6 +86,8 @@ def _parameter(parameter: Parameter, route: Route, components: dict[str, Any]) -
 
 
 def _body(parameters: list[Parameter], route: Route, components: dict[str, Any]) -> dict[str, Any]:
+    if route.body_schema is not None:
+        return route.body_schema()
     if route.whole_body is not None:
         return schema(parameters[0].annotation, components)
     required = [one.name for one in parameters if one.is_required]

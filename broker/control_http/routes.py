@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.operations import MODULES
 from oncelog.broker.control_http import own_arguments
+from oncelog.broker.faults.schema import rule_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -27,6 +28,8 @@ class Route:
     operation: str
     whole_body: str | None = None
     """The argument that the whole JSON body is; None if the body is an object of arguments."""
+    body_schema: Callable[[], dict[str, Any]] | None = None
+    """The JSON Schema of that argument, where its annotation says less."""
     result_name: str | None = None
     """The result is wrapped in an object with this one field, such as ``{"id": 1}``."""
     arguments: Callable[..., dict[str, Any]] | None = None
@@ -98,7 +101,7 @@ ROUTES = (
     Route("POST", "/clock/resume", "clock_resume"),
     # What goes wrong on purpose
     Route("GET", "/faults", "rules"),
-    Route("POST", "/faults", "add_rule", whole_body="rule", result_name="id"),
+    Route("POST", "/faults", "add_rule", whole_body="rule", body_schema=rule_schema, result_name="id"),
     Route("POST", "/faults/load", "load_rules", result_name="ids"),
     Route("POST", "/faults/{rule_id}/wait", "wait_fired"),
     Route("POST", "/faults/{rule_id}/release", "release"),

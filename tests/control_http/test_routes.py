@@ -64,6 +64,8 @@ def test_the_description_says_what_an_operation_takes_and_returns() -> None:
         "type": "array",
         "items": {"$ref": "#/components/schemas/Record"},
     }
+    rule = described["paths"]["/faults"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert "drop_response" in rule["properties"]
     record = described["components"]["schemas"]["Record"]["properties"]
     assert record["value"]["description"] == "None: a tombstone."
     assert described["paths"]["/broker/kill"]["post"]["responses"]["204"] == {"description": "Done."}
