@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from oncelog import __version__
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.options import (
+    CERTS_COMMAND,
     DEFAULT_PORT,
     LOG_FORMATS,
     LOG_LEVELS,
@@ -65,8 +66,13 @@ KEY_OF_OPTION = {
 
 def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
     """Run the command and return its exit code. ``system`` is the operating system's family."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == [CERTS_COMMAND]:
+        from oncelog.broker.certs import main as make_certificates
+
+        return make_certificates(words[1:])
     try:
-        options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+        options = parse_arguments(words)
     except UsageError as error:
         return _print_error(error, EXIT_USAGE)
     if options.help:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 VARIABLE_PREFIX = "ONCELOG_"
 COMMAND = "serve"
+CERTS_COMMAND = "certs"
 LOG_FORMATS = ("human", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOCAL_HOST = "127.0.0.1"
@@ -68,7 +69,7 @@ class _Parser(argparse.ArgumentParser):
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options of a command line, None for those that are not set. Raises UsageError.
 
-    ``serve`` is the only command and may be left out. If ``help`` or ``version`` is set, ignore all other options."""
+    The command ``serve`` may be left out. If ``help`` or ``version`` is set, ignore all other options."""
     parser = _parser()
     if not {"-h", "--help"}.isdisjoint(arguments):
         return argparse.Namespace(help=True, version=False)
@@ -139,7 +140,7 @@ def control_address(text: str, origin: str, token: str | None) -> tuple[str, int
 def _parser() -> _Parser:
     parser = _Parser(
         prog="oncelog",
-        usage="oncelog [serve] [OPTION ...]",
+        usage="oncelog [serve] [OPTION ...]\n       oncelog certs DIR  (certificates for development)",
         description="Run a Kafka-compatible broker: on 127.0.0.1:9092 if no option says otherwise.",
         epilog=_EPILOG,
         allow_abbrev=False,
@@ -218,7 +219,7 @@ def _unknown_word(word: str, kind: str, known: Sequence[str]) -> str:
     elif word.endswith(".properties"):
         meant = f"--config {word}"
     else:
-        meant = closest(word.lower(), [COMMAND]) or closest("--" + word.lower(), known)
+        meant = closest(word.lower(), [COMMAND, CERTS_COMMAND]) or closest("--" + word.lower(), known)
     return f"unknown {kind} {word}; {suggestion(meant)}"
 
 
