@@ -35,7 +35,7 @@ def test_a_broker_and_a_client_take_them(tmp_path: Path) -> None:
     context.load_cert_chain(tmp_path / "client.pem")
     with oncelog.Broker(config={**config, "listeners": "SSL://127.0.0.1:0"}) as kafka:
         assert shake_hands(kafka, context) == "TLSv1.3"
-        client = {
+        client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": kafka.bootstrap_servers,
             "security.protocol": "SSL",
             "ssl.ca.location": str(tmp_path / "ca.pem"),
