@@ -23,7 +23,7 @@ THEIRS = (
     # Python, Trio, uv
     {"__path__", "random.Random", "sys.settrace", "f_trace_opcodes", "send_all", "receive_some", "recv_into"}
     | {"uv.lock"}
-    | {"faststream.kafka"}
+    | {"faststream.kafka", "send_offsets_to_transaction"}
     # Kafka, Spark
     | {"CoordinatorOperationExceptionHelper", "Errors", "DumpLogSegments", "exactly_once_v2"}
     | {"current_timestamp", "foreachBatch", "maxRecordsPerPartition"}
