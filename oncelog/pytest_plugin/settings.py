@@ -28,8 +28,9 @@ class KafkaSettings(TypedDict, total=False):
     seed: int
     requests_kept: int
     version: str
+    users: Mapping[str, str]
     process: bool
-    from_snapshot: str | os.PathLike[str]
+    from_snapshot: str | os.PathLike[str] | bytes
     faults: Iterable[Mapping[str, object]] | str | os.PathLike[str]
 
 
