@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.node import Node
     from oncelog.wire.batch import BatchHeader
-    from oncelog.wire.schema import Buffer
+    from oncelog.wire.schema import Buffer, Uuid
 
 READ_BYTES: Final = 1024 * 1024
 """How much of a log is in memory at a time while it is read; one batch may be larger."""
@@ -81,6 +81,8 @@ class RecordReader:
         self._limit = limit
         self._next: dict[int, int] = {}
         """The offset at which each partition is read next."""
+        self.topic_id: Uuid | None = None
+        """Of the topic that was read last. With another one, a topic of that name was created anew."""
 
     def logs(self, node: Node) -> list[PartitionLog]:
         """Return the logs that are read. Raises NotFoundError, KafkaError."""
@@ -88,8 +90,15 @@ class RecordReader:
         return [node.cluster.leader_partition(self._topic, number).log for number in partitions]
 
     async def read(self, node: Node) -> list[Record]:
-        """Return the records up to the present end, by partition and offset. Raises NotFoundError, KafkaError."""
+        """Return the records up to the present end, by partition and offset; all of them if the topic was created anew.
+
+        Raises NotFoundError, KafkaError.
+        """
         await node.logs.recovered()
+        topic_id = topic_of(node, self._topic).topic_id
+        if topic_id != self.topic_id:
+            self._next.clear()
+            self.topic_id = topic_id
         ends = [(log, end_of(log, self._isolation)) for log in self.logs(node)]
         records: list[Record] = []
         slices = Slices()

@@ -108,10 +108,14 @@ async def wait_for_records(
     found: list[Record] = []
 
     async def check() -> list[Record] | None:
+        before = reader.topic_id
         try:
-            found.extend(await reader.read(broker.node))
+            new = await reader.read(broker.node)
         except (NotFoundError, NotRunningError):
             return None
+        if reader.topic_id != before:
+            found.clear()
+        found.extend(new)
         if len(found) < count:
             return None
         return sorted(found, key=lambda one: (one.partition, one.offset))

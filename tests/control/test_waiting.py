@@ -17,6 +17,7 @@ from oncelog.broker.control.waiting import (
     wait_for_records,
     wait_for_transaction,
 )
+from oncelog.broker.control.writing import delete_topic
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.request import RequestContext
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -196,6 +197,23 @@ async def test_records(isolation: Any) -> None:
         assert all(
             not log.waiters for log in [broker.node.cluster.log("t", 0), broker.node.cluster.log("t", 1)]
         )
+
+
+@simulated
+async def test_records_of_a_topic_that_is_created_anew() -> None:
+    async with journaled() as broker, trio.open_nursery() as nursery:
+        client = broker.sim.connect()
+        await create_topic(client, "t")
+        waiting = Waiting(nursery, wait_for_records, broker, topic="t", count=2)
+        await produce(client, "t", batch([record(None, b"old")]))
+        assert not await waiting.ended()
+        await delete_topic(broker, name="t")
+        await create_topic(client, "t")
+        for value in (b"a", b"b"):
+            assert not await waiting.ended()
+            await produce(client, "t", batch([record(None, value)]))
+        assert await waiting.ended()
+        assert [one.value for one in waiting.results[0]] == [b"a", b"b"]
 
 
 @simulated

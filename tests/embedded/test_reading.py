@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from confluent_kafka import Consumer, Producer
 
 import oncelog
@@ -138,3 +139,27 @@ def test_a_wait_can_be_cancelled() -> None:
             assert await kafka.requests() == []
 
     asyncio.run(main())
+
+
+def test_waits_outlive_a_restart_and_a_reset() -> None:
+    async def main() -> None:
+        found: list[Any] = []
+
+        async def keep(wait: Any) -> None:
+            found.append(await wait)
+
+        async with oncelog.AsyncBroker(topics={"orders": 1}) as kafka, trio.open_nursery() as nursery:
+            orders, billing = kafka.topic("orders"), kafka.group("billing")
+            for wait in (orders.wait_for_records(), billing.wait_for(committed={"orders": {0: 1}})):
+                nursery.start_soon(keep, wait)
+            await trio.testing.wait_all_tasks_blocked()
+            await kafka.kill()
+            await kafka.start()
+            await kafka.reset()
+            assert found == []
+            [written] = await kafka.produce_many("orders", ["value"])
+            await billing.commit({"orders": {0: 1}})
+        assert [written] in found
+        assert len(found) == 2
+
+    trio.run(main)
