@@ -1,4 +1,4 @@
-"""The recipes of docs/testing.md, as files of projects."""
+"""The recipes of docs/testing.md and README.md, as files of projects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import pathlib
 import re
 from typing import NamedTuple
 
-PAGE = pathlib.Path(__file__).parents[1] / "docs" / "testing.md"
+ROOT = pathlib.Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "testing.md"
+README = ROOT / "README.md"
 
 _HEADING = re.compile(r"^##+ (.+)$")
 _FILE = re.compile(r"^# (\w+\.(py|toml))$")
@@ -24,11 +26,11 @@ class Recipe(NamedTuple):
             (folder / name).write_text(text)
 
 
-def recipes() -> dict[str, Recipe]:
-    """Return the sections of the page that have files, by heading. What stands above the first one is "Quick start"."""
+def recipes(page: pathlib.Path) -> dict[str, Recipe]:
+    """Return the sections of a page that have files, by heading. What stands above the first one is "Quick start"."""
     found = {"Quick start": Recipe("Quick start", {})}
     title, name = "Quick start", ""
-    for line in PAGE.read_text().splitlines():
+    for line in page.read_text().splitlines():
         if heading := _HEADING.match(line):
             title, name = heading[1], ""
             found[title] = Recipe(title, {})

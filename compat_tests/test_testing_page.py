@@ -1,4 +1,4 @@
-"""docs/testing.md: every recipe in a project that has never seen this repository, with the wheel and its plugin."""
+"""docs/testing.md and README.md: every recipe in a project that has only the wheel, with its pytest plugin."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from collections.abc import Callable
 import pytest
 
 from compat_tests.brokers import SharedBrokers
-from compat_tests.recipes import PAGE, Recipe, recipes
+from compat_tests.recipes import PAGE, README, Recipe, recipes
 from oncelog.pytest_plugin.real_cluster import Cluster
 from tests.harness.archives import ROOT, build, install
 
-RECIPES = recipes()
+RECIPES = {**recipes(PAGE), **recipes(README)}
 QUIX = "Quix Streams"
 CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "FastStream", QUIX)
 PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "faststream[kafka,confluent]")
