@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
@@ -12,14 +13,16 @@ if TYPE_CHECKING:
 NAMES_SHOWN = 10
 """How many existing names an error lists."""
 
+NAMES_COMPARED = 1_000
+"""With how many existing names an unknown one is compared."""
+
 T = TypeVar("T", bound=str)
 
 
-def not_found(kind: str, name: object, known: Collection[object]) -> NotFoundError:
+def not_found(kind: str, name: object, known: Collection[str]) -> NotFoundError:
     """Return the error for a ``name`` that is none of the ``known`` things of that ``kind``, such as "topic"."""
-    return NotFoundError(
-        f"there is no {kind} {name!r}{_instead(str(name), [str(one) for one in known], kind)}"
-    )
+    there = f"there is: {_listed(known)}" if known else f"there is no {kind} at all"
+    return NotFoundError(f"there is no {kind} {name!r}{_meant(str(name), known)} ({there})")
 
 
 def no_partition(topic: str, partition: int, count: int) -> NotFoundError:
@@ -33,17 +36,18 @@ def check_word(argument: str, word: object, known: Collection[T]) -> T:
     for one in known:
         if word == one:
             return one
-    raise InvalidArgumentError(f"{argument}={word!r}{_instead(str(word), list(known), 'value')}")
+    raise InvalidArgumentError(f"{argument}={word!r}{_meant(str(word), known)} (expected: {_listed(known)})")
 
 
-def _instead(name: str, known: list[str], kind: str) -> str:
-    if not known:
-        return f" (there is no {kind} at all)" if kind != "value" else ""
+def _listed(known: Collection[str]) -> str:
+    more = ", ..." if len(known) > NAMES_SHOWN else ""
+    return ", ".join(sorted(known)[:NAMES_SHOWN]) + more
+
+
+def _meant(name: str, known: Collection[str]) -> str:
     from difflib import get_close_matches
 
     # Of names that differ only in case, difflib finds none.
-    folded = {one.lower(): one for one in known}
+    folded = {one.lower(): one for one in islice(known, NAMES_COMPARED)}
     close = [folded[one] for one in get_close_matches(name.lower(), folded, 3, 0.6)]
-    shown = ", ".join(sorted(known)[:NAMES_SHOWN]) + (", ..." if len(known) > NAMES_SHOWN else "")
-    meant = f"; did you mean {' or '.join(close)}?" if close else ""
-    return f"{meant} (there is: {shown})" if kind != "value" else f"{meant} (expected: {shown})"
+    return f"; did you mean {' or '.join(close)}?" if close else ""

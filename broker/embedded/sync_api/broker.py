@@ -302,7 +302,7 @@ class Broker:
 
         api: Kafka's name of the API, such as "Produce".
         topic, group, transactional_id: that the request names.
-        error: Kafka's name of an error in the response; "NONE" for requests that were answered without an error.
+        error: Kafka's name of an error in the response; "NONE" for requests whose response has none.
         limit: only the newest so many.
 
         The broker keeps the last ``requests_kept`` requests of each API, and at most 32 MB of requests in all. Raises
