@@ -125,8 +125,8 @@ class SimBroker:
         """Whether the process has died (`SimFileSystem.crash_at`)."""
         return self._process.dead or self.files.is_dead
 
-    def connect(self) -> SimClient:
-        return SimClient(self.listener.connect())
+    def connect(self, from_host: str = "client") -> SimClient:
+        return SimClient(self.listener.connect(from_host))
 
     async def open_transport(self, host: str, port: int) -> MemoryTransport:
         """A `Connect` of the transport seam, to the process that runs now."""

@@ -129,13 +129,13 @@ class MemoryListener:
         self._count = 0
         self._closed = False
 
-    def connect(self) -> MemoryTransport:
+    def connect(self, from_host: str = "client") -> MemoryTransport:
         """The client's end of a new connection; ConnectionRefusedError if the listener is closed."""
         if self._closed:
             raise ConnectionRefusedError
         self._count += 1
         host, port = self.address
-        ours, theirs = memory_pair(f"client:{self._count}", f"{host}:{port}", self._pipe_bytes_max)
+        ours, theirs = memory_pair(f"{from_host}:{self._count}", f"{host}:{port}", self._pipe_bytes_max)
         self._waiting.append(theirs)
         self._arrived.set()
         return ours
