@@ -293,10 +293,10 @@ class ControlledBroker:
             )
         identity = self.files.read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
         self._producer_ids_from = metadata.image.next_producer_id
+        await self._end()
         if self._faults is not None:
             self._faults.clear()
-        self._add_rules()
-        await self._end()
+        self._add_rules()  # only now: a request to the old node must not count
         self.journal.clear()
         self.clock = MovableClock()
         if self.options.data_dir is not None:

@@ -181,3 +181,20 @@ def test_a_rule_state_passes_between_processes() -> None:
             seed=3,
             notes=(),
         )
+
+
+@pytest.mark.parametrize("end", ["reset", "stop", "kill", "close"])
+def test_the_end_of_a_broker_ends_what_is_held_and_what_hangs(end: str) -> None:
+    with oncelog.Broker() as kafka:
+        held = kafka.faults.on("ListGroups").nth(1).hold()
+        hanging = kafka.faults.on("ListGroups").nth(2).drop_response("hang")
+        with Client(kafka) as first, Client(kafka) as second:
+            for client, rule in ((first, held), (second, hanging)):
+                client.send()
+                rule.wait_fired()
+            getattr(kafka, end)()
+            assert (first.receive(), second.receive()) == (None, None)
+        if end == "reset":
+            assert kafka.faults.rules == []
+        elif end != "close":
+            assert held.state.held == 0
