@@ -151,6 +151,65 @@ def test_a_transaction_times_out_and_kafka_python_is_fenced() -> None:
         assert kafka.topic("orders").records(isolation="read_committed") == []
 
 
+@pytest.mark.parametrize("client", ["confluent", "kafka-python"])
+def test_a_producer_that_lives_goes_on_after_its_ids_have_expired(client: str) -> None:
+    """The partition has forgotten its producer id, and the producer's next sequence number is not 0."""
+    with oncelog.Broker(topics=["orders"], config={"producer.id.expiration.ms": 60_000}) as kafka:
+        if client == "confluent":
+            confluent = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
+
+            def write() -> None:
+                confluent.produce("orders", b"value")
+                assert confluent.flush(TIMEOUT_S) == 0
+
+            close = confluent.flush
+        else:
+            python = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, enable_idempotence=True)
+            close = python.close
+
+            def write() -> None:
+                python.send("orders", b"value").get(TIMEOUT_S)
+
+        try:
+            write()
+            assert [one.what for one in kafka.clock.advance(hours=1)] == ["producer expired"]
+            write()
+            write()
+        finally:
+            close()
+        assert [record.value for record in kafka.topic("orders").records()] == [b"value"] * 3
+
+
+def test_frozen_time_holds_up_no_client() -> None:
+    with oncelog.Broker(topics=["orders"]) as kafka:
+        kafka.clock.freeze()
+        now_ms = kafka.clock.now_ms()
+        servers = {"bootstrap.servers": kafka.bootstrap_servers}
+        producer = Producer({**servers, "transactional.id": "pay-7"})
+        producer.init_transactions(TIMEOUT_S)
+        producer.begin_transaction()
+        producer.produce("orders", b"value")
+        producer.commit_transaction(TIMEOUT_S)
+        for group in ("classic", "consumer"):
+            consumer = Consumer(
+                {**servers, "group.id": group, "group.protocol": group, "auto.offset.reset": "earliest"}
+            )
+            consumer.subscribe(["orders"])
+            read: list[bytes | None] = []
+
+            def poll(consumer: Consumer = consumer, read: list[bytes | None] = read) -> None:
+                message = consumer.poll(0.1)
+                if message is not None and message.error() is None:
+                    read.append(message.value())
+
+            until(lambda read=read: bool(read), poll)  # type: ignore[misc]
+            assert read == [b"value"]
+            consumer.commit(asynchronous=False)
+            consumer.close()
+            assert kafka.group(group).committed == {"orders": {0: 2}}
+        assert kafka.clock.now_ms() == now_ms
+
+
 # --- members
 
 
