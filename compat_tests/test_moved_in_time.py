@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ import oncelog
 
 TIMEOUT_S = 20.0
 QUICK = {"group.consumer.heartbeat.interval.ms": "300", "group.consumer.min.heartbeat.interval.ms": "300"}
+ORDERS = {"orders": {"partitions": 2, "config": {"retention.ms": -1}}}
 LIVE = ["confluent-classic", "confluent-consumer", "kafka-python"]
 
 
@@ -213,13 +214,19 @@ def test_frozen_time_holds_up_no_client() -> None:
 # --- members
 
 
-@contextmanager
+@contextlib.contextmanager
 def live_member(kafka: oncelog.Broker, kind: str) -> Iterator[tuple[Any, Callable[[], set[int]]]]:
     """A consumer that lives. Yields it, and a function that returns its partitions."""
+    for partition in range(2):
+        kafka.produce("orders", b"value", partition=partition)
     consumer: Any
     if kind == "kafka-python":
         consumer = KafkaConsumer(
-            "orders", bootstrap_servers=kafka.bootstrap_servers, group_id="billing", heartbeat_interval_ms=300
+            "orders",
+            bootstrap_servers=kafka.bootstrap_servers,
+            group_id="billing",
+            heartbeat_interval_ms=300,
+            auto_offset_reset="earliest",
         )
     else:
         protocol = kind.removeprefix("confluent-")
@@ -229,6 +236,7 @@ def live_member(kafka: oncelog.Broker, kind: str) -> Iterator[tuple[Any, Callabl
                 "bootstrap.servers": kafka.bootstrap_servers,
                 "group.id": "billing",
                 "group.protocol": protocol,
+                "auto.offset.reset": "earliest",
                 **classic,
             }
         )
@@ -239,7 +247,7 @@ def live_member(kafka: oncelog.Broker, kind: str) -> Iterator[tuple[Any, Callabl
         consumer.close()
 
 
-@contextmanager
+@contextlib.contextmanager
 def doomed_member(kafka: oncelog.Broker, protocol: str) -> Iterator[subprocess.Popen[bytes]]:
     arguments = [kafka.bootstrap_servers, "billing", protocol, "orders"]
     with subprocess.Popen([sys.executable, "-m", "compat_tests.moved_member", *arguments]) as process:
@@ -249,30 +257,31 @@ def doomed_member(kafka: oncelog.Broker, protocol: str) -> Iterator[subprocess.P
             process.kill()
 
 
-def poll(consumer: Any) -> None:
+def poll(consumer: Any) -> list[bytes | None]:
+    """Wait for records a little while. Returns their values."""
     if isinstance(consumer, KafkaConsumer):
-        consumer.poll(100)
-    else:
-        consumer.poll(0.1)
+        # kafka-python 3.0.12 hangs for ever if its timeout passes while it joins. There is always something to read.
+        found = [record.value for records in consumer.poll(10_000).values() for record in records]
+        consumer.seek_to_beginning()
+        return found
+    message = consumer.poll(0.1)
+    return [] if message is None or message.error() else [message.value()]
 
 
 @pytest.mark.parametrize("kind", LIVE)
 def test_a_dead_member_leaves_and_a_live_one_stays(kind: str) -> None:
     protocol = "consumer" if kind == "confluent-consumer" else "classic"
     with (
-        oncelog.Broker(topics={"orders": 2}, config=QUICK) as kafka,
+        oncelog.Broker(topics=ORDERS, config=QUICK) as kafka,
         live_member(kafka, kind) as (consumer, partitions),
-        doomed_member(kafka, protocol) as doomed,
+        contextlib.ExitStack() as stack,
     ):
         group = kafka.group("billing")
+        until(lambda: partitions() == {0, 1}, lambda: poll(consumer))
+        doomed = stack.enter_context(doomed_member(kafka, protocol))
 
         def is_shared() -> bool:
-            return (
-                "billing" in kafka.groups
-                and len(group.members) == 2
-                and group.state == "Stable"
-                and len(partitions()) == 1
-            )
+            return len(group.members) == 2 and group.state == "Stable" and len(partitions()) == 1
 
         until(is_shared, lambda: poll(consumer))
         members = {member.client_id: member.member_id for member in group.members}
@@ -293,7 +302,7 @@ def test_a_dead_member_leaves_and_a_live_one_stays(kind: str) -> None:
 @pytest.mark.parametrize("kind", LIVE)
 def test_a_live_member_that_is_expired_comes_back(kind: str) -> None:
     with (
-        oncelog.Broker(topics={"orders": 2}, config=QUICK) as kafka,
+        oncelog.Broker(topics=ORDERS, config=QUICK) as kafka,
         live_member(kafka, kind) as (consumer, partitions),
     ):
         group = kafka.group("billing")
@@ -305,5 +314,7 @@ def test_a_live_member_that_is_expired_comes_back(kind: str) -> None:
         assert not group.members
         until(lambda: len(group.members) == 1 and group.state == "Stable", lambda: poll(consumer))
         assert kind == "confluent-consumer" or group.members[0].member_id != member.member_id
-        [gone] = kafka.clock.advance(minutes=1, members="expire")
-        assert gone.what == "member dropped"
+        # It reads on; librdkafka may hang if it is closed before that, while it comes back.
+        kafka.produce("orders", b"after", partition=0)
+        read: list[bytes | None] = []
+        until(lambda: b"after" in read, lambda: read.extend(poll(consumer)))
