@@ -8,6 +8,7 @@ and tests set them.
 from __future__ import annotations
 
 from oncelog.broker.config.definitions import (
+    BOOLEAN,
     DOUBLE,
     INT,
     LIST,
@@ -21,6 +22,22 @@ from oncelog.broker.config.definitions import (
     key,
     no_empty_items,
 )
+
+PER_LISTENER_KEYS = frozenset(
+    (
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    )
+)
+"""Keys that requests change for one listener only (``SslConfigs.RECONFIGURABLE_CONFIGS``)."""
 
 
 class SaslKeys(metaclass=KeyCollector):
@@ -189,4 +206,10 @@ class TlsKeys(metaclass=KeyCollector):
     )
     ssl_principal_mapping_rules: str = key(
         STRING, "DEFAULT", "Rules that map a certificate's subject to a user's name.", importance=LOW
+    )
+    ssl_allow_dn_changes: bool = key(
+        BOOLEAN, False, "Whether a new certificate may have another subject.", importance=LOW
+    )
+    ssl_allow_san_changes: bool = key(
+        BOOLEAN, False, "Whether a new certificate may lack a host of the one before.", importance=LOW
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -10,17 +10,35 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
 
 
+class Reconfigurable(Protocol):
+    """What is made of the configuration, and made anew when it changes (Kafka: ``BrokerReconfigurable``)."""
+
+    def validate(self, config: BrokerConfig) -> None:
+        """Raise ConfigError if it cannot work with ``config``. Nothing changes."""
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Work with ``config`` from now on. Raises ConfigError, and goes on as before then."""
+
+
 class DynamicBrokerConfig:
     """Holds the configuration. A change replaces ``current``, so keep this object and read ``current`` on every use."""
 
-    __slots__ = ("current", "static")
+    __slots__ = ("current", "reconfigurables", "static")
 
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
         """The configuration at the start."""
         self.current = static
         """`static` with the dynamic changes."""
+        self.reconfigurables: list[Reconfigurable] = []
 
     def change(self, texts: Mapping[str, str]) -> None:
         """Replace all dynamic changes by ``texts``, values by Kafka's key. Raises ConfigError for an invalid value."""
         self.current = self.static.with_changes(texts) if texts else self.static
+        for reconfigurable in self.reconfigurables:
+            reconfigurable.reconfigure(self.current)
+
+    def validate(self, config: BrokerConfig) -> None:
+        """Raise ConfigError if something cannot work with ``config``."""
+        for reconfigurable in self.reconfigurables:
+            reconfigurable.validate(config)

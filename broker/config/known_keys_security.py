@@ -149,10 +149,6 @@ sasl.oauthbearer.token.endpoint.url string null
     The URL of the token endpoint.
 
 # TLS
-ssl.allow.dn.changes boolean false
-    Whether a new certificate may have another subject.
-ssl.allow.san.changes boolean false
-    Whether a new certificate may be for other hosts.
 ssl.engine.factory.class class null per-broker
     The class that makes TLS engines.
 """

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import LIST, ConfigError, UpdateMode
+from oncelog.broker.config.definitions_security import PER_LISTENER_KEYS
 from oncelog.broker.config.group_config import GroupConfig, parse_group_overrides
 from oncelog.broker.config.topic_config import TopicConfig, parse_topic_overrides
 from oncelog.broker.metadata.configs import (
     VALUE_CHARS_MAX,
     broker_keys,
+    dynamic_key,
     dynamic_texts,
     is_dynamic,
     parse_node_id,
@@ -265,10 +267,16 @@ def _check_dynamic(after: Mapping[str, str], resource_name: str) -> None:
     """Raise KafkaError (INVALID_REQUEST) for keys that are not dynamic, and for keys of a single broker that are set
     for all brokers.
     """
-    keys = {name: BrokerConfig.KEYS.get(name) for name in after}
+    keys = {name: dynamic_key(name) for name in after}
     fixed = [name for name, key in keys.items() if key is None or not is_dynamic(key)]
     if fixed:
         raise _invalid_request(f"Cannot update these configs dynamically: {_listed(fixed)}")
+    bare = [name for name in after if name in PER_LISTENER_KEYS]
+    if bare:
+        raise _invalid_request(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            + _listed(bare)
+        )
     own = [name for name, key in keys.items() if key is not None and key.update_mode is UpdateMode.PER_BROKER]
     if own and not resource_name:
         raise _invalid_request(
@@ -306,8 +314,10 @@ def _check_values(
     own = after if resource_name else dynamic_texts(configs.get((BROKER, own_name), {}))
     try:
         for name, text in after.items():
-            BrokerConfig.KEYS[name].parse(text)
-        BrokerConfig({**config.static.texts, **cluster, **own})
+            key = dynamic_key(name)
+            assert key is not None, "it has passed `_check_dynamic`"
+            key.parse(text)
+        config.validate(BrokerConfig({**config.static.texts, **cluster, **own}))
     except ConfigError as error:
         raise _invalid_request(error.problems[0]) from None  # Kafka tells the first
 

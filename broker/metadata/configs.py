@@ -78,8 +78,18 @@ def dynamic_texts(texts: Mapping[str, str]) -> dict[str, str]:
     """Return those of ``texts`` whose keys are dynamic. Others may be there too: stored by Kafka, or by a version in
     which they were dynamic.
     """
-    keys = BrokerConfig.KEYS
-    return {name: text for name, text in texts.items() if name in keys and is_dynamic(keys[name])}
+    keys = ((name, text, dynamic_key(name)) for name, text in texts.items())
+    return {name: text for name, text, key in keys if key is not None and is_dynamic(key)}
+
+
+def dynamic_key(name: str) -> ConfigKey | None:
+    """Return the key of that name, also of one for a single listener (``listener.name.NAME.KEY``), or None."""
+    key = BrokerConfig.KEYS.get(name)
+    if key is None and name.startswith("listener.name."):
+        from oncelog.broker.config.definitions_known import listener_base
+
+        key = BrokerConfig.KEYS.get(listener_base(name) or "")
+    return key
 
 
 def parse_node_id(text: str) -> int | None:

@@ -6,16 +6,18 @@ Source: ``ChannelBuilders``, ``SslChannelBuilder``, ``SaslChannelBuilder``.
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.logs import get_logger
 from oncelog.broker.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import TlsTransport, read_file
 from oncelog.broker.seams.transport import SocketTransport
 from oncelog.broker.security.sasl.login import SaslListener, SaslLogin
 from oncelog.broker.security.settings import ListenerSettings
-from oncelog.broker.security.tls.context import ListenerTls, listener_tls
+from oncelog.broker.security.tls.context import ListenerTls, incompatibility, listener_tls
 from oncelog.broker.security.tls.principal import NoMatchingRule
 from oncelog.broker.security.tls.stores import StoreError
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from oncelog.broker.net.connection import Connection
     from oncelog.broker.seams.transport import Transport
     from oncelog.broker.services import Services
+
+log = get_logger(__name__)
 
 HANDSHAKE_SECONDS = 10
 """Real seconds in which a peer must finish its TLS handshake."""
@@ -39,14 +43,66 @@ class ListenerSecurity:
         self._name = name
         settings = ListenerSettings(name, config)
         self._tls = self._load_tls(settings) if protocol.endswith("SSL") else None
+        self._tls_source = self._read_source(settings)
         self._sasl = SaslListener(settings) if protocol.startswith("SASL") else None
         self._services: Services
 
     def attach(self, services: Services) -> None:
-        """Use the configuration and the users of this node from now on."""
+        """Use the configuration, with its dynamic changes, and the users of this node from now on."""
         self._services = services
+        services.config.reconfigurables.append(self)
+        try:
+            self._tls, self._tls_source = self._reloaded(services.config.current, is_start=True)
+        except ConfigError as error:
+            log.error("the certificates of the dynamic configuration cannot be used", error=str(error))
         if self._sasl is not None:
             self._sasl.services = services
+
+    def validate(self, config: BrokerConfig) -> None:
+        """See `Reconfigurable`."""
+        self._reloaded(config)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Use other certificates for connections from now on. See `Reconfigurable`."""
+        try:
+            self._tls, self._tls_source = self._reloaded(config)
+        except ConfigError as error:  # its files have changed since it was validated
+            log.error("certificates were not reloaded", listener=self._name, error=str(error))
+
+    def _reloaded(
+        self, config: BrokerConfig, *, is_start: bool = False
+    ) -> tuple[ListenerTls | None, dict[str, object]]:
+        """Return the TLS settings for another configuration, and what they are made of.
+
+        Raises ConfigError if they are invalid, or another broker's (``SslFactory.CertificateEntries``).
+        """
+        settings = ListenerSettings(self._name, config)
+        source = self._read_source(settings)
+        if self._tls is None or source == self._tls_source:
+            return self._tls, source
+        tls = self._load_tls(settings)
+        problem = incompatibility(
+            self._tls.certificate,
+            tls.certificate,
+            allow_dn_changes=is_start or config.ssl_allow_dn_changes,
+            allow_san_changes=is_start or config.ssl_allow_san_changes,
+        )
+        if problem is not None:
+            raise ConfigError(
+                f"Validation of dynamic config update of SSLFactory failed: listener {self._name}: {problem}"
+            )
+        return tls, source
+
+    @staticmethod
+    def _read_source(settings: ListenerSettings) -> dict[str, object]:
+        """Return the keys of TLS, and the content of the files that they name: a file may be replaced."""
+        source: dict[str, object] = dict(settings.tls_values())
+        for key in ("ssl.keystore.location", "ssl.truststore.location"):
+            path = settings.text(key)
+            if path is not None:
+                with suppress(OSError):  # `_load_tls` says so
+                    source[f"content of {key}"] = read_file(path)
+        return source
 
     def wrap(self, transport: Transport) -> Transport:
         """Return the transport for a connection that was accepted. Raises OSError if the peer has gone."""

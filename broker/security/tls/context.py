@@ -104,3 +104,27 @@ def _set_versions(context: ssl.SSLContext, protocols: Sequence[str], suites: Seq
         raise StoreError("ssl.cipher.suites: none is for a protocol of ssl.enabled.protocols")
     context.minimum_version = min(PROTOCOLS[version] for version in versions)
     context.maximum_version = max(PROTOCOLS[version] for version in versions)
+
+
+def incompatibility(
+    old: Certificate, new: Certificate, *, allow_dn_changes: bool, allow_san_changes: bool
+) -> str | None:
+    """Return why a broker may not go over from one certificate to another, or None."""
+    names = distinguished_name(old.subject), distinguished_name(new.subject)
+    if not allow_dn_changes and names[0].lower() != names[1].lower():
+        return f"Keystore DistinguishedName does not match: existing={names[0]}, new={names[1]}"
+    if not allow_san_changes:
+        missing = _alternative_names(old) - _alternative_names(new)
+        if missing:
+            return f"Keystore SubjectAltNames do not match: the new certificate lacks {', '.join(sorted(missing))}"
+    return None
+
+
+def _alternative_names(certificate: Certificate) -> set[str]:
+    from cryptography import x509
+
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return set()
+    return {str(name.value) for name in extension.value}
