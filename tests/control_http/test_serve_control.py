@@ -121,7 +121,9 @@ def test_many_requests_on_one_connection(serve: Serve) -> None:
     with closing(http.client.HTTPConnection(control, timeout=TIMEOUT_S)) as connection:
         for _ in range(1100):
             connection.request("GET", "/topics")
-            assert connection.getresponse().read() == b"[]"
+            response = connection.getresponse()
+            assert response.read() == b"[]"
+            assert not response.will_close
 
 
 def test_an_address_that_is_taken(serve: Serve) -> None:
