@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.types import (
         GroupInfo,
         Member,
+        Occurrence,
         PartitionInfo,
         ProducerInfo,
         Record,
@@ -47,6 +48,7 @@ __all__ = [
     "Member",
     "NotFoundError",
     "NotRunningError",
+    "Occurrence",
     "OncelogError",
     "PartitionInfo",
     "ProducerInfo",
@@ -74,6 +76,7 @@ _MODULES = {
     "Member": "oncelog.broker.control.types",
     "NotFoundError": "oncelog.broker.control.errors",
     "NotRunningError": "oncelog.broker.control.errors",
+    "Occurrence": "oncelog.broker.control.types",
     "OncelogError": "oncelog.broker.control.errors",
     "PartitionInfo": "oncelog.broker.control.types",
     "ProducerInfo": "oncelog.broker.control.types",

@@ -535,3 +535,26 @@ async def test_what_takes_too_long_is_named() -> None:
             assert not broker.clock.is_frozen
             never.set()
         assert not await advance(broker, DAY_S)
+
+
+@simulated
+async def test_a_marker_that_cannot_be_written_is_named() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        producer = TransactionalProducer(Link(broker.connect()), "pay-7", timeout_ms=60_000)
+        await producer.init()
+        await producer.send("t", 0, [b"value"], broker.clock.now_ms())
+        full = Fault("write", errno.ENOSPC, lambda path: "/t-0/" in path and path.endswith(".log"))
+        broker.files.faults.append(full)
+        with pytest.raises(
+            WaitTimeoutError, match=r"end of transaction pay-7; time was moved by 60\.\d+ of 86400 s"
+        ):
+            await advance(broker, DAY_S)
+        assert not broker.clock.is_frozen
+        broker.files.faults.remove(full)
+        reader = CommittedReader("t", 0)
+        assert not await advance(broker, DAY_S)  # it was told before, and goes on by itself
+        await trio.sleep(1)
+        await reader.poll(client)
+        assert (dict(reader.values), reader.last_stable_offset) == ({}, 2)
