@@ -11,7 +11,7 @@ async_kafka = factories.async_kafka("clean_kafka")        # the same broker, for
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -50,6 +50,7 @@ def kafka_noproc(bootstrap_servers: str | None = None) -> Any:
 
     @pytest.fixture(scope="session")
     def kafka_noproc(request: pytest.FixtureRequest) -> Iterator[Broker]:
+        """The Kafka cluster at --kafka-bootstrap-servers."""
         settings = _checked(request, {})
         settings.bootstrap_servers = bootstrap_servers or settings.bootstrap_servers
         if settings.bootstrap_servers is None:
@@ -67,6 +68,7 @@ def async_kafka(fixture: str = "kafka") -> Any:
 
     @pytest.fixture
     def async_kafka(request: pytest.FixtureRequest) -> AsyncBroker:
+        """The Kafka broker of another fixture as an oncelog.AsyncBroker, for asyncio and Trio."""
         from oncelog import AsyncBroker
         from oncelog.pytest_plugin.real_cluster import AsyncCluster, Cluster
 
@@ -109,6 +111,7 @@ def check_markers(item: pytest.Item) -> None:
 
 def _fresh(given: KafkaSettings) -> Callable[[pytest.FixtureRequest], Iterator[Broker]]:
     def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
+        """A Kafka broker, an oncelog.Broker; settings by @pytest.mark.kafka."""
         yield from _carried(request, _checked(request, given))
 
     return kafka
@@ -116,6 +119,7 @@ def _fresh(given: KafkaSettings) -> Callable[[pytest.FixtureRequest], Iterator[B
 
 def _reset(proc: str, given: KafkaSettings) -> Callable[[pytest.FixtureRequest], Iterator[Broker]]:
     def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
+        """A Kafka broker that tests share, an oncelog.Broker, reset before each test."""
         settings = _checked(request, given)
         unfit = sorted(settings.of_the_test - {"topics", "faults"})
         if unfit:
@@ -124,6 +128,8 @@ def _reset(proc: str, given: KafkaSettings) -> Callable[[pytest.FixtureRequest],
                 f"{', '.join(unfit)}: the broker of {proc} is shared, so a test can only add topics and faults to it; "
                 "a broker of the test's own can have more",
             )
+        from oncelog import OncelogError
+
         broker: Broker = request.getfixturevalue(proc)
         try:
             broker.reset()
@@ -131,7 +137,7 @@ def _reset(proc: str, given: KafkaSettings) -> Callable[[pytest.FixtureRequest],
             topics = settings.arguments.get("topics", {})
             broker.create_topics({name: value for name, value in topics.items() if name not in there})
             _add_faults(broker, settings.arguments.get("faults", ()))
-        except (OSError, ValueError) as error:
+        except (OncelogError, OSError) as error:
             raise _failure(request, str(error)) from None
         with _shown_in_reports(request, broker):
             yield broker
@@ -148,7 +154,7 @@ def _checked(request: pytest.FixtureRequest, given: KafkaSettings) -> Settings:
 
 def _carried(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Broker]:
     """Start a broker, or find the cluster, for as long as the fixture lives."""
-    from oncelog import Broker, BrokerFailedError, InvalidArgumentError
+    from oncelog import Broker, OncelogError
 
     faults = settings.arguments.pop("faults", ())
     try:
@@ -163,7 +169,7 @@ def _carried(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Bro
             _add_faults(broker, faults)
             with _shown_in_reports(request, broker):
                 yield broker
-    except (InvalidArgumentError, BrokerFailedError, OSError) as error:
+    except (OncelogError, OSError) as error:
         raise _failure(request, str(error)) from None
 
 
@@ -172,7 +178,7 @@ def _add_faults(broker: Broker, faults: Any) -> None:
     if isinstance(faults, str | os.PathLike):
         broker.faults.load(faults)
     else:
-        for rule in faults:
+        for rule in [faults] if isinstance(faults, Mapping) else faults:
             broker.faults.add(rule)
 
 

@@ -18,7 +18,7 @@ import pytest
 class KafkaSettings(TypedDict, total=False):
     """What a factory and ``@pytest.mark.kafka`` take: the arguments of `oncelog.Broker`, which documents them.
 
-    faults: rules for ``kafka.faults.add``, or the path of a file for ``kafka.faults.load``.
+    faults: a rule or several for ``kafka.faults.add``, or the path of a file for ``kafka.faults.load``.
     """
 
     topics: Mapping[str, object] | Iterable[str]
@@ -31,7 +31,7 @@ class KafkaSettings(TypedDict, total=False):
     users: Mapping[str, str]
     process: bool
     from_snapshot: str | os.PathLike[str] | bytes
-    faults: Iterable[Mapping[str, object]] | str | os.PathLike[str]
+    faults: Mapping[str, object] | Iterable[Mapping[str, object]] | str | os.PathLike[str]
 
 
 NAMES = tuple(KafkaSettings.__annotations__)

@@ -198,3 +198,9 @@ def test_the_end_of_a_broker_ends_what_is_held_and_what_hangs(end: str) -> None:
             assert kafka.faults.rules == []
         elif end != "close":
             assert held.state.held == 0
+
+
+def test_a_rule_without_its_last_word_is_a_warning(kafka: oncelog.Broker) -> None:
+    with pytest.warns(RuntimeWarning, match=r"does nothing: \{'on': \['EndTxn'\], 'nth': 2\}"):
+        kafka.faults.on("EndTxn").nth(2)
+    assert kafka.faults.rules == []

@@ -297,6 +297,14 @@ def test_faults_of_markers_and_files(pytester: pytest.Pytester) -> None:
             [rule] = kafka.faults.rules
             assert "EndTxn" in rule.text
 
+        @pytest.mark.kafka(faults={"on": "EndTxn", "close": True})
+        def test_of_one(kafka):
+            assert len(kafka.faults.rules) == 1
+
+        @pytest.mark.kafka(from_snapshot="nowhere.oncelog")
+        def test_of_no_snapshot(kafka):
+            pass
+
         @pytest.mark.kafka(faults="nowhere.toml")
         def test_of_no_file(kafka):
             pass
@@ -305,7 +313,8 @@ def test_faults_of_markers_and_files(pytester: pytest.Pytester) -> None:
         def test_of_a_wrong_rule(kafka):
             pass
     """
-    result = run_with_clients(pytester, tests, failed=1, passed=1, errors=2)
+    result = run_with_clients(pytester, tests, failed=1, passed=2, errors=3)
+    result.stdout.fnmatch_lines("kafka: *nowhere.oncelog*cannot be read*")
     result.stdout.fnmatch_lines(["kafka: *No such file*nowhere.toml*", "kafka: *Feetch*"])
     result.stdout.fnmatch_lines(
         [

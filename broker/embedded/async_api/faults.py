@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 from oncelog.broker.control.errors import NotFoundError
@@ -147,17 +148,25 @@ class AsyncFaults:
 
 class AsyncRuleDraft:
     """A rule that says which requests; which of those (all, if nothing is said); and then, with its last word, what
-    happens to them. The last word puts it in force.
+    happens to them. The last word puts it in force; a RuntimeWarning tells of a draft that never got one.
     """
 
     def __init__(self, faults: AsyncFaults, words: dict[str, Any]) -> None:
         self._faults = faults
         self._words = words
+        self._goes_on = False
+
+    def __del__(self) -> None:
+        if not self._goes_on:
+            text = f"a fault rule that does not say what happens, and so does nothing: {self._words}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _with(self, **words: Any) -> AsyncRuleDraft:
+        self._goes_on = True
         return AsyncRuleDraft(self._faults, self._words | words)
 
     async def _add(self, **action: Any) -> AsyncRule:
+        self._goes_on = True
         return await self._faults.add(self._words | action)
 
     # -- which of the requests that match
