@@ -61,6 +61,7 @@ class Exchange:
         if not refusals and not changes:
             return None
         response = await self._respond(refusals)
+        changes = [active for active in changes if not active.is_removed]
         dropping = next((active for active in changes if active.rule.action == "drop_response"), None)
         if dropping is not None:
             release_files(response)

@@ -384,6 +384,21 @@ async def test_rules_that_are_cleared_do_nothing_to_what_they_held() -> None:
 
 
 @simulated
+async def test_a_rule_that_is_removed_while_a_fetch_waits_does_nothing_to_its_response() -> None:
+    async with ruled() as it:
+        client, other = it.broker.connect(), it.broker.connect()
+        await create_topic(other, "t")
+        rule = it.add(on="Fetch", drop_response="close")
+        await client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
+        await trio.testing.wait_all_tasks_blocked()
+        it.rules.remove(rule)
+        data = batch([record(None, bytes(20_000))])
+        await produce(other, "t", data)
+        response = await client.receive(FetchResponse, 12)
+        assert len(bytes_of(response.responses[0].partitions[0].records)) == len(data)
+
+
+@simulated
 async def test_a_broker_that_stops_ends_what_is_held_and_what_hangs() -> None:
     async with ruled() as it:
         clients = [it.broker.connect() for _ in range(2)]
