@@ -10,7 +10,13 @@ from oncelog.broker.config.definitions import ConfigError, ConfigKey, KeyCollect
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
 from oncelog.broker.config.definitions_node import NetworkKeys, NodeKeys, OwnKeys
-from oncelog.broker.config.definitions_security import LoginKeys, SaslKeys, TlsKeys
+from oncelog.broker.config.definitions_security import (
+    DelegationTokenKeys,
+    LoginKeys,
+    OAuthKeys,
+    SaslKeys,
+    TlsKeys,
+)
 from oncelog.broker.config.definitions_share_streams import ShareGroupKeys, StreamsGroupKeys
 
 if TYPE_CHECKING:
@@ -32,6 +38,8 @@ class BrokerConfig(
     TransactionKeys,
     LoginKeys,
     SaslKeys,
+    OAuthKeys,
+    DelegationTokenKeys,
     TlsKeys,
     OwnKeys,
     metaclass=KeyCollector,

@@ -148,6 +148,18 @@ class OwnKeys(metaclass=KeyCollector):
     oncelog_cluster_id: str | None = key(
         STRING, None, "The cluster id of a new data directory; random if not set.", internal=True
     )
+    oncelog_sasl_oauthbearer_allowed_files: tuple[str, ...] = key(
+        LIST,
+        (),
+        "Files with signing keys of tokens that may be read (Kafka: a property of the JVM with this name's end).",
+        internal=True,
+    )
+    oncelog_sasl_oauthbearer_allowed_urls: tuple[str, ...] = key(
+        LIST,
+        (),
+        "URLs of signing keys of tokens that may be read (Kafka: a property of the JVM with this name's end).",
+        internal=True,
+    )
     oncelog_open_files_max: int = key(
         INT,
         16384,

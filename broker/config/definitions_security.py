@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from oncelog.broker.config.definitions import (
     BOOLEAN,
+    CLASS,
     DOUBLE,
+    HIGH,
     INT,
     LIST,
     LONG,
@@ -128,6 +130,63 @@ class LoginKeys(metaclass=KeyCollector):
     )
     sasl_server_max_receive_size: int = key(
         INT, 512 << 10, "The most bytes of a client's message during the log-in."
+    )
+
+
+class OAuthKeys(metaclass=KeyCollector):
+    """Keys for the tokens of OAUTHBEARER."""
+
+    __slots__ = ()
+
+    sasl_server_callback_handler_class: str | None = key(
+        CLASS, None, "The class that handles the callbacks of SASL clients."
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = key(
+        INT, 30, "Seconds by which clocks may differ when a token is checked.", importance=LOW
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = key(
+        LIST, (), "The audiences of which a token must have at least one.", importance=HIGH
+    )
+    sasl_oauthbearer_expected_issuer: str | None = key(
+        STRING, None, "The issuer that a token must name.", importance=HIGH
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = key(
+        LONG,
+        3_600_000,
+        "Milliseconds after which the broker fetches the tokens' signing keys again.",
+        importance=LOW,
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = key(
+        LONG, 100, "Milliseconds until fetching the keys is tried again, at first.", importance=LOW
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = key(
+        LONG, 10_000, "The most milliseconds until fetching the keys is tried again.", importance=LOW
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = key(STRING, None, "The URL of the tokens' signing keys.")
+    sasl_oauthbearer_scope_claim_name: str = key(
+        STRING, "scope", "The claim that holds a token's scope.", importance=LOW
+    )
+    sasl_oauthbearer_sub_claim_name: str = key(
+        STRING, "sub", "The claim that holds a token's subject.", importance=LOW
+    )
+
+
+class DelegationTokenKeys(metaclass=KeyCollector):
+    """Keys for delegation tokens (KIP-48)."""
+
+    __slots__ = ()
+
+    delegation_token_expiry_check_interval_ms: int = key(
+        LONG, 3_600_000, "Milliseconds between two searches for expired tokens.", at_least=1
+    )
+    delegation_token_expiry_time_ms: int = key(
+        LONG, 86_400_000, "Milliseconds after which a token must be renewed.", at_least=1
+    )
+    delegation_token_max_lifetime_ms: int = key(
+        LONG, 604_800_000, "Milliseconds for which a token can be renewed.", at_least=1
+    )
+    delegation_token_secret_key: str | None = key(
+        PASSWORD, None, "The secret with which the broker signs and checks tokens."
     )
 
 

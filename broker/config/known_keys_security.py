@@ -60,16 +60,6 @@ share.coordinator.write.timeout.ms int 5000 1..
 group.streams.max.size int 2147483647 1..
     The most members of a streams group.
 
-# Delegation tokens
-delegation.token.expiry.check.interval.ms long 3600000 1..
-    Milliseconds between two searches for expired tokens.
-delegation.token.expiry.time.ms long 86400000 1..
-    Milliseconds after which a token must be renewed.
-delegation.token.max.lifetime.ms long 604800000 1..
-    Milliseconds for which a token can be renewed.
-delegation.token.secret.key password null
-    The secret with which the broker signs and checks tokens.
-
 # Who clients are
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder per-broker
     The class that determines the principal of a connection.
@@ -91,8 +81,6 @@ sasl.login.retry.backoff.max.ms long 10000
     The most milliseconds until a login is tried again.
 sasl.mechanism.controller.protocol string GSSAPI
     The mechanism that brokers use with controllers.
-sasl.server.callback.handler.class class null
-    The class that handles the callbacks of SASL clients.
 
 # OAuth
 sasl.oauthbearer.assertion.algorithm string RS256
@@ -121,30 +109,12 @@ sasl.oauthbearer.client.credentials.client.id string null
     The client id in the request for a token.
 sasl.oauthbearer.client.credentials.client.secret password null
     The client secret in the request for a token.
-sasl.oauthbearer.clock.skew.seconds int 30
-    Seconds by which clocks may differ when a token is checked.
-sasl.oauthbearer.expected.audience list ""
-    The audiences of which a token must have at least one.
-sasl.oauthbearer.expected.issuer string null
-    The issuer that a token must name.
-sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000
-    Milliseconds after which the broker fetches the tokens' signing keys again.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100
-    Milliseconds until fetching the keys is tried again, at first.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
-    The most milliseconds until fetching the keys is tried again.
-sasl.oauthbearer.jwks.endpoint.url string null
-    The URL of the tokens' signing keys.
 sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
     The class that gets a token.
 sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
     The class that checks a token.
 sasl.oauthbearer.scope string null
     The scope that a token is asked for.
-sasl.oauthbearer.scope.claim.name string scope
-    The claim that holds a token's scope.
-sasl.oauthbearer.sub.claim.name string sub
-    The claim that holds a token's subject.
 sasl.oauthbearer.token.endpoint.url string null
     The URL of the token endpoint.
 

@@ -237,7 +237,7 @@ class ControlledBroker:
         run = _Run(node, bound)
         try:
             await self._nursery.start(self._carry, run)
-        except DataDirectoryError as error:
+        except (ConfigError, DataDirectoryError) as error:
             raise BrokerFailedError(str(error)) from error
         finally:
             if run.ended.is_set():

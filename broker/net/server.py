@@ -103,10 +103,17 @@ class Server:
         self._room = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; the listeners and every connection are closed then."""
+        """Serve until cancelled; the listeners and every connection are closed then. Raises ConfigError before it
+        serves, if a listener cannot fetch what its security needs.
+        """
         try:
+            for bound in self.listeners:
+                if bound.security is not None:
+                    await bound.security.prepare()
             async with trio.open_nursery() as self.nursery:
                 for bound in self.listeners:
+                    if bound.security is not None:
+                        self.nursery.start_soon(bound.security.run)
                     self.nursery.start_soon(self._accept, bound)
                 self.nursery.start_soon(self._close_idle)
                 task_status.started()

@@ -15,7 +15,8 @@ from oncelog.broker.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import TlsTransport, read_file
 from oncelog.broker.seams.transport import SocketTransport
-from oncelog.broker.security.sasl.login import SaslListener, SaslLogin
+from oncelog.broker.security.sasl.listener import SaslListener
+from oncelog.broker.security.sasl.login import SaslLogin
 from oncelog.broker.security.settings import ListenerSettings
 from oncelog.broker.security.tls.context import ListenerTls, incompatibility, listener_tls
 from oncelog.broker.security.tls.principal import NoMatchingRule
@@ -103,6 +104,16 @@ class ListenerSecurity:
                 with suppress(OSError):  # `_load_tls` says so
                     source[f"content of {key}"] = read_file(path)
         return source
+
+    async def prepare(self) -> None:
+        """Fetch what log-ins need, before the first connection. Raises ConfigError if that fails."""
+        if self._sasl is not None:
+            await self._sasl.prepare()
+
+    async def run(self) -> None:
+        """Keep it up to date until cancelled; may end before."""
+        if self._sasl is not None:
+            await self._sasl.run()
 
     def wrap(self, transport: Transport) -> Transport:
         """Return the transport for a connection that was accepted. Raises OSError if the peer has gone."""

@@ -53,10 +53,14 @@ class ListenerSettings:
             f"{mechanism.lower()}.{key}", self._config.texts.get(f"{mechanism.lower()}.{key}")
         )
 
+    def of_mechanism(self, mechanism: str, key: str) -> str | None:
+        """Return the value of a key for one mechanism, else for the listener, else for the broker; None for a null."""
+        text = self.mechanism_text(mechanism, key)
+        return self.text(key) if text is None else text
+
     def mechanism_int(self, mechanism: str, key: str) -> int:
         """Return a whole number for one mechanism, else for the listener. Raises ConfigError for other text."""
-        text = self.mechanism_text(mechanism, key)
-        text = self.text(key) if text is None else text
+        text = self.of_mechanism(mechanism, key)
         try:
             return int(text or 0)
         except ValueError:

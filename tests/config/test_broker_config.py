@@ -134,7 +134,7 @@ def test_no_contradiction_is_reported_for_a_malformed_value() -> None:
     ("name", "text"),
     [
         ("num.io.threads", "4"),
-        ("delegation.token.secret.key", "anything"),
+        ("sasl.oauthbearer.assertion.file", "anything"),
         ("zookeeper.connect", "anything"),
         ("zookeeper.ssl.keystore.location", "anything"),
         ("listener.name.internal.ssl.keystore.location", "anything"),

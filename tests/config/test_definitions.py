@@ -129,7 +129,7 @@ def test_a_key_is_declared_or_known_but_not_both() -> None:
 
 def test_the_table_of_keys_without_effect() -> None:
     found = keys_without_effect()
-    assert len(found) == -2 + 184
+    assert len(found) == 168
     assert not any(found.in_effect for found in found.values())
     threads, providers, offset = (
         found[name] for name in ("num.io.threads", "config.providers", "remote.log.index.file.cache.ttl.ms")
@@ -140,8 +140,8 @@ def test_the_table_of_keys_without_effect() -> None:
     assert (offset.default, offset.at_least, offset.internal) == (900_000, -1, True)
     assert found["security.inter.broker.protocol"].choices[-1] == "SASL_SSL"
     assert found["share.coordinator.snapshot.update.records.per.snapshot"].at_most == 500
-    assert found["delegation.token.secret.key"].sensitive
-    assert found["delegation.token.secret.key"].default is None
+    assert found["sasl.oauthbearer.assertion.private.key.passphrase"].sensitive
+    assert found["sasl.oauthbearer.assertion.private.key.passphrase"].default is None
     manager = str(found["remote.log.metadata.manager.class.name"].default)
     assert manager.endswith(".TopicBasedRemoteLogMetadataManager")
 

@@ -41,7 +41,11 @@ def read() -> set[str]:
     """Every attribute name that the product reads, outside of the definitions."""
     files = [path for name in ("broker", "coordinator") for path in (ROOT / name).rglob("*.py")]
     texts = [path.read_text() for path in files if path.parent != CONFIG or path.name == "listeners.py"]
-    return set(re.findall(r"\.([a-z_]+)", "\n".join(texts)))
+    by_name = {  # keys that each listener may have of its own
+        name.replace(".", "_") for name in re.findall(r'"((?:sasl|oncelog)\.[a-z.]+)"', "\n".join(texts))
+    }
+    by_name.discard("sasl_jaas_config")  # for one mechanism only
+    return by_name | set(re.findall(r"\.([a-z_]+)", "\n".join(texts)))
 
 
 def names_read(keys: type[BrokerConfig] | type[TopicConfig], read: set[str]) -> set[str]:

@@ -9,31 +9,21 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.request import AuthenticationFailed, CloseConnection
-from oncelog.broker.seams.entropy import unguessable
-from oncelog.broker.security.sasl import jaas
 from oncelog.broker.security.sasl.authenticator import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
-    SaslServerAuthenticator,
     State,
-    Step,
 )
-from oncelog.broker.security.sasl.plain import PLAIN, PlainServer
+from oncelog.broker.security.sasl.plain import PLAIN
 from oncelog.broker.security.sasl.scram import (
     SCRAM_MECHANISMS,
-    ScramCredential,
-    ScramMechanism,
-    ScramServer,
 )
 
 if TYPE_CHECKING:
     from oncelog.broker.net.connection import Connection
     from oncelog.broker.request import Pending
-    from oncelog.broker.security.sasl.mechanism import SaslServer
-    from oncelog.broker.security.settings import ListenerSettings
-    from oncelog.broker.services import Services
+    from oncelog.broker.security.sasl.listener import SaslListener
 
 SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
 REAUTH_INTERVAL_MIN_S = 1.0
@@ -41,70 +31,6 @@ REAUTH_INTERVAL_MIN_S = 1.0
 NONCE_BYTES = 20
 
 _key_at = struct.Struct(">h").unpack_from
-
-
-class SaslListener:
-    """The mechanisms of a listener, by its settings. Raises ConfigError."""
-
-    def __init__(self, settings: ListenerSettings) -> None:
-        self._settings = settings
-        self.mechanisms = settings.items("sasl.enabled.mechanisms")
-        self.receive_bytes_max = settings.mechanism_int("", "sasl.server.max.receive.size")
-        self.services: Services
-        for mechanism in self.mechanisms:
-            if mechanism not in SERVED_MECHANISMS:
-                why = "Kerberos is not served" if mechanism == "GSSAPI" else "it is unknown"
-                raise ConfigError(
-                    f"listener {settings.name}: sasl.enabled.mechanisms={mechanism}: {why}; "
-                    f"there are {', '.join(SERVED_MECHANISMS)}"
-                )
-        if not self.mechanisms:
-            raise ConfigError(f"listener {settings.name}: sasl.enabled.mechanisms is empty")
-        self._passwords = self._plain_passwords() if PLAIN in self.mechanisms else {}
-
-    def new_authenticator(self) -> SaslServerAuthenticator:
-        """Return the state machine for a connection."""
-        return SaslServerAuthenticator(
-            self.mechanisms,
-            self._new_server,
-            lambda mechanism: self._settings.mechanism_int(mechanism, "connections.max.reauth.ms"),
-            self.services.clock.now_ms,
-        )
-
-    def _new_server(self, mechanism: str) -> SaslServer:
-        if mechanism == PLAIN:
-            return PlainServer(self._password)
-        scram = SCRAM_MECHANISMS[mechanism]
-        return ScramServer(scram, lambda user: self._credential(scram, user), lambda _: None, self._new_nonce)
-
-    def _password(self, user: str) -> str | None:
-        return self.services.users.get(user, self._passwords.get(user))
-
-    def _credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        record = self.services.metadata.image.scram_credentials.get((user, mechanism.number))
-        if record is None:
-            return None
-        return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
-
-    @staticmethod
-    def _new_nonce() -> str:
-        return unguessable(NONCE_BYTES).hex()
-
-    def _plain_passwords(self) -> dict[str, str]:
-        """Return the passwords of ``user_NAME="PASSWORD"`` in the mechanism's JAAS text. Raises ConfigError."""
-        text = self._settings.mechanism_text(PLAIN, "sasl.jaas.config")
-        if text is None:
-            return {}
-        key = f"listener.name.{self._settings.name.lower()}.plain.sasl.jaas.config"
-        try:
-            module = jaas.parse(text)
-        except jaas.JaasError as error:
-            raise ConfigError(f"{key}: {error}") from None
-        return {
-            name.removeprefix("user_"): password
-            for name, password in module.options.items()
-            if name.startswith("user_")
-        }
 
 
 class SaslLogin:
@@ -169,6 +95,3 @@ class SaslLogin:
         ):
             raise CloseConnection("the session has expired (connections.max.reauth.ms, or the token's end)")
         return connection.dispatch_now(frame)
-
-
-__all__ = ["SaslListener", "SaslLogin", "Step"]

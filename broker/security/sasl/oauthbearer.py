@@ -1,0 +1,100 @@
+"""OAUTHBEARER: the client shows a token, and a validator says whose it is (RFC 7628, KIP-255).
+
+Source: ``OAuthBearerSaslServer``, ``OAuthBearerClientInitialResponse``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OAUTHBEARER = "OAUTHBEARER"
+OAUTH_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+SIGNED = f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler"
+UNSECURED = f"{OAUTH_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_PAIRS = r"(?:[A-Za-z]+=[\x21-\x7E \t\r\n]+\x01)*"
+_FIRST = re.compile(rf"n,(?:a=({_NAME}))?,\x01({_PAIRS})\x01")
+_AUTH = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
+_AFTER_ERROR = b"\x01"
+
+
+class OAuthToken(NamedTuple):
+    """What a valid token says: whose it is, and when it ends (wall time, ms)."""
+
+    principal: str
+    expires_at_ms: int
+
+
+class TokenRefused(Exception):  # noqa: N818 - the client is told, and goes on
+    """The token is not valid. ``reason`` is for the log; the client is told ``status`` (RFC 7628), and ``scope``."""
+
+    def __init__(self, reason: str, status: str = "invalid_token", scope: str | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.scope = scope
+
+    @property
+    def json(self) -> str:
+        """What the client gets."""
+        scope = "" if self.scope is None else f', "scope":"{self.scope}"'
+        return f'{{"status":"{self.status}"{scope}}}'
+
+
+class OAuthBearerServer:
+    """See `SaslServer`. ``validate`` returns what a token says, or raises TokenRefused."""
+
+    is_token_authenticated = False
+
+    def __init__(self, validate: Callable[[str], OAuthToken]) -> None:
+        self._validate = validate
+        self._refused: TokenRefused | None = None
+        self.is_complete = False
+        self.authorization_id = ""
+        self.expires_at_ms: int | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        """See `SaslServer`. A token that is refused fails the log-in only with the client's next message, which must
+        say that it has read why.
+        """
+        refused, self._refused = self._refused, None
+        if refused is not None and token == _AFTER_ERROR:
+            raise SaslAuthenticationError(refused.json)
+        authorization_id, shown = parse_initial_response(token)
+        try:
+            said = self._validate(shown)
+        except TokenRefused as error:
+            self._refused = error
+            return error.json.encode()
+        if authorization_id not in ("", said.principal):
+            raise SaslAuthenticationError(
+                f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
+                f"from the token's principal name ({said.principal})"
+            )
+        self.authorization_id, self.expires_at_ms = said
+        self.is_complete = True
+        return b""
+
+
+def parse_initial_response(message: bytes) -> tuple[str, str]:
+    """Return the authorization id, which may be empty, and the token of a client's first message. The extensions
+    (KIP-342) are checked and forgotten. Raises SaslError, which does not quote the message.
+    """
+    found = _FIRST.fullmatch(message.decode("utf-8", "replace"))
+    if found is None:
+        raise SaslError("Invalid OAUTHBEARER client first message")
+    pairs = dict(pair.split("=", 1) for pair in found[2].split("\x01") if pair)
+    if "auth" not in pairs:
+        raise SaslError("Invalid OAUTHBEARER client first message: 'auth' not specified")
+    auth = _AUTH.fullmatch(pairs["auth"])
+    if auth is None:
+        raise SaslError("Invalid OAUTHBEARER client first message: invalid 'auth' format")
+    if auth[1].lower() != "bearer":
+        raise SaslError("Invalid scheme in OAUTHBEARER client first message")
+    return found[1] or "", auth[2]

@@ -1,0 +1,430 @@
+"""OAUTHBEARER: messages, tokens with and without a signature, and their keys."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+import oncelog
+from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
+from oncelog.broker.security.sasl.oauthbearer import (
+    SIGNED,
+    OAuthBearerServer,
+    OAuthToken,
+    TokenRefused,
+    parse_initial_response,
+)
+from oncelog.broker.security.sasl.signed_tokens import SignedTokens, TokenRules, parse_keys
+from oncelog.broker.security.sasl.unsecured_tokens import UnsecuredTokens
+from tests.security.tokens import Issuer, key_set, unsecured
+
+NOW_S = 1_700_000_000
+
+
+def now_ms() -> int:
+    return NOW_S * 1000
+
+
+# -- messages
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (b"n,,\x01auth=Bearer abc.def-_~+/==\x01\x01", ("", "abc.def-_~+/==")),
+        (b"n,a=alice,\x01auth=bearer   abc\x01\x01", ("alice", "abc")),
+        (b"n,,\x01traceId=1 2\x01auth=Bearer abc\x01logicalCluster=x=y\x01\x01", ("", "abc")),
+    ],
+)
+def test_a_first_message(message: bytes, expected: tuple[str, str]) -> None:
+    assert parse_initial_response(message) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (b"", "Invalid OAUTHBEARER client first message"),
+        (b"n,,\x01auth=Bearer abc\x01", "Invalid OAUTHBEARER client first message"),
+        (b"y,,\x01auth=Bearer abc\x01\x01", "Invalid OAUTHBEARER client first message"),
+        (b"n,a=a,b,\x01auth=Bearer abc\x01\x01", "Invalid OAUTHBEARER client first message"),
+        (b"n,,\x01ke1y=x\x01auth=Bearer abc\x01\x01", "Invalid OAUTHBEARER client first message"),
+        (b"n,,\x01key=x\x01\x01", "'auth' not specified"),
+        (b"n,,\x01\x01", "'auth' not specified"),
+        (b"n,,\x01auth=Bearer\x01\x01", "invalid 'auth' format"),
+        (b"n,,\x01auth=Bearer a$b\x01\x01", "invalid 'auth' format"),
+        (b"n,,\x01auth=Basic abc\x01\x01", "Invalid scheme"),
+        (b"n,,\x01auth=Bearer \xff\x01\x01", "Invalid OAUTHBEARER client first message"),
+    ],
+)
+def test_a_first_message_that_is_wrong(message: bytes, said: str) -> None:
+    with pytest.raises(SaslError) as raised:
+        parse_initial_response(message)
+    assert said in str(raised.value)
+
+
+def first(token: str, name: str = "") -> bytes:
+    return f"n,{'a=' + name if name else ''},\x01auth=Bearer {token}\x01\x01".encode()
+
+
+def validate(token: str) -> OAuthToken:
+    if token != "good":
+        raise TokenRefused("it is bad", "insufficient_scope", "[a, b]")
+    return OAuthToken("alice", 5)
+
+
+def test_a_token_that_is_refused_fails_the_log_in_after_the_client_has_read_why() -> None:
+    server = OAuthBearerServer(validate)
+    why = '{"status":"insufficient_scope", "scope":"[a, b]"}'
+    assert server.evaluate(first("bad")) == why.encode()
+    assert not server.is_complete
+    with pytest.raises(SaslAuthenticationError) as raised:
+        server.evaluate(b"\x01")
+    assert str(raised.value) == why
+
+
+def test_the_client_may_show_another_token_instead() -> None:
+    server = OAuthBearerServer(validate)
+    server.evaluate(first("bad"))
+    assert server.evaluate(first("good", "alice")) == b""
+    assert (server.is_complete, server.authorization_id, server.expires_at_ms) == (True, "alice", 5)
+
+
+def test_the_answer_to_an_error_is_no_first_message() -> None:
+    with pytest.raises(SaslError, match="client first message"):
+        OAuthBearerServer(validate).evaluate(b"\x01")
+
+
+def test_nobody_is_somebody_else() -> None:
+    with pytest.raises(SaslAuthenticationError, match=r"authorization id \(bob\) that is different"):
+        OAuthBearerServer(validate).evaluate(first("good", "bob"))
+
+
+# -- unsecured tokens
+
+GOOD = {"sub": "alice", "exp": NOW_S + 10, "iat": NOW_S}
+
+
+@pytest.mark.parametrize(
+    ("claims", "options", "expected"),
+    [
+        (GOOD, {}, ("alice", (NOW_S + 10) * 1000)),
+        ({**GOOD, "exp": NOW_S + 0.5, "iat": NOW_S - 1}, {}, ("alice", NOW_S * 1000 + 500)),
+        (
+            {**GOOD, "who": "bob"},
+            {"unsecuredValidatorPrincipalClaimName": "who"},
+            ("bob", (NOW_S + 10) * 1000),
+        ),
+        (
+            {**GOOD, "scope": ["a", "b", "c"]},
+            {"unsecuredValidatorRequiredScope": "b a"},
+            ("alice", (NOW_S + 10) * 1000),
+        ),
+        (
+            {**GOOD, "exp": NOW_S - 1, "iat": NOW_S - 9},
+            {"unsecuredValidatorAllowableClockSkewMs": "1001"},
+            ("alice", (NOW_S - 1) * 1000),
+        ),
+    ],
+)
+def test_an_unsecured_token(claims: object, options: dict[str, str], expected: tuple[str, int]) -> None:
+    assert UnsecuredTokens(options, now_ms)(unsecured(claims)) == expected
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "a.b.",
+        "..",
+        unsecured(GOOD)[:-1],
+        unsecured(GOOD, {"alg": "HS256"}),
+        unsecured(GOOD, {}),
+        unsecured(GOOD, []),
+        unsecured(GOOD, signature="c2ln"),
+        unsecured([]),
+        unsecured({**GOOD, "sub": ""}),
+        unsecured({**GOOD, "sub": " "}),
+        unsecured({**GOOD, "sub": 5}),
+        unsecured({**GOOD, "exp": None}),
+        unsecured({**GOOD, "exp": str(NOW_S + 10)}),
+        unsecured({**GOOD, "exp": True}),
+        unsecured({**GOOD, "exp": 10**400}),
+        unsecured({**GOOD, "exp": float("nan")}),
+        unsecured({**GOOD, "exp": NOW_S}),
+        unsecured({**GOOD, "iat": NOW_S + 1}),
+        unsecured({**GOOD, "iat": NOW_S + 10, "exp": NOW_S + 10}),
+        unsecured({**GOOD, "scope": 5}),
+        "eyJhbGciOiJub25lIn0." + "W1tb" * 30_000 + ".",
+    ],
+)
+def test_an_unsecured_token_that_is_refused(token: str) -> None:
+    with pytest.raises(TokenRefused) as raised:
+        UnsecuredTokens({}, now_ms)(token)
+    assert raised.value.json == '{"status":"invalid_token"}'
+
+
+def test_a_token_that_lacks_a_scope() -> None:
+    with pytest.raises(TokenRefused) as raised:
+        UnsecuredTokens({"unsecuredValidatorRequiredScope": "a b"}, now_ms)(unsecured({**GOOD, "scope": "a"}))
+    assert raised.value.json == '{"status":"insufficient_scope", "scope":"[a, b]"}'
+
+
+# -- signed tokens
+
+
+class Keys:
+    def __init__(self, *issuers: Issuer) -> None:
+        self._keys = parse_keys(key_set(*issuers))
+        self.missing: list[str] = []
+
+    def keys(self) -> list[dict[str, Any]]:
+        return self._keys
+
+    def missed(self, key_id: str) -> None:
+        self.missing.append(key_id)
+
+
+ISSUER, OTHER = Issuer("one"), Issuer("two")
+
+
+@pytest.mark.parametrize(
+    ("claims", "rules"),
+    [
+        (GOOD, TokenRules()),
+        ({**GOOD, "exp": NOW_S - 29}, TokenRules(skew_s=30)),
+        ({**GOOD, "aud": ["x", "kafka"]}, TokenRules(audiences=["kafka", "y"])),
+        ({**GOOD, "iss": "me"}, TokenRules(issuer="me")),
+        ({**GOOD, "scope": ["a", "b"], "nbf": NOW_S - 5}, TokenRules()),
+        ({**GOOD, "sub": 5, "who": " alice "}, TokenRules(subject_claim="who")),
+    ],
+)
+def test_a_signed_token(claims: dict[str, Any], rules: TokenRules) -> None:
+    claims = {**claims, "iat": min(claims["iat"], claims["exp"])}
+    assert SignedTokens(Keys(OTHER, ISSUER), rules, now_ms)(ISSUER.token(claims)).principal == "alice"
+
+
+@pytest.mark.parametrize(
+    ("claims", "rules"),
+    [
+        ({**GOOD, "exp": NOW_S - 30, "iat": NOW_S - 99}, TokenRules(skew_s=30)),
+        ({**GOOD, "nbf": NOW_S + 31, "exp": NOW_S + 99}, TokenRules(skew_s=30)),
+        ({**GOOD, "exp": NOW_S, "iat": NOW_S + 1}, TokenRules()),
+        ({"sub": "alice", "exp": NOW_S + 9}, TokenRules()),
+        ({"sub": "alice", "iat": NOW_S}, TokenRules()),
+        ({**GOOD, "aud": "other"}, TokenRules(audiences=["kafka"])),
+        ({**GOOD, "aud": "other"}, TokenRules()),
+        (GOOD, TokenRules(audiences=["kafka"])),
+        ({**GOOD, "iss": "you"}, TokenRules(issuer="me")),
+        (GOOD, TokenRules(issuer="me")),
+        (GOOD, TokenRules(subject_claim="who")),
+        ({**GOOD, "sub": " "}, TokenRules()),
+        ({**GOOD, "exp": "soon"}, TokenRules()),
+        ({**GOOD, "scope": ["a", "a"]}, TokenRules()),
+        ({**GOOD, "scope": ""}, TokenRules()),
+    ],
+)
+def test_a_signed_token_that_is_refused(claims: dict[str, Any], rules: TokenRules) -> None:
+    with pytest.raises(TokenRefused) as raised:
+        SignedTokens(Keys(ISSUER), rules, now_ms)(ISSUER.token(claims))
+    assert raised.value.json == '{"status":"invalid_token"}'
+
+
+def test_a_token_needs_the_signature_of_a_known_key() -> None:
+    keys = Keys(OTHER)
+    check = SignedTokens(keys, TokenRules(), now_ms)
+    public = jwt.algorithms.ECAlgorithm.from_jwk(OTHER.public_key).public_numbers().x  # type: ignore[union-attr]
+    token = OTHER.token(GOOD)
+    head, claims, signature = token.split(".")
+    as_bob = unsecured({**GOOD, "sub": "bob"}).split(".")[1]
+    for bad in (
+        ISSUER.token(GOOD),
+        ISSUER.token(GOOD, kid="two"),
+        unsecured(GOOD),
+        unsecured(GOOD, {"alg": "none", "kid": "two"}, "AAAA"),
+        unsecured(GOOD, {"alg": "NONE", "kid": "two"}, "AAAA"),
+        jwt.encode(GOOD, str(public).encode(), "HS256", headers={"kid": "two"}),
+        f"{head}.{as_bob}.{signature}",
+        f"{head}.{claims}.{signature[:-4]}AAAA",
+        f"{head}.{claims}.",
+        f"{claims}.{claims}.{signature}",
+        "a.b.c",
+        "...",
+    ):
+        with pytest.raises(TokenRefused):
+            check(bad)
+    assert check(token).principal == "alice"
+    assert keys.missing == ["one", "two"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"keys": 5}', b'{"keys": [{"kty": "EC"}]}'])
+def test_a_document_that_is_no_key_set(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"it is no JSON Web Key Set|key None: "):
+        parse_keys(content)
+
+
+# -- a broker
+
+LISTENER = "listener.name.sasl_plaintext.oauthbearer."
+CONFIG = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "OAUTHBEARER"}
+HANDLER = f"{LISTENER}sasl.server.callback.handler.class"
+
+
+def signed(url: str, **more: str) -> dict[str, str]:
+    return {
+        **CONFIG,
+        HANDLER: SIGNED,
+        "sasl.oauthbearer.jwks.endpoint.url": url,
+        "oncelog.sasl.oauthbearer.allowed.urls": url,
+        **more,
+    }
+
+
+def client(kafka: oncelog.Broker, token: Callable[[], tuple[str, float]], said: list[str]) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: token(),
+        "error_cb": lambda error: said.append(str(error)),
+    }
+
+
+def logs_in(kafka: oncelog.Broker, token: str) -> bool:
+    said: list[str] = []
+    producer = Producer(client(kafka, lambda: (token, 4e9), said))
+    while not said:
+        producer.poll(0.05)
+        try:
+            producer.list_topics(timeout=0.2)
+        except Exception:
+            continue
+        return True
+    assert "SASL authentication error" in said[0]
+    assert "invalid_token" in said[0]
+    return False
+
+
+def claims_now(kafka: oncelog.Broker, seconds: float = 60) -> dict[str, Any]:
+    now = kafka.clock.now().timestamp()
+    return {"sub": "alice", "iat": now, "exp": now + seconds}
+
+
+def test_unsecured_tokens_are_the_default() -> None:
+    with oncelog.Broker(config=CONFIG) as kafka:
+        assert logs_in(kafka, unsecured(claims_now(kafka)))
+        assert not logs_in(kafka, unsecured(claims_now(kafka, -1)))
+
+
+def test_keys_in_a_file_are_read_again_when_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_bytes(key_set(ISSUER))
+    with oncelog.Broker(config=signed(path.as_uri())) as kafka:
+        assert logs_in(kafka, ISSUER.token(claims_now(kafka)))
+        assert not logs_in(kafka, OTHER.token(claims_now(kafka)))
+        path.write_bytes(key_set(OTHER))
+        assert logs_in(kafka, OTHER.token(claims_now(kafka)))
+        kafka.clock.advance(hours=1)
+        assert logs_in(kafka, OTHER.token(claims_now(kafka)))
+
+
+class Served:
+    """What the server of keys serves."""
+
+    def __init__(self) -> None:
+        self.content = key_set(ISSUER)
+        self.url = ""
+        self.read = threading.Semaphore(0)
+
+
+@contextmanager
+def serve_keys() -> Iterator[Served]:
+    served = Served()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(served.content)))
+            self.end_headers()
+            self.wfile.write(served.content)
+            served.read.release()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        served.url = f"http://127.0.0.1:{server.server_port}/keys"
+        try:
+            yield served
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_an_unknown_key_is_fetched() -> None:
+    with serve_keys() as served, oncelog.Broker(config=signed(served.url)) as kafka:
+        assert served.read.acquire(timeout=20)
+        assert logs_in(kafka, ISSUER.token(claims_now(kafka)))
+        served.content = key_set(ISSUER, OTHER)
+        while not logs_in(kafka, OTHER.token(claims_now(kafka))):
+            assert served.read.acquire(timeout=20)
+
+
+def test_keys_are_fetched_from_time_to_time() -> None:
+    with serve_keys() as served:
+        config = signed(served.url, **{"sasl.oauthbearer.jwks.endpoint.refresh.ms": "10"})
+        with oncelog.Broker(config=config):
+            for _ in range(3):
+                assert served.read.acquire(timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({HANDLER: "com.example.Mine"}, f"{HANDLER}=com.example.Mine: there are {SIGNED} and"),
+        ({HANDLER: SIGNED}, "needs the URL of the tokens' signing keys"),
+        (
+            {HANDLER: SIGNED, "sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1:1/"},
+            "it is not allowed: oncelog.sasl.oauthbearer.allowed.urls lists the URLs",
+        ),
+        (signed("ftp://127.0.0.1:1/"), "expected a URL that begins with https://"),
+        (signed("file:///nowhere"), "No such file or directory"),
+        (signed("http://127.0.0.1:1/"), "Connection refused"),
+        (
+            {f"{LISTENER}sasl.jaas.config": "org.Other required;"},
+            "the login module of OAUTHBEARER is org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+        ),
+        (
+            {
+                f"{LISTENER}sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule "
+                'required unsecuredValidatorAllowableClockSkewMs="-1";'
+            },
+            "Allowable clock skew millis must not be negative: -1",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(config: dict[str, str], said: str) -> None:
+    with pytest.raises(oncelog.OncelogError) as raised:
+        oncelog.Broker(config={**CONFIG, **config}).start()
+    assert said in str(raised.value)
+
+
+def test_a_session_ends_with_its_token() -> None:
+    with oncelog.Broker(config=CONFIG) as kafka:
+        said: list[str] = []
+        producer = Producer(client(kafka, lambda: (unsecured(claims_now(kafka)), 4e9), said))
+        producer.list_topics(timeout=20)
+        kafka.clock.advance(seconds=61)
+        while not said:
+            producer.poll(0.05)
+            with suppress(KafkaException):
+                producer.list_topics(timeout=0.2)
