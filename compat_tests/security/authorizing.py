@@ -30,6 +30,15 @@ CLUSTER_NAME = "kafka-cluster"
 Acl = tuple[int, str, int]
 """Resource type, resource name and operation."""
 
+FILTER_KEYS = (
+    *("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter"),
+    *("host_filter", "operation", "permission_type"),
+)
+CREATION_KEYS = (
+    *("resource_type", "resource_name", "resource_pattern_type", "principal"),
+    *("host", "operation", "permission_type"),
+)
+
 LEVELS = {
     "metadata.version": 30,
     "eligible.leader.replicas.version": 1,
@@ -149,3 +158,32 @@ class Acls:
             for resource in response["resources"]
             for acl in resource["acls"]
         }
+
+
+def acl_filter(*values: object) -> Fields:
+    return dict(zip(FILTER_KEYS, values, strict=True))
+
+
+def creation(*values: object) -> Fields:
+    return dict(zip(CREATION_KEYS, values, strict=True))
+
+
+def sorted_acls(response: Fields) -> list[tuple[object, ...]]:
+    return sorted(
+        (
+            resource["resource_type"],
+            resource["resource_name"],
+            resource["pattern_type"],
+            *(acl[key] for key in ("principal", "host", "operation", "permission_type")),
+        )
+        for resource in response["resources"]
+        for acl in resource["acls"]
+    )
+
+
+def until_described(session: Session, wanted: Fields, count: int) -> list[tuple[object, ...]]:
+    """The ACLs that match, once there are so many: Kafka's broker learns of a change after the response."""
+    deadline = now_ms() + 20_000
+    while len(found := sorted_acls(session.call_unobserved("DescribeAcls", 3, wanted))) != count:
+        assert now_ms() < deadline, found
+    return found

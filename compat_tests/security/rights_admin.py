@@ -1,7 +1,11 @@
-"""The rows of `rights.py` about transactions, configurations and the cluster."""
+"""The rows of the table of rights about transactions, configurations and the cluster."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from compat_tests.batches import batch
+from compat_tests.definitions import Fields
 from compat_tests.security.rights import (
     ACL,
     ACL_FILTER,
@@ -11,10 +15,10 @@ from compat_tests.security.rights import (
     TOPIC_FAILED,
     ZERO,
     Case,
+    Names,
     Right,
     cluster_right,
     configs,
-    errors,
     group_right,
     id_right,
     offset_rows,
@@ -161,7 +165,7 @@ CONFIG_CASES = (
         1,
         lambda names: {"resource_types": [2]},
         (cluster_right("DESCRIBE_CONFIGS"),),
-        errors,
+        lambda response, names: response["error_code"],
     ),
 )
 
@@ -195,6 +199,7 @@ CLUSTER_CASES = (
         lambda names: {"topics": partitions_of(names, name="topic")},
         (cluster_right("DESCRIBE"),),
         lambda response, names: (response["error_code"], len(response["results"])),
+        versions=(3, 5),
     ),
     Case(
         "DescribeLogDirs",
@@ -287,4 +292,88 @@ CLUSTER_CASES = (
     ),
 )
 
-ADMIN_CASES = TRANSACTION_CASES + CONFIG_CASES + CLUSTER_CASES
+NO_SUCH_ID = bytes(range(1, 17))
+
+
+def by_id(names: Names, rows: str, row: Any) -> list[Fields]:
+    """The topic, and one that does not exist, by id."""
+    return [{"topic_id": one, rows: [row]} for one in (names.topic_id, NO_SUCH_ID)]
+
+
+ID_CASES = (
+    Case(
+        "Produce",
+        13,
+        lambda names: {
+            "acks": -1,
+            "timeout_ms": 9000,
+            "topic_data": by_id(names, "partition_data", {"index": 0, "records": batch(1)}),
+        },
+        (topic_right("WRITE"),),
+        note="by topic id",
+        versions=(13, 13),
+    ),
+    Case(
+        "Fetch",
+        16,
+        lambda names: {
+            "max_bytes": 1 << 20,
+            "session_epoch": -1,
+            "topics": by_id(names, "partitions", {"partition": 0, "partition_max_bytes": 1 << 20}),
+        },
+        (topic_right("READ"),),
+        note="by topic id",
+        versions=(13, 17),
+    ),
+    Case(
+        "Metadata",
+        12,
+        lambda names: {
+            "topics": [{"name": None, "topic_id": one} for one in (names.topic_id, NO_SUCH_ID)],
+            "include_topic_authorized_operations": True,
+        },
+        (DENIED_DESCRIBES,),
+        note="by topic id",
+        versions=(12, 13),
+    ),
+    Case(
+        "OffsetCommit",
+        10,
+        lambda names: {
+            "group_id": names.group,
+            "generation_id_or_member_epoch": -1,
+            "topics": by_id(names, "partitions", {"partition_index": 0, "committed_offset": 0}),
+        },
+        (group_right("READ"), topic_right("READ")),
+        note="by topic id",
+        versions=(10, 10),
+    ),
+    Case(
+        "OffsetFetch",
+        10,
+        lambda names: {
+            "groups": [{"group_id": names.group, "topics": by_id(names, "partition_indexes", 0)}],
+        },
+        (group_right("DESCRIBE"), DENIED_DESCRIBES),
+        note="by topic id",
+        versions=(10, 10),
+    ),
+    Case(
+        "DeleteTopics",
+        6,
+        lambda names: {
+            "topics": [{"name": None, "topic_id": one} for one in (names.topic_id, NO_SUCH_ID)],
+            "timeout_ms": 15000,
+        },
+        ((Right("DELETE", "cluster", TOPIC_FAILED), Right("DELETE", "topic", TOPIC_FAILED)),),
+        lambda response, names: sorted(
+            (str(row["name"]), row["topic_id"] == names.topic_id, row["error_code"])
+            for row in response["responses"]
+        ),
+        note="by topic id",
+        versions=(6, 6),
+        also=topic_right("DESCRIBE", note="for whether its name is told"),
+    ),
+)
+
+ADMIN_CASES = ID_CASES + TRANSACTION_CASES + CONFIG_CASES + CLUSTER_CASES

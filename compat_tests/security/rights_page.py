@@ -1,10 +1,11 @@
 """Makes docs/rights.md of the table of rights: ``python -m compat_tests.security.rights_page > docs/rights.md``."""
 
 from compat_tests.definitions import api_key
-from compat_tests.security.rights import CASES, Case
+from compat_tests.security.rights import Case
 from compat_tests.security.rights_admin import ADMIN_CASES
+from compat_tests.security.rights_topics import TOPIC_AND_GROUP_CASES
 
-ALL_CASES = (*CASES, *ADMIN_CASES)
+ALL_CASES = (*TOPIC_AND_GROUP_CASES, *ADMIN_CASES)
 
 HEAD = """\
 # Rights
@@ -14,7 +15,7 @@ this order, as Kafka does, and answers whom is denied as told here: with an erro
 or without the row. ApiVersions, SaslHandshake and SaslAuthenticate need none. An ALLOW for READ, WRITE, DELETE or ALTER
 implies DESCRIBE, one for ALTER_CONFIGS implies DESCRIBE_CONFIGS.
 
-`make docs` makes this page from `compat_tests/security/rights.py`. `compat_tests/security/test_rights.py` tests every
+`make docs` makes this page from `compat_tests/security/rights_….py`. `compat_tests/security/test_rights.py` tests every
 row, with every subset of an API's rights, on oncelog and on a real Kafka.
 
 | API | right | answer to who lacks it |

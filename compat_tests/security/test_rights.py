@@ -1,4 +1,4 @@
-"""Every row of `rights.py` on both targets, with every subset of the rights that an API asks for.
+"""Every row of the table of rights on both targets, with every subset of the rights that an API asks for.
 
 With a subset both answer alike, field by field; without a right the answer is the one of its row; and it does not
 betray whether a topic exists.
@@ -58,9 +58,9 @@ def codes_of(value: Any) -> list[int]:
     return [code for one in value for code in codes_of(one)] if isinstance(value, list | tuple) else []
 
 
-def prepare(admin: Session, names: Names) -> None:
-    """Make the topic, the group with an offset, and the transactional id."""
-    admin.topic(names.topic)
+def prepare(admin: Session, names: Names) -> Names:
+    """Make the topic, the group with an offset, and the transactional id. Returns the names with the topic's id."""
+    topic_id = admin.topic(names.topic)
     for key_type, key in ((0, names.group), (1, names.id)):
         until_ready(admin, "FindCoordinator", 3, {"key_type": key_type, "key": key})
     row = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
@@ -69,6 +69,7 @@ def prepare(admin: Session, names: Names) -> None:
     assert codes_of(until_ready(admin, "OffsetCommit", 8, commit)) == [0]
     init = {"transactional_id": names.id, "transaction_timeout_ms": 60000}
     assert codes_of(until_ready(admin, "InitProducerId", 4, init)) == [0]
+    return names._replace(topic_id=topic_id)
 
 
 def acls_of(right: Right, names: Names) -> list[Acl]:
@@ -91,18 +92,29 @@ def subsets(case: Case) -> list[tuple[Right, ...]]:
     return [some for count in counts for some in itertools.combinations(by_key.values(), count)]
 
 
+def versions_of(case: Case) -> list[int]:
+    """The other versions in which the request can be sent."""
+    handler = HANDLERS[api_key(case.api)]
+    low, high = max(handler.min_version, case.versions[0]), min(handler.max_version, case.versions[1])
+    return [version for version in range(low, high + 1) if version != case.version]
+
+
 def run(
     case: Case, names: Names, admin: Session, acls: Acls, bootstrap: str
 ) -> tuple[list[tuple[str, Any]], dict[frozenset[tuple[str, str]], Any]]:
     """The observations, and the responses by the rights that the client had."""
-    prepare(admin, names)
+    names = prepare(admin, names)
     client = Session(bootstrap, CLIENT)
     found: dict[frozenset[tuple[str, str]], Any] = {}
     try:
         for granted in subsets(case):
             acls.change(acl for right in granted for acl in acls_of(right, names))
-            response = client.call_unobserved(case.api, case.version, case.values(names))
             shown = ", ".join(f"{right.operation} {right.resource}" for right in granted) or "nothing"
+            if not all(any(one in granted for one in group) for group in case.rights):
+                for version in versions_of(case):
+                    response = client.call_unobserved(case.api, version, case.values(names))
+                    client.observe(f"v{version}, {shown}", in_order(case.observed(response, names)))
+            response = client.call_unobserved(case.api, case.version, case.values(names))
             client.observe(shown, in_order(case.observed(response, names)))
             found[frozenset((right.operation, right.resource) for right in granted)] = response
     finally:
@@ -158,7 +170,7 @@ def test_every_api_that_is_served_is_in_the_table() -> None:
     """But for those that need no right."""
     asked = {api_key(case.api) for case in ALL_CASES}
     needs_none = {api_key(name) for name in ("ApiVersions", "SaslHandshake", "SaslAuthenticate")}
-    assert asked | needs_none == HANDLERS.keys(), "add its row to rights.py or rights_admin.py"
+    assert asked | needs_none == HANDLERS.keys(), "add its row to rights_topics.py or rights_admin.py"
 
 
 def test_the_page_is_up_to_date() -> None:
