@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from compat_tests.brokers import SharedBrokers
 from compat_tests.recipes import PAGE, README, Recipe, recipes
 from oncelog.pytest_plugin.real_cluster import Cluster
-from tests.harness.archives import ROOT, build, install
+from tests.harness.archives import ROOT, UV, build, install, run
 
 RECIPES = {**recipes(PAGE), **recipes(README)}
 QUIX = "Quix Streams"
@@ -107,6 +108,16 @@ def test_a_recipe_on_a_real_kafka(
             cluster.topic(topic).delete()
     shown = run_pytest(RECIPES[title], f"--kafka-bootstrap-servers={servers}")
     assert " skipped" not in shown
+
+
+def test_the_oldest_pytest(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Whoever installs oncelog has the plugin, also with a pytest of 2021."""
+    python = tmp_path / "venv" / "bin" / "python"
+    run(UV, "venv", "-q", "--python", sys.executable, tmp_path / "venv")
+    packages = (wheel, "confluent-kafka", "pytest==6.2.5", "pluggy<1.1")
+    run(UV, "pip", "install", "-q", "--python", python, *packages)
+    RECIPES["Quick start"].write(tmp_path)
+    assert " 1 passed" in run(python, "-m", "pytest", "test_orders.py", cwd=tmp_path)
 
 
 def test_every_block_with_a_test_names_its_file() -> None:

@@ -1,18 +1,22 @@
 """The pytest plugin: fixtures `kafka`, `kafka_proc`, `kafka_noproc` and `async_kafka`; docs/testing.md shows their use.
 
 pytest imports it in every project that has oncelog installed. So this module imports nothing of the broker; the
-fixtures do, when a test asks for one.
+fixtures do, when a test asks for one. And it works with any pytest that Python 3.11 runs, from 6.2 on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from oncelog.pytest_plugin import factories
 from oncelog.pytest_plugin.plain_imports import install_plain_imports
 from oncelog.pytest_plugin.settings import NAMES, SettingError, add_options, common_settings
+
+if TYPE_CHECKING:
+    import pluggy
 
 __all__ = ["async_kafka", "factories", "kafka", "kafka_noproc", "kafka_proc"]
 
@@ -44,15 +48,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     factories.check_markers(item)
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
+) -> Generator[None, pluggy.Result[pytest.TestReport], None]:
+    report = (yield).get_result()
     if report.failed:
         found = factories.brokers_of(item)
         if found:
             from oncelog.pytest_plugin.report import sections
 
             report.sections += sections(found)
-    return report

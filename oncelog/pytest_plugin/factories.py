@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Unpack
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 Scope = Literal["session", "package", "module", "class", "function"]
 
-BROKERS = pytest.StashKey[dict[str, "Broker"]]()
-"""The brokers that the fixtures of a node made, by the fixture's name."""
+_brokers: WeakKeyDictionary[object, dict[str, Broker]] = WeakKeyDictionary()
+"""The brokers that the fixtures of a node made, by the fixture's name. (pytest's stash is not in every pytest that may
+import this.)
+"""
 
 
 def kafka(proc: str | None = None, *, scope: Scope = "function", **settings: Unpack[KafkaSettings]) -> Any:
@@ -88,7 +91,7 @@ def brokers_of(item: pytest.Item) -> dict[str, Broker]:
     return {
         name: broker
         for node in item.listchain()
-        for name, broker in node.stash.get(BROKERS, {}).items()
+        for name, broker in _brokers.get(node, {}).items()
         if node is item or name in getattr(item, "fixturenames", ())
     }
 
@@ -97,7 +100,7 @@ def check_markers(item: pytest.Item) -> None:
     """Fail a test with a marker that no broker heeds, because all of its brokers are the session's."""
     marker = item.get_closest_marker("kafka")
     if marker is not None and marker.kwargs:
-        shared = brokers_of(item).keys() & item.session.stash.get(BROKERS, {}).keys()
+        shared = brokers_of(item).keys() & _brokers.get(item.session, {}).keys()
         if shared and shared == brokers_of(item).keys():
             pytest.fail(
                 f"@pytest.mark.kafka is for a broker of the test's own, and {', '.join(sorted(shared))} is shared: "
@@ -184,7 +187,7 @@ def _add_faults(broker: Broker, faults: Any) -> None:
 
 @contextmanager
 def _shown_in_reports(request: pytest.FixtureRequest, broker: Broker) -> Iterator[None]:
-    brokers = request.node.stash.setdefault(BROKERS, {})
+    brokers = _brokers.setdefault(request.node, {})
     name = request.fixturename or "kafka"
     brokers[name] = broker
     try:
