@@ -31,6 +31,9 @@ class MembersHeard:
         self._peers: dict[tuple[str, str], Peer] = {}
         self._sweep_at = SWEEP_AT_LEAST
 
+    def __len__(self) -> int:
+        return len(self._peers)
+
     def note(self, group_id: str, member_id: str, peer: Peer) -> None:
         """The member has sent a request on this connection."""
         self._peers[group_id, member_id] = peer
