@@ -74,7 +74,14 @@ def test_a_group(cluster: Cluster, name: str, protocol: str) -> None:
     [member] = found.members
     assert (member.client_id, member.protocol) == ("c", protocol)
     assert (member.subscription, member.assignment) == ((name,), {name: [0, 1]})
+    with pytest.raises(oncelog.KafkaError, match="UNKNOWN_MEMBER_ID"):
+        group.commit({name: {0: 4}})
     consumer.close()
     assert group.wait_for(members=0).committed == {name: {0: 2}}
+    group.commit({name: {0: 4, 1: 0}})
+    assert group.lag == {name: {0: 1, 1: 0}}
+    assert cluster.topic(name).delete_records({0: 3}) == {0: 3}
+    assert cluster.topic(name).start_offsets == {0: 3, 1: 0}
+    assert cluster.topic(name).delete_records() == {0: 5, 1: 0}
     with pytest.raises(oncelog.NotFoundError, match="there is no group"):
         _ = cluster.group(f"{name}-not").info

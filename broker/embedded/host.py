@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
-from outcome import Value
+from outcome import Error, Value
 
-from oncelog.broker.control.errors import NotRunningError
+from oncelog.broker.control.errors import NotRunningError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,6 +49,19 @@ def new_host(options: BrokerOptions, *, process: bool) -> Host:
     return ThreadHost(options)
 
 
+def _in_event_loop() -> bool:
+    """Return whether this thread runs Trio or asyncio."""
+    if trio.lowlevel.in_trio_run():
+        return True
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class Calls:
     """Calls a host's operations for synchronous code, asyncio and Trio. Refuses to in a child made by fork."""
 
@@ -72,7 +85,12 @@ class Calls:
         except BaseException:  # Ctrl-C
             cancel()
             raise
-        return outcomes.pop().unwrap()
+        outcome = outcomes.pop()
+        if isinstance(outcome, Error) and isinstance(outcome.error, WaitTimeoutError) and _in_event_loop():
+            outcome.error.add_note(
+                "This wait blocked the event loop that it was called in: use AsyncBroker (with pytest: async_kafka)."
+            )
+        return outcome.unwrap()
 
     async def call_async(self, operation: str, arguments: Mapping[str, Any]) -> Any:
         """Return the operation's result; other tasks of the calling asyncio or Trio loop run meanwhile. A cancellation

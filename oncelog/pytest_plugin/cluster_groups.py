@@ -34,11 +34,16 @@ from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
+from oncelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from oncelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-OFFSET_FETCH_VERSION = 9
-"""The last version that names topics."""
+OFFSETS_VERSION = 9
+"""The last version of OffsetFetch and OffsetCommit that names topics."""
 VERSION_SIZE = 2
 """Bytes of the version before a classic consumer's subscription or assignment."""
 
@@ -164,7 +169,7 @@ def _assignment(given: bytes) -> Assignment:
 
 async def _committed(client: ClusterClient, group_id: str) -> Offsets:
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
-    response = await client.call(request, CoordinatorOf(group_id), version=OFFSET_FETCH_VERSION, retry=RETRY)
+    response = await client.call(request, CoordinatorOf(group_id), version=OFFSETS_VERSION, retry=RETRY)
     [found] = response.groups
     check(found.error_code, group_id)
     return {
@@ -188,6 +193,22 @@ async def _lag(client: ClusterClient, committed: Offsets, subscribed: set[str], 
             end = await offset(client, name, partition, LATEST, isolation)
             lag.setdefault(name, {})[partition] = max(0, end - max(known.get(partition, 0), start))
     return lag
+
+
+async def commit_offsets(client: ClusterClient, *, group_id: str, offsets: Offsets) -> None:
+    """Commit offsets for a group that has no members. Raises KafkaError."""
+    topics = [
+        OffsetCommitRequestTopic(
+            topic,
+            partitions=[OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()],
+        )
+        for topic, rows in offsets.items()
+    ]
+    request = OffsetCommitRequest(group_id, topics=topics)
+    response = await client.call(request, CoordinatorOf(group_id), version=OFFSETS_VERSION, retry=RETRY)
+    for topic in response.topics:
+        for row in topic.partitions:
+            check(row.error_code, f"group {group_id}, {topic.name}-{row.partition_index}")
 
 
 # -- transactions

@@ -19,6 +19,11 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.wire.batch import HEADER_SIZE, BatchBuilder, read_header
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from oncelog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -182,6 +187,23 @@ async def delete_topic(client: ClusterClient, *, name: str) -> None:
     """Delete a topic. Raises NotFoundError."""
     await described(client, name)
     await delete_topics(client, names=[name])
+
+
+async def delete_records(
+    client: ClusterClient, *, topic: str, before: dict[int, int] | None = None
+) -> dict[int, int]:
+    """Delete the records below an offset of each partition in ``before``; without it, all. Returns the log starts."""
+    numbers = await partitions_of(client, topic)
+    starts = {}
+    for partition, end in (dict.fromkeys(numbers, -1) if before is None else before).items():
+        rows = [DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, end)])]
+        response = await client.call(
+            DeleteRecordsRequest(rows, TIMEOUT_MS), LeaderOf(topic, partition), retry=RETRY
+        )
+        [row] = response.topics[0].partitions
+        check(row.error_code, f"{topic}-{partition}")
+        starts[partition] = row.low_watermark
+    return starts
 
 
 # -- records

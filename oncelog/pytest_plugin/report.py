@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ LINES_MAX = 15
 LINE_CHARS_MAX = 200
 REQUESTS_MAX = 2000
 """How many of the latest requests are looked through."""
+AHEAD_SHOWN_S = 1.0
 TIMEOUT_S = 5.0
 """A broker that has not told everything by then is hung."""
 WARNINGS = (" WARNING ", " ERROR ", " CRITICAL ")
@@ -72,6 +75,13 @@ def _warnings(broker: Broker) -> Iterable[str]:
     return _latest("warnings", found)
 
 
+def _clock(broker: Broker) -> Iterable[str]:
+    ahead = broker.clock.now_ms() / 1000 - time.time()
+    if ahead > AHEAD_SHOWN_S or broker.clock.is_frozen:
+        stands = ", and stands still" if broker.clock.is_frozen else ""
+        yield f"its clock is {timedelta(seconds=round(ahead))} ahead of the machine's{stands}"
+
+
 def _requests(broker: Broker) -> Iterable[str]:
     latest = broker.requests(limit=REQUESTS_MAX)
     yield from _latest("last requests", _folded(map(_request, latest)))
@@ -103,4 +113,4 @@ def _latest(title: str, lines: list[str]) -> Iterable[str]:
         yield from (f"    {line}" for line in lines[-LINES_MAX:])
 
 
-PARTS: tuple[Callable[[Any], Iterable[str]], ...] = (_seed, _state, _requests, _rules, _warnings)
+PARTS: tuple[Callable[[Any], Iterable[str]], ...] = (_seed, _state, _clock, _requests, _rules, _warnings)

@@ -43,6 +43,23 @@ def test_it_has_the_names_of_the_synchronous_one() -> None:
     assert members(oncelog.AsyncBroker) == members(oncelog.Broker)
 
 
+def test_a_blocking_wait_in_an_event_loop_says_what_it_did() -> None:
+    with oncelog.Broker(topics=["orders"]) as kafka:
+
+        async def wait() -> None:
+            kafka.topic("orders").wait_for_records(1, timeout=0)
+
+        with pytest.raises(oncelog.WaitTimeoutError) as raised:
+            trio.run(wait)
+        assert "use AsyncBroker" in raised.value.__notes__[0]
+        with pytest.raises(oncelog.WaitTimeoutError) as raised:
+            asyncio.run(wait())
+        assert "use AsyncBroker" in raised.value.__notes__[0]
+        with pytest.raises(oncelog.WaitTimeoutError) as raised:
+            kafka.topic("orders").wait_for_records(1, timeout=0)
+        assert not hasattr(raised.value, "__notes__")
+
+
 def test_other_tasks_run_while_a_call_waits() -> None:
     async def main() -> None:
         ticks = 0
