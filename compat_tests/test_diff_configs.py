@@ -340,6 +340,85 @@ def test_client_quotas_without_any(pair: Pair, version: int) -> None:
     pair.compare(scenario)
 
 
+@pytest.mark.parametrize("version", versions_of("AlterClientQuotas"))
+def test_client_quotas_are_altered_and_described(pair: Pair, version: int, name: str) -> None:
+    def scenario(session: Session) -> None:
+        def alter(
+            step: str, *entries: tuple[Fields, dict[str, float | None]], validate: bool = False
+        ) -> None:
+            rows = [
+                {
+                    "entity": [{"entity_type": kind, "entity_name": one} for kind, one in entity.items()],
+                    "ops": [
+                        {"key": key, "value": value or 0.0, "remove": value is None}
+                        for key, value in values.items()
+                    ],
+                }
+                for entity, values in entries
+            ]
+            session.call("AlterClientQuotas", version, {"entries": rows, "validate_only": validate}, step)
+
+        def describe(step: str, *components: tuple[str, int, str | None]) -> None:
+            rows = [dict(zip(("entity_type", "match_type", "match"), one, strict=True)) for one in components]
+            for strict in (False, True):
+                session.call("DescribeClientQuotas", 1, {"components": rows, "strict": strict}, step)
+
+        def until_seen(values: int) -> None:
+            """Wait until the broker has heard of the controller's change: the user's entities have so many values."""
+            rows = [{"entity_type": "user", "match_type": 0, "match": name}]
+            deadline = now_ms() + 20_000
+            while True:
+                found = session.call_unobserved(
+                    "DescribeClientQuotas", 1, {"components": rows, "strict": False}
+                )
+                if sum(len(entry["values"]) for entry in found["entries"]) == values:
+                    return
+                assert now_ms() < deadline, found
+
+        user: Fields = {"user": name}
+        rate: dict[str, float | None] = {"producer_byte_rate": 1e9}
+        alter("validate only", (user, rate), validate=True)
+        describe("nothing yet", ("user", 0, name))
+        refused: list[tuple[Fields, dict[str, float | None]]] = [
+            ({}, rate),
+            ({"user": ""}, rate),
+            ({"group": name}, rate),
+            ({"ip": "10.0.0.1", **user}, rate),
+            ({"ip": "10.0.0.1"}, rate),
+            ({"ip": "300.0.0.1"}, {"connection_creation_rate": 1.0}),
+            ({"ip": "10.0.0.1"}, {"connection_creation_rate": 1.5}),
+            ({"ip": "10.0.0.1"}, {"connection_creation_rate": 2.0**31}),
+            ({"ip": "10.0.0.1"}, {"connection_creation_rate": 0.0}),
+            (user, {"connection_creation_rate": 1.0}),
+            (user, {"producer_byte_rate": -1.0}),
+            (user, {"producer_byte_rate": 1.5}),
+            (user, {"consumer_byte_rate": 1e19}),
+            (user, {"controller_mutation_rate": -0.5}),
+            (user, {"nonsense": 1.0}),
+            (user, {"nonsense": None}),
+            (user, {"producer_byte_rate": None}),
+        ]
+        for entity, values in refused:
+            alter(f"{entity}, {values}", (entity, values))
+        alter("set", (user, {**rate, "request_percentage": 1e6}))
+        alter("the same", (user, rate))
+        until_seen(2)
+        describe("set", ("user", 0, name))
+        alter("one of the user's", ({**user, "client-id": "no such"}, {"consumer_byte_rate": 1e9}))
+        until_seen(3)
+        describe("one of the user's", ("user", 0, name), ("client-id", 0, "no such"))
+        describe("any of the user's", ("user", 0, name), ("client-id", 2, None))
+        describe("the default of the user's", ("user", 0, name), ("client-id", 1, None))
+        alter("twice", (user, rate), (user, rate))
+        nothing: dict[str, float | None] = dict.fromkeys(("producer_byte_rate", "request_percentage"))
+        alter("removed", (user, nothing))
+        alter("all removed", ({**user, "client-id": "no such"}, {"consumer_byte_rate": None}))
+        until_seen(0)
+        describe("removed", ("user", 0, name))
+
+    pair.compare(scenario)
+
+
 def test_scram_credentials_of_unknown_users(pair: Pair) -> None:
     def scenario(session: Session) -> None:
         for users in (None, [], ["a"], ["a", "a"], ["a", "a", "a"], [""]):

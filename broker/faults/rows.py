@@ -107,6 +107,7 @@ ROWS: dict[str, tuple[Rows, ...]] = {
     "find_coordinator": (_names("coordinator_keys", "coordinators", "key", "key"),),
     "describe_groups": (_names("groups", "groups", "group_id", GROUP),),
     "alter_user_scram_credentials": (Rows("upsertions", "results", (("name", "user"),), ()),),
+    "alter_client_quotas": (Rows("entries", "entries", (("entity", "entity"),), ()),),
     "create_topics": (_topics(),),
     "delete_topics": (_topics(response="responses"), _names("topic_names", "responses", "name", TOPIC)),
     "delete_records": (_topics(inner=_partitions()),),

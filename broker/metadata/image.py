@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.metadata.acls import AclsImage
+from oncelog.broker.metadata.client_quotas import ClientQuotasImage
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.stored.metadata import (
@@ -18,6 +19,7 @@ from oncelog.wire.stored.metadata import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -166,6 +168,7 @@ class MetadataImage:
         self.brokers: dict[int, RegisterBrokerRecord] = {}
         self.controllers: dict[int, RegisterControllerRecord] = {}
         self.next_producer_id = 0
+        self.client_quotas = ClientQuotasImage()
         self.acls = AclsImage()
         self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
         """By user and number of the mechanism."""
@@ -212,6 +215,7 @@ class MetadataImage:
                 yield ConfigRecord(
                     resource_type=resource_type, resource_name=resource_name, name=name, value=value
                 )
+        yield from self.client_quotas.records()
         if self.next_producer_id > 0:
             yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
         yield from self.acls.records()
@@ -333,6 +337,9 @@ class MetadataImage:
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
+    def _replay_client_quota(self, record: ClientQuotaRecord) -> None:
+        self.client_quotas.replay(record)
+
     def _replay_acl(self, record: AccessControlEntryRecord) -> None:
         self.acls.replay(record)
 
@@ -357,6 +364,7 @@ _REPLAY: dict[type[Message], Callable[[MetadataImage, Any], Topic | None]] = {
     FenceBrokerRecord: MetadataImage._replay_fence_broker,
     UnfenceBrokerRecord: MetadataImage._replay_unfence_broker,
     RegisterControllerRecord: MetadataImage._replay_register_controller,
+    ClientQuotaRecord: MetadataImage._replay_client_quota,
     ProducerIdsRecord: MetadataImage._replay_producer_ids,
     AccessControlEntryRecord: MetadataImage._replay_acl,
     RemoveAccessControlEntryRecord: MetadataImage._replay_remove_acl,

@@ -248,6 +248,20 @@ CLUSTER_CASES = (
         (cluster_right("DESCRIBE_CONFIGS"),),
     ),
     Case(
+        "AlterClientQuotas",
+        1,
+        lambda names: {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": names.missing}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": True}],
+                }
+            ],
+            "validate_only": False,
+        },
+        (cluster_right("ALTER_CONFIGS"),),
+    ),
+    Case(
         "DescribeUserScramCredentials",
         0,
         lambda names: {"users": [{"name": names.missing}]},

@@ -16,7 +16,9 @@ from oncelog.wire.stored.metadata import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    EntityData,
     FeatureLevelRecord,
     FenceBrokerRecord,
     PartitionChangeRecord,
@@ -246,6 +248,21 @@ def test_a_record_that_contradicts_the_image_is_refused(record: Message) -> None
     with pytest.raises(DecodeError):
         image.replay(record)
     assert state(image) == before
+
+
+def test_client_quotas_come_and_go() -> None:
+    both = [EntityData("user", "a"), EntityData("client-id", None)]
+    image = image_of(
+        ClientQuotaRecord(both, "producer_byte_rate", 1.0),
+        ClientQuotaRecord(both[::-1], "producer_byte_rate", 2.0),
+        ClientQuotaRecord(both, "consumer_byte_rate", 3.0),
+        ClientQuotaRecord([EntityData("ip", None)], "connection_creation_rate", 4.0),
+        ClientQuotaRecord([EntityData("ip", None)], "connection_creation_rate", remove=True),
+        ClientQuotaRecord([EntityData("user", None)], "consumer_byte_rate", remove=True),
+    )
+    entity = (("client-id", None), ("user", "a"))
+    assert image.client_quotas.entities == {entity: {"producer_byte_rate": 2.0, "consumer_byte_rate": 3.0}}
+    assert image_of(*image.records()).client_quotas.entities == image.client_quotas.entities
 
 
 def test_acls_come_and_go() -> None:

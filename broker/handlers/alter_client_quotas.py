@@ -1,0 +1,55 @@
+"""AlterClientQuotas (API key 49): sets and removes the quotas of clients, users and addresses.
+
+All changes that are not refused are one batch of records. Source: ``ClientQuotaControlManager``; KIP-546.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.metadata.client_quota_changes import alter
+from oncelog.broker.metadata.client_quotas import entity_of
+from oncelog.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredEntity,
+)
+from oncelog.wire.messages.describe_client_quotas import EntityData
+
+if TYPE_CHECKING:
+    from oncelog.broker.metadata.client_quotas import Entity
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
+    from oncelog.wire.errors import KafkaError
+
+
+def handle(
+    services: Services, request: AlterClientQuotasRequest, context: RequestContext
+) -> AlterClientQuotasResponse:
+    alterations = [
+        (
+            entity_of((one.entity_type, one.entity_name) for one in entry.entity),
+            [(op.key, None if op.remove else op.value) for op in entry.ops],
+        )
+        for entry in request.entries
+    ]
+    records, results = alter(services.metadata.image.client_quotas, alterations)
+    if not request.validate_only:
+        services.metadata.commit(records)
+    return AlterClientQuotasResponse(entries=[_row(entity, error) for entity, error in results.items()])
+
+
+def _row(entity: Entity, error: KafkaError | None) -> AlteredEntity:
+    names = [EntityData(entity_type, name) for entity_type, name in entity]
+    if error is None:
+        return AlteredEntity(entity=names)
+    return AlteredEntity(error.code, error.message, names)
+
+
+def error_response(
+    request: AlterClientQuotasRequest, version: int, error: KafkaError
+) -> AlterClientQuotasResponse:
+    """Return the error for every entity of the request."""
+    return AlterClientQuotasResponse(
+        entries=[AlteredEntity(error.code, error.message, entry.entity) for entry in request.entries]
+    )
