@@ -6,12 +6,13 @@ Without an authorizer everybody may do everything that a resource supports. Sour
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     Resource = tuple[int, str]
 
@@ -131,23 +132,39 @@ class Asking(Protocol):
         """The address of the client, as Java writes it."""
 
 
+OnDenied = Callable[[Asking, int, int, str], None]
+"""Gets who asked, the operation, and the type and name of the resource."""
+
+
+def _tell_nobody(who: Asking, operation: int, resource_type: int, name: str) -> None:
+    pass
+
+
 class Authorization:
     """The one place where handlers ask what a request may do. ``authorizer`` is None where everybody may do everything.
 
-    Hot paths look at ``authorizer`` themselves first.
+    Hot paths look at ``authorizer`` themselves first. ``on_denied`` is told what the client wanted and may not do, but
+    not what was only looked at: ``quiet`` is for those (Kafka: ``Action.logIfDenied``).
     """
 
-    __slots__ = ("authorizer",)
+    __slots__ = ("authorizer", "on_denied")
 
-    def __init__(self, authorizer: Authorizer | None = None) -> None:
+    def __init__(self, authorizer: Authorizer | None = None, on_denied: OnDenied = _tell_nobody) -> None:
         self.authorizer = authorizer
+        self.on_denied = on_denied
 
-    def allows(self, who: Asking, operation: int, resource_type: int, name: str) -> bool:
+    def allows(
+        self, who: Asking, operation: int, resource_type: int, name: str, *, quiet: bool = False
+    ) -> bool:
         """Whether ``who`` may do the operation on the resource."""
         authorizer = self.authorizer
-        return authorizer is None or authorizer.authorize(
+        if authorizer is None or authorizer.authorize(
             who.principal, who.host, operation, (resource_type, name)
-        )
+        ):
+            return True
+        if not quiet:
+            self.on_denied(who, operation, resource_type, name)
+        return False
 
     def require(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
         """Raises KafkaError, the one for resources of the type, unless ``who`` may do the operation."""
@@ -165,13 +182,23 @@ class Authorization:
             who.principal, who.host, operation, resource_type
         )
 
-    def filter(self, who: Asking, operation: int, resource_type: int) -> Callable[[str], bool]:
+    def filter(
+        self, who: Asking, operation: int, resource_type: int, *, quiet: bool = False
+    ) -> Callable[[str], bool]:
         """Return a function that tells whether ``who`` may do the operation on the resource with a name."""
         authorizer = self.authorizer
         if authorizer is None:
             return _everything
         authorize, principal, host = authorizer.authorize, who.principal, who.host
-        return lambda name: authorize(principal, host, operation, (resource_type, name))
+
+        def allows(name: str) -> bool:
+            if authorize(principal, host, operation, (resource_type, name)):
+                return True
+            if not quiet:
+                self.on_denied(who, operation, resource_type, name)
+            return False
+
+        return allows
 
     def allowed(
         self, who: Asking, operation: int, resource_type: int, names: Iterable[str]
@@ -187,7 +214,7 @@ class Authorization:
         return sum(
             1 << operation
             for operation in range(supported.bit_length())
-            if supported >> operation & 1 and self.allows(who, operation, resource_type, name)
+            if supported >> operation & 1 and self.allows(who, operation, resource_type, name, quiet=True)
         )
 
     def cluster_operations(self, who: Asking) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.authorization import Authorization
+from oncelog.broker.authorization import OPERATION_NAMES, RESOURCE_NAMES, Authorization
 from oncelog.broker.cluster import Cluster, NodeAddress
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import SECURITY_PROTOCOLS
@@ -52,6 +52,7 @@ from oncelog.wire.stored.metadata import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncelog.broker.authorization import Asking
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.emulation.release import Release
     from oncelog.broker.log.partition_log import PartitionLog
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.acls import StandardAuthorizer
     from oncelog.wire.schema import Message
+
+NAME_CHARS_SHOWN = 250
+"""The most characters of a name in a log line."""
 
 log = get_logger(__name__)
 
@@ -181,7 +185,7 @@ class Node:
         self.services = Services(
             handlers=self._release.handlers,
             config=self.config,
-            authorization=Authorization(self.authorizer),
+            authorization=Authorization(self.authorizer, self._note_denied),
             metadata=self.metadata,
             cluster=self.cluster,
             logs=logs,
@@ -280,6 +284,15 @@ class Node:
             self._on_config(record)
         elif isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
             self._on_acl(record)
+
+    def _note_denied(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
+        """Say what a client wanted and may not do, as Kafka's authorizer does."""
+        about = {
+            "principal": who.principal,
+            "operation": OPERATION_NAMES[operation],
+            "resource": f"{RESOURCE_NAMES[resource_type]} {name[:NAME_CHARS_SHOWN]}",
+        }
+        self.lines.write(log.info, "denied", about, host=who.host)
 
     def _on_acl(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
         """The change holds for the next request, whatever the fast paths remember."""

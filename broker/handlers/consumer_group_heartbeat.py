@@ -38,7 +38,8 @@ def handle(
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat
 
-    client = client_of(context)._replace(may_describe=may_describe)
+    matches = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    client = client_of(context)._replace(may_describe=matches)
     try:
         check(services.groups.context, request, client.api_version)
     except KafkaError as error:

@@ -36,7 +36,7 @@ def handle(services: Services, request: CreateTopicsRequest, context: RequestCon
 def _rights(authorization: Authorization, context: RequestContext) -> topics.TopicRights | None:
     if authorization.authorizer is None:
         return None
-    may_describe = authorization.filter(context, DESCRIBE_CONFIGS, TOPIC_RESOURCE)
-    if authorization.allows(context, CREATE, *CLUSTER):
+    may_describe = authorization.filter(context, DESCRIBE_CONFIGS, TOPIC_RESOURCE, quiet=True)
+    if authorization.allows(context, CREATE, *CLUSTER, quiet=True):
         return topics.TopicRights(may_describe, lambda name: True)
     return topics.TopicRights(may_describe, authorization.filter(context, CREATE, TOPIC_RESOURCE))

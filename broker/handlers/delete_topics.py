@@ -48,7 +48,7 @@ def handle(
 
 
 def _rights(authorization: Authorization, context: RequestContext) -> topics.TopicRights | None:
-    if authorization.authorizer is None or authorization.allows(context, DELETE, *CLUSTER):
+    if authorization.authorizer is None or authorization.allows(context, DELETE, *CLUSTER, quiet=True):
         return None
     return topics.TopicRights(
         authorization.filter(context, DESCRIBE, TOPIC_RESOURCE),

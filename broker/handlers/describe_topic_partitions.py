@@ -42,7 +42,7 @@ def handle(
         1, min(request.response_partition_limit, services.config.current.max_request_partition_size_limit)
     )
     authorization = services.authorization
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=not request.topics)
     later = [name for name in names if name >= start]
     denied = [_denied(name) for name in later if not may_describe(name)] if request.topics else []
     topics: list[DescribeTopicPartitionsResponseTopic] = []

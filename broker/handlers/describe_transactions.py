@@ -41,7 +41,7 @@ def _describe(
 ) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
     transactions, authorization = services.transactions, services.authorization
     may_describe = authorization.filter(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE)
-    may_describe_topic = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    may_describe_topic = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     shards: list[TransactionShard] = []
     states = [
         _state(transactions, transactional_id, shards)

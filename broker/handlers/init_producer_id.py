@@ -55,9 +55,9 @@ def _denied(
     authorization: Authorization, request: InitProducerIdRequest, context: RequestContext
 ) -> ErrorCode | None:
     if request.transactional_id is None:
-        if authorization.allows(context, IDEMPOTENT_WRITE, *CLUSTER) or authorization.allows_for_any(
-            context, WRITE, TOPIC_RESOURCE
-        ):
+        if authorization.allows(
+            context, IDEMPOTENT_WRITE, *CLUSTER, quiet=True
+        ) or authorization.allows_for_any(context, WRITE, TOPIC_RESOURCE):
             return None
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     operations = (WRITE, TWO_PHASE_COMMIT) if request.enable2_pc else (WRITE,)

@@ -27,8 +27,8 @@ def handle(
     except KafkaError as error:
         return _error_response(to_client_error(error))
     groups = [group for shard in shards for group in list_groups(shard, request)]
-    if not services.authorization.allows(context, DESCRIBE, *CLUSTER):
-        may_describe = services.authorization.filter(context, DESCRIBE, GROUP_RESOURCE)
+    if not services.authorization.allows(context, DESCRIBE, *CLUSTER, quiet=True):
+        may_describe = services.authorization.filter(context, DESCRIBE, GROUP_RESOURCE, quiet=True)
         groups = [group for group in groups if may_describe(group.group_id)]
     return services.groups.runtime.respond(shards, ListGroupsResponse(groups=groups), _error_response)
 

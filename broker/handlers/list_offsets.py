@@ -49,8 +49,9 @@ def handle(
     denied: list[ListOffsetsTopic] = []
     if services.authorization.authorizer is not None:
         may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
-        denied = [topic for topic in topics if not may_describe(topic.name)]
-        topics = [topic for topic in topics if may_describe(topic.name)]
+        allowed = {topic.name for topic in topics if may_describe(topic.name)}
+        denied = [topic for topic in topics if topic.name not in allowed]
+        topics = [topic for topic in topics if topic.name in allowed]
     counts = Counter(
         [(topic.name, partition.partition_index) for topic in topics for partition in topic.partitions]
     )

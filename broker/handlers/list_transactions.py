@@ -28,7 +28,9 @@ def handle(
         shards = services.transactions.runtime.shards()
         response = list_transactions(shards, request)
         if services.authorization.authorizer is not None:
-            may_describe = services.authorization.filter(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE)
+            may_describe = services.authorization.filter(
+                context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True
+            )
             states = response.transaction_states
             response.transaction_states = [state for state in states if may_describe(state.transactional_id)]
         return services.transactions.runtime.respond(shards, response, error_response)

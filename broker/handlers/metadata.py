@@ -73,7 +73,8 @@ def _topics(
 ) -> list[MetadataResponseTopic]:
     """Return what is told of the topics; of those that the client may not describe not even whether they exist."""
     version, authorization = context.api_version, services.authorization
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    is_all = request.topics is None or (version == 0 and not request.topics)
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=is_all)
 
     def with_operations(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
         if request.include_topic_authorized_operations:
@@ -111,7 +112,7 @@ def _topics(
     denied = [_denied(name) for name in names if not may_describe(name)]
     names = [name for name in names if may_describe(name)]
     may_create = _may_create(services, request, version)
-    if may_create and not authorization.allows(context, CREATE, *CLUSTER):
+    if may_create and not authorization.allows(context, CREATE, *CLUSTER, quiet=True):
         may_create_topic = authorization.filter(context, CREATE, TOPIC_RESOURCE)
         not_to_create = [
             name for name in names if services.cluster.topic(name) is None and not may_create_topic(name)

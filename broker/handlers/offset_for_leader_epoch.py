@@ -31,7 +31,7 @@ def handle(
 ) -> OffsetForLeaderEpochResponse | Pending[OffsetForLeaderEpochResponse]:
     response = OffsetForLeaderEpochResponse()
     authorization = services.authorization
-    is_broker = authorization.allows(context, CLUSTER_ACTION, *CLUSTER)
+    is_broker = authorization.allows(context, CLUSTER_ACTION, *CLUSTER, quiet=True)
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
 
     def rows() -> Iterator[None]:

@@ -47,7 +47,7 @@ COORDINATOR_LOADING = frozenset(
 def handle(
     services: Services, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse]:
-    if not services.authorization.allows(context, ALTER, *CLUSTER):
+    if not services.authorization.allows(context, ALTER, *CLUSTER, quiet=True):
         services.authorization.require_cluster(context, CLUSTER_ACTION)
     unflushed: list[UnflushedResult] = []
     response = WriteTxnMarkersResponse()

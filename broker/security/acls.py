@@ -44,6 +44,9 @@ ANY_PRINCIPAL = "User:*"
 DECISIONS_MAX = 8192
 """How many decisions are remembered, at some 300 bytes each. One more, and all are forgotten."""
 
+NAME_CHARS_MAX = 256
+"""Characters of the longest resource name of which a decision is remembered; those of topics are shorter."""
+
 _EVERY_BIT = (1 << 128) - 1
 _IMPLIED_BY_ALLOW = {
     **dict.fromkeys((READ, WRITE, DELETE, ALTER), DESCRIBE),
@@ -201,9 +204,11 @@ class StandardAuthorizer:
         return decision
 
     def _remember(self, asked: tuple[str, str, int, int, str | None], decision: bool) -> bool:
-        if len(self._decisions) >= DECISIONS_MAX:
-            self._decisions.clear()
-        self._decisions[asked] = decision
+        name = asked[-1]
+        if name is None or len(name) <= NAME_CHARS_MAX:
+            if len(self._decisions) >= DECISIONS_MAX:
+                self._decisions.clear()
+            self._decisions[asked] = decision
         return decision
 
     def _decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:

@@ -31,8 +31,10 @@ from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.security.acls import ALLOW, DENY, LITERAL
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
+from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
+from tests.harness.log_lines import lines  # noqa: F401
 from tests.harness.requests import create_topic, fetch, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
@@ -330,3 +332,24 @@ def test_random_changes_are_decided_alike_by_the_index_and_after_a_restart() -> 
             assert decisions() == found
 
     run()
+
+
+def test_what_a_client_wanted_and_may_not_do_is_logged(lines: list[str]) -> None:
+    """Once a minute each. What was only looked at is not."""
+
+    @simulated
+    async def run() -> None:
+        async with cluster() as broker:
+            alice = await broker.connect(ALICE)
+            lines.clear()
+            await alice.call(MetadataRequest(None), 9, MetadataResponse)
+            await alice.call(ListGroupsRequest(), 4, ListGroupsResponse)
+            assert lines == []
+            for _ in range(3):
+                assert await code(alice) == DENIED
+
+    run()
+    [line] = lines
+    assert "denied" in line
+    for part in (ALICE, "WRITE", "topic t", HERE):
+        assert part in line
