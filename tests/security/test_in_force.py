@@ -34,11 +34,13 @@ from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
-from tests.harness.log_lines import lines  # noqa: F401
+from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
 from tests.harness.simulation import simulated
+
+__all__ = ["lines"]  # a fixture
 
 ROOT, ALICE, BOB = "User:root", "User:alice", "User:bob"
 HERE, ELSEWHERE = "10.0.0.1", "10.0.0.2"
