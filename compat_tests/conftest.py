@@ -17,6 +17,7 @@ LONGEST = (
     "test_exactly_once",
     "test_transactional_clients",
     "groups/test_group_restart",
+    "compat_tests/test_testing_page",
     "streams/",
     "compat_tests/test_restart",
     "groups/",

@@ -259,6 +259,23 @@ def test_a_failed_test_shows_its_broker(pytester: pytest.Pytester) -> None:
     assert len(result.outlines) < 80
 
 
+@pytest.mark.slow
+def test_a_failed_test_of_a_worker_shows_its_broker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_it(kafka, kafka_proc, worker_id, n):
+            kafka_proc.create_topics([worker_id])
+            assert kafka_proc.topics == [worker_id]
+            assert 0
+    """)
+    result = pytester.runpytest_subprocess("-n", "2", "--dist", "each", "-k", "1")
+    result.assert_outcomes(failed=2)
+    shown = [line for line in result.outlines if "kafka: <Broker" in line or "kafka_proc: <Broker" in line]
+    assert len(set(shown)) == 4
+
+
 def test_a_failed_test_shows_what_clients_sent(pytester: pytest.Pytester) -> None:
     tests = """
         from confluent_kafka.admin import AdminClient, NewTopic
