@@ -280,12 +280,12 @@ def _configuration(
     implied: list[sources.Setting] = []
     protocol = "PLAINTEXT"
     if users:
-        from oncelog.broker.control.user_options import SASL_PLAINTEXT, check_log_ins, users_config
+        from oncelog.broker.control.user_options import SASL_PLAINTEXT, check_log_ins, security_config
 
         protocol = SASL_PLAINTEXT
         implied = [
             sources.Setting(key, text, "the default with --user")
-            for key, text in users_config(DEFAULT_PORT).items()
+            for key, text in security_config(DEFAULT_PORT, has_users=True, has_tls=False).items()
         ]
     flags = {option: _text(getattr(options, option)) for option in KEY_OF_OPTION}
     variables = {option: environment.get(VARIABLE_PREFIX + option.upper()) for option in KEY_OF_OPTION}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from oncelog.broker.control.acl_options import Acl
     from oncelog.broker.control.errors import (
         BrokerFailedError,
         InvalidArgumentError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from oncelog.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "Acl",
     "AsyncBroker",
     "Broker",
     "BrokerFailedError",
@@ -66,6 +68,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES = {
+    "Acl": "oncelog.broker.control.acl_options",
     "AsyncBroker": "oncelog.broker.embedded.async_api.broker",
     "Broker": "oncelog.broker.embedded.sync_api.broker",
     "BrokerFailedError": "oncelog.broker.control.errors",

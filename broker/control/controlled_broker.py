@@ -14,6 +14,7 @@ import trio
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import address_text, resolve_listeners
+from oncelog.broker.control.acl_options import create_acls
 from oncelog.broker.control.errors import (
     BrokerFailedError,
     NotRunningError,
@@ -372,6 +373,7 @@ class ControlledBroker:
         topics = self.options.topics.items()
         missing = {name: topic for name, topic in topics if name not in node.metadata.image.topics}
         create_topics(node, missing)
+        create_acls(node, self.options.acls)
         if self._faults is not None:
             self._faults.attach(node)
 

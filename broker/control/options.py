@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import PLAINTEXT, resolve_listeners
+from oncelog.broker.control.acl_options import STANDARD_AUTHORIZER, Acl, acl_bindings
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.control.user_options import check_log_ins, checked_users, users_config
+from oncelog.broker.control.user_options import check_log_ins, checked_users, security_config
 from oncelog.broker.emulation.release import emulated
+from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.security.sasl.users import Users
 
 REQUESTS_KEPT = 1000
@@ -57,6 +59,11 @@ class BrokerOptions:
     host_name: str = "localhost"
     """What clients are told of a listener on every address."""
     users: Users = field(default_factory=lambda: Users({}))
+    acls: tuple[AclBinding, ...] = ()
+    """ACLs that are created at the start if they are missing."""
+    implied: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The configuration that ``users``, ``acls`` and ``tls`` of `oncelog.Broker` imply where `config` says nothing.
+    There is a private key in it."""
     is_durable: bool = True
     """Whether data on a disk outlives the process; if not, nothing waits for the disk."""
 
@@ -69,7 +76,7 @@ class BrokerOptions:
         texts = {
             **KIT_CONFIG,
             "listeners": f"{PLAINTEXT}://127.0.0.1:{self.port}",
-            **(users_config(self.port) if self.users else {}),
+            **self.implied,
             **(of_snapshot or {}),
             **self.config,
             "log.dirs": self.data_dir or MEMORY_DATA_DIR,
@@ -90,8 +97,13 @@ def checked_options(
     version: str | None = None,
     from_snapshot: str | bytes | None = None,
     users: Mapping[str, str] | None = None,
+    acls: Iterable[Acl | Mapping[str, object]] | None = None,
+    tls: Mapping[str, str] | None = None,
 ) -> BrokerOptions:
-    """Return the options. Raises InvalidArgumentError for the first one that makes no sense."""
+    """Return the options. ``tls``: the keys ``ssl.`` for listeners with TLS; None for listeners without.
+
+    Raises InvalidArgumentError for the first one that makes no sense.
+    """
     if not 0 <= port <= PORT_MAX:
         raise InvalidArgumentError(f"port={port}: expected 0 (a free one) to {PORT_MAX}")
     if requests_kept < 0:
@@ -117,6 +129,12 @@ def checked_options(
         version,
         from_snapshot,
         users=checked_users(users or {}),
+        acls=acl_bindings(acls or ()),
+        implied={
+            **security_config(port, has_users=bool(users), has_tls=tls is not None),
+            **(tls or {}),
+            **({} if acls is None else {"authorizer.class.name": STANDARD_AUTHORIZER}),
+        },
     )
     try:
         broker_config = options.broker_config()

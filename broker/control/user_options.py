@@ -18,12 +18,15 @@ MECHANISMS_OF_USERS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 """What ``sasl.enabled.mechanisms`` is with users, if nobody sets it."""
 
 
-def users_config(port: int) -> dict[str, str]:
-    """Return the configuration that users imply where nobody sets it: everybody logs in."""
-    return {
-        "listeners": f"{SASL_PLAINTEXT}://127.0.0.1:{port}",
-        "sasl.enabled.mechanisms": MECHANISMS_OF_USERS,
-    }
+def security_config(port: int, *, has_users: bool, has_tls: bool) -> dict[str, str]:
+    """Return the configuration that users and TLS imply where nobody sets it: one listener, where everybody logs in."""
+    config = {}
+    if has_users or has_tls:
+        protocol = "SASL_SSL" if has_users and has_tls else SASL_PLAINTEXT if has_users else "SSL"
+        config["listeners"] = f"{protocol}://127.0.0.1:{port}"
+    if has_users:
+        config["sasl.enabled.mechanisms"] = MECHANISMS_OF_USERS
+    return config
 
 
 def checked_users(given: Mapping[str, str]) -> Users:

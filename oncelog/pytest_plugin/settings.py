@@ -29,6 +29,8 @@ class KafkaSettings(TypedDict, total=False):
     requests_kept: int
     version: str
     users: Mapping[str, str]
+    acls: Iterable[object]
+    tls: bool
     process: bool
     from_snapshot: str | os.PathLike[str] | bytes
     faults: Mapping[str, object] | Iterable[Mapping[str, object]] | str | os.PathLike[str]

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.errors import NotRunningError, OncelogError
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
+from oncelog.broker.embedded.sync_api.access import Access
 from oncelog.broker.embedded.sync_api.clock import Clock
 from oncelog.broker.embedded.sync_api.faults import Faults
 from oncelog.broker.embedded.sync_api.groups import Group
 from oncelog.broker.embedded.sync_api.topics import Topic
 from oncelog.broker.embedded.sync_api.transactions import Transactions
+from oncelog.broker.embedded.certificates import Certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
     from types import TracebackType
 
+    from oncelog.broker.control.acl_options import Acl
     from oncelog.broker.control.types import (
         BrokerInfo,
         HeadersGiven,
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded.host import Calls
 
 
-class Broker:
+class Broker(Access):
     """A Kafka broker in this process, on a thread of its own, for tests.
 
         with Broker(topics={"orders": 3}) as kafka:
@@ -56,6 +59,10 @@ class Broker:
     version: serve what a broker of this release of Kafka serves, such as "3.9"; without it, all that oncelog does.
     users: passwords by user's name, such as ``{"app": "secret"}``: they log in by PLAIN and SCRAM. Without listeners in
         ``config``, the only one is SASL_PLAINTEXT then.
+    acls: who may do what: `Acl` each, such as ``Acl("User:app", "Read", topic="orders")``. With them, also with an
+        empty list, nobody else may do anything (Kafka's StandardAuthorizer).
+    tls: the listener speaks TLS, with certificates of an authority that the broker makes. `client_config` has what a
+        client needs, and `certificate` what it may show.
     process: run it in a child process instead of a thread, for a program that keeps Python's interpreter busy itself.
     """
 
@@ -71,8 +78,11 @@ class Broker:
         requests_kept: int = REQUESTS_KEPT,
         version: str | None = None,
         users: Mapping[str, str] | None = None,
+        acls: Iterable[Acl | Mapping[str, object]] | None = None,
+        tls: bool = False,
         process: bool = False,
     ) -> None:
+        self._certificates = Certificates() if tls else None
         self._options = checked_options(
             topics=topics,
             config=config,
@@ -82,6 +92,8 @@ class Broker:
             requests_kept=requests_kept,
             version=version,
             users=users,
+            acls=acls,
+            tls=None if self._certificates is None else self._certificates.broker_config(),
             from_snapshot=_source(from_snapshot),
         )
         self._in_process = process

@@ -1,0 +1,107 @@
+"""`Acl`: an access control list as the test kit takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oncelog.broker.authorization import (
+    ALL,
+    CLUSTER_NAME,
+    CLUSTER_RESOURCE,
+    DELEGATION_TOKEN_RESOURCE,
+    GROUP_RESOURCE,
+    OPERATION_NAMES,
+    TOPIC_RESOURCE,
+    TRANSACTIONAL_ID_RESOURCE,
+    USER_RESOURCE,
+)
+from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.metadata.acl_changes import ALLOW, DENY, LITERAL, PREFIXED, create
+from oncelog.broker.metadata.acls import AclBinding
+
+if TYPE_CHECKING:
+    from oncelog.broker.node import Node
+
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+OPERATIONS = {"ALL": ALL, **{name: operation for operation, name in OPERATION_NAMES.items()}}
+RESOURCES = {
+    "topic": TOPIC_RESOURCE,
+    "group": GROUP_RESOURCE,
+    "transactional_id": TRANSACTIONAL_ID_RESOURCE,
+    "token": DELEGATION_TOKEN_RESOURCE,
+    "user": USER_RESOURCE,
+}
+
+
+@dataclass(frozen=True)
+class Acl:
+    """Who may do what: ``Acl("User:app", "Read", topic="orders")``.
+
+    ``operation``: one of Kafka's, in its spelling for protocols or tools: ``IDEMPOTENT_WRITE`` or ``IdempotentWrite``.
+    It names one resource: ``topic``, ``group``, ``transactional_id``, ``token``, ``user`` (``*`` for all of them), or
+    ``cluster=True``. ``prefixed``: every resource whose name begins so. ``deny``: must not do it.
+    """
+
+    principal: str
+    operation: str
+    topic: str | None = None
+    group: str | None = None
+    transactional_id: str | None = None
+    token: str | None = None
+    user: str | None = None
+    cluster: bool = False
+    prefixed: bool = False
+    deny: bool = False
+    host: str = "*"
+
+    def binding(self) -> AclBinding:
+        """Return it as the broker keeps it. Raises InvalidArgumentError."""
+        operations = {name.replace("_", ""): number for name, number in OPERATIONS.items()}
+        operation = operations.get(self.operation.replace("_", "").upper())
+        if operation is None:
+            raise InvalidArgumentError(f"{self}: unknown operation; there are {', '.join(OPERATIONS)}")
+        named = [
+            (resource_type, value)
+            for name, resource_type in RESOURCES.items()
+            if (value := getattr(self, name)) is not None
+        ]
+        if self.cluster:
+            named.append((CLUSTER_RESOURCE, CLUSTER_NAME))
+        if len(named) != 1:
+            raise InvalidArgumentError(f"{self}: expected one of {', '.join(RESOURCES)}, cluster")
+        [(resource_type, name)] = named
+        kind, colon, _ = self.principal.partition(":")
+        if not kind or not colon:
+            raise InvalidArgumentError(f"{self}: expected a principal such as User:app")
+        return AclBinding(
+            resource_type,
+            name,
+            PREFIXED if self.prefixed else LITERAL,
+            self.principal,
+            self.host,
+            operation,
+            DENY if self.deny else ALLOW,
+        )
+
+
+def create_acls(node: Node, acls: Sequence[AclBinding]) -> None:
+    """Create those that are missing. Raises InvalidArgumentError."""
+    for acl, error in zip(acls, create(node.metadata, list(acls)) if acls else (), strict=True):
+        if error is not None:
+            raise InvalidArgumentError(f"ACL {acl}: {error}")
+
+
+def acl_bindings(acls: Iterable[Acl | Mapping[str, object]]) -> tuple[AclBinding, ...]:
+    """Return ACLs as the broker keeps them. A mapping has the fields of `Acl`. Raises InvalidArgumentError."""
+    return tuple(_acl(given).binding() for given in acls)
+
+
+def _acl(given: Acl | Mapping[str, object]) -> Acl:
+    if isinstance(given, Acl):
+        return given
+    try:
+        return Acl(**given)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise InvalidArgumentError(f"ACL {given!r}: {str(error).removeprefix('Acl.__init__() ')}") from None

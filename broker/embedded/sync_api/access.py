@@ -1,0 +1,58 @@
+# Made by .ci/unasync.py from async_api/access.py: edit that one.
+"""`Access`: what clients need to reach a broker with log-in and TLS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.control.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.embedded.certificates import Certificates
+    from oncelog.broker.security.tls.authority import Certificate
+
+
+class Access:
+    """The part of `Broker` that tells clients how to reach it."""
+
+    _options: BrokerOptions
+    _certificates: Certificates | None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all listeners."""
+        raise NotImplementedError
+
+    def client_config(
+        self,
+        client: str = "confluent-kafka",
+        *,
+        user: str | None = None,
+        mechanism: str = "SCRAM-SHA-256",
+        certificate: str | Certificate | None = None,
+    ) -> dict[str, Any]:
+        """Return the settings with which a client reaches the broker's first listener: its address, TLS and log-in.
+
+        client: ``confluent-kafka`` (or ``librdkafka``), ``kafka-python``, ``aiokafka`` or ``java``, in whose words the
+            settings are.
+        user: one of ``users``, who logs in by ``mechanism``.
+        certificate: what the client shows: a name, or what `certificate` returned.
+        Raises InvalidArgumentError.
+        """
+        from oncelog.broker.embedded.client_settings import access_of, client_settings
+
+        shown = self.certificate(certificate) if isinstance(certificate, str) else certificate
+        authority = None if self._certificates is None else self._certificates.authority_pem
+        access = access_of(self._options, self.bootstrap_servers, user, mechanism, authority, shown)
+        return client_settings(client, access)
+
+    def certificate(self, name: str, *, expired: bool = False, of_a_stranger: bool = False) -> Certificate:
+        """Return a certificate for a client, ``CN=name``, and its key.
+
+        expired: it has been valid, until a day ago. of_a_stranger: an authority has signed it that the broker does not
+        trust. Raises InvalidArgumentError without ``tls``.
+        """
+        if self._certificates is None:
+            raise InvalidArgumentError("certificate() is for a broker with tls=True")
+        return self._certificates.client(name, expired=expired, of_a_stranger=of_a_stranger)
