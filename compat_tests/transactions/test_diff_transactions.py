@@ -195,7 +195,9 @@ def test_add_partitions(pair: Pair, name: str, version: int) -> None:
         unknown = f"{name}-unknown"
         producer.add([(name, 0), (name, 9)], version)
         producer.add([(name, 0), (unknown, 0)], version)
-        producer.add([(name, 0), ("__transaction_state", 0)], version if version < 4 else 3)  # not for clients
+        producer.add(
+            [(name, 0), ("__transaction_state", 0)], version if version < 4 else 3
+        )  # not for clients
         producer.describe()
         if version >= 4:
             producer.add([(name, 0)], version, verify_only=True)
