@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 from outcome import Error, Value
 
-from oncelog.broker.control.errors import NotRunningError, WaitTimeoutError
+from oncelog.broker.control.errors import (
+    InvalidArgumentError,
+    NotRunningError,
+    OncelogError,
+    WaitTimeoutError,
+)
+from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,6 +68,18 @@ def _in_event_loop() -> bool:
     return True
 
 
+def _result(outcome: Outcome[Any]) -> Any:
+    """Return an operation's result, or raise its error. An error that is meant for the caller comes without the frames
+    of the broker's own thread; of a defect these tell where it is.
+    """
+    if isinstance(outcome, Error):
+        if isinstance(outcome.error, InvalidArgumentError):
+            raise outcome.error.with_traceback(None) from None
+        if isinstance(outcome.error, OncelogError | KafkaError):
+            raise outcome.error.with_traceback(None)
+    return outcome.unwrap()
+
+
 class Calls:
     """Calls a host's operations for synchronous code, asyncio and Trio. Refuses to in a child made by fork."""
 
@@ -90,7 +108,7 @@ class Calls:
             outcome.error.add_note(
                 "This wait blocked the event loop that it was called in: use AsyncBroker (with pytest: async_kafka)."
             )
-        return outcome.unwrap()
+        return _result(outcome)
 
     async def call_async(self, operation: str, arguments: Mapping[str, Any]) -> Any:
         """Return the operation's result; other tasks of the calling asyncio or Trio loop run meanwhile. A cancellation
@@ -98,8 +116,8 @@ class Calls:
         """
         self._check_process()
         if trio.lowlevel.in_trio_run():
-            return (await self._in_trio(operation, arguments)).unwrap()
-        return (await self._in_asyncio(operation, arguments)).unwrap()
+            return _result(await self._in_trio(operation, arguments))
+        return _result(await self._in_asyncio(operation, arguments))
 
     async def _in_trio(self, operation: str, arguments: Mapping[str, Any]) -> Outcome[Any]:
         token = trio.lowlevel.current_trio_token()

@@ -52,10 +52,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pluggy.Result[pytest.TestReport], None]:
-    report = (yield).get_result()
-    if report.failed:
-        found = factories.brokers_of(item)
-        if found:
-            from oncelog.pytest_plugin.report import sections
+    found = factories.brokers_of(item) if call.excinfo is not None else {}
+    if found:
+        from oncelog.pytest_plugin.report import hide_frames, sections
 
-            report.sections += sections(found)
+        hide_frames()
+    report = (yield).get_result()
+    if report.failed and found:
+        report.sections += sections(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -10,6 +11,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pytest
+
     from oncelog import Broker, Request
 
 LINES_MAX = 15
@@ -32,6 +35,22 @@ def sections(brokers: dict[str, Broker]) -> list[tuple[str, str]]:
         for name, broker in brokers.items()
         if not isinstance(broker, Cluster)
     ]
+
+
+def hide_frames() -> None:
+    """Leave the frames of oncelog's public classes out of the tracebacks of errors that they raise for the test author.
+
+    pytest looks for ``__tracebackhide__`` in a frame's variables and in its module's.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("oncelog.broker.embedded"):
+            vars(module)["__tracebackhide__"] = _is_for_the_author
+
+
+def _is_for_the_author(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+    from oncelog import KafkaError, OncelogError
+
+    return isinstance(excinfo.value, OncelogError | KafkaError | AssertionError)
 
 
 def _text(broker: Broker) -> str:

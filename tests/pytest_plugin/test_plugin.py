@@ -259,6 +259,22 @@ def test_a_failed_test_shows_its_broker(pytester: pytest.Pytester) -> None:
     assert len(result.outlines) < 80
 
 
+def test_an_error_for_the_author_shows_no_frame_of_ours(pytester: pytest.Pytester) -> None:
+    tests = """
+        def test_it(kafka):
+            kafka.faults.crash_at("nowhere")
+
+        def test_of_facades(kafka):
+            kafka.faults.on("EndTxn").close()
+            kafka.faults.assert_all_fired()
+    """
+    result = run(pytester, tests, failed=2)
+    result.stdout.fnmatch_lines(
+        [">*crash_at*", "E*unknown crash point*", ">*assert_all_fired*", "E*never fired:*"]
+    )
+    assert not [line for line in result.outlines if ".py:" in line and "test_an_error" not in line]
+
+
 @pytest.mark.slow
 def test_a_failed_test_of_a_worker_shows_its_broker(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
