@@ -16,6 +16,7 @@ from compat_tests.security.authorizing import (
     GROUP,
     LITERAL,
     TOPIC,
+    TRANSACTIONAL_ID,
     Acls,
     acl_filter,
     creation,
@@ -253,6 +254,41 @@ def test_topics_that_the_member_of_a_group_may_know_of(admins: Admins) -> None:
         client.end()
     assert found["kafka"] == found["oncelog"]
     assert [row[0] for response in found["oncelog"] for row in response] == [29, 0]
+
+
+def test_topics_of_a_transaction_that_the_client_may_know_of(admins: Admins) -> None:
+    number = next(_names)
+    shown, hidden, identifier = f"shown-txn-{number}", f"hidden-txn-{number}", f"id-txn-{number}"
+    for name, (admin, acls) in admins.items():
+        for topic in (shown, hidden):
+            admin.topic(topic)
+        begun: Fields = {"error_code": 15}
+        deadline = now_ms() + 20_000
+        while begun["error_code"] in (14, 15, 16):
+            assert now_ms() < deadline
+            admin.call_unobserved("FindCoordinator", 3, {"key_type": 1, "key": identifier})
+            wanted = {"transactional_id": identifier, "transaction_timeout_ms": 60_000}
+            begun = admin.call_unobserved("InitProducerId", 4, wanted)
+        added: Fields = {
+            "v3_and_below_transactional_id": identifier,
+            "v3_and_below_producer_id": begun["producer_id"],
+            "v3_and_below_producer_epoch": begun["producer_epoch"],
+        }
+        added["v3_and_below_topics"] = [{"name": topic, "partitions": [0]} for topic in (shown, hidden)]
+        response = admin.call_unobserved("AddPartitionsToTxn", 3, added)
+        rows = [
+            row
+            for topic in response["results_by_topic_v3_and_below"]
+            for row in topic["results_by_partition"]
+        ]
+        assert [row["partition_error_code"] for row in rows] == [0, 0], name
+        acls.change([(TRANSACTIONAL_ID, identifier, DESCRIBE), (TOPIC, shown, WRITE)])
+        client = Session(admin.bootstrap, CLIENT)
+        (state,) = client.call_unobserved("DescribeTransactions", 0, {"transactional_ids": [identifier]})[
+            "transaction_states"
+        ]
+        assert [(row["topic"], row["partitions"]) for row in state["topics"]] == [(shown, [0])], name
+        client.end()
 
 
 def test_a_fetch_that_waits_keeps_its_right(admins: Admins) -> None:
