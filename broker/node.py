@@ -34,7 +34,6 @@ from oncelog.broker.metadata.image import BROKER, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
 from oncelog.broker.net.server import BoundListener, Server
-from oncelog.broker.security.acls import configured_authorizer
 from oncelog.broker.security.sasl.users import Users, store_credentials
 from oncelog.broker.services import Services
 from oncelog.coordinator.producer_ids import ProducerIds
@@ -178,8 +177,10 @@ class Node:
         )
         self.groups = GroupCoordinator(environment, self.random)
         self.transactions = TransactionCoordinator(environment, self.groups, self.next_producer_id)
-        self.authorizer = configured_authorizer(self.config.static)
-        if self.authorizer is not None:
+        if self.config.static.authorizer_class_name:
+            from oncelog.broker.security.acls import configured_authorizer
+
+            self.authorizer = configured_authorizer(self.config.static)
             for acl_id, acl in self.metadata.image.acls.by_id.items():
                 self.authorizer.add(acl_id, acl)
         self.services = Services(

@@ -261,10 +261,8 @@ def _everyone_like(principal: str, host: str) -> tuple[Who, ...]:
     return (principal, host), (principal, WILDCARD), (ANY_PRINCIPAL, host), (ANY_PRINCIPAL, WILDCARD)
 
 
-def configured_authorizer(config: BrokerConfig) -> StandardAuthorizer | None:
-    """Return the authorizer that ``authorizer.class.name`` asks for, without ACLs, or None."""
-    if not config.authorizer_class_name:
-        return None
+def configured_authorizer(config: BrokerConfig) -> StandardAuthorizer:
+    """Return the authorizer that ``authorizer.class.name`` asks for, without ACLs."""
     if_no_acl = config.texts.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
     return StandardAuthorizer(
         super_users(config.texts.get("super.users", "")), allow_everyone_if_no_acl=if_no_acl
