@@ -34,6 +34,7 @@ from oncelog.broker.metadata.image import BROKER, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
 from oncelog.broker.net.server import BoundListener, Server
+from oncelog.broker.security.delegation_tokens import DelegationTokens
 from oncelog.broker.security.sasl.users import Users, store_credentials
 from oncelog.broker.services import Services
 from oncelog.coordinator.producer_ids import ProducerIds
@@ -107,6 +108,7 @@ class Node:
         self.dispatcher: Dispatcher
         self.server: Server
         self._producer_ids: ProducerIds
+        self._delegation_tokens: DelegationTokens
         self._release = release
         self._on_loaded = on_loaded
 
@@ -126,6 +128,8 @@ class Node:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.logs.run)
                 nursery.start_soon(self._flush_metadata)
+                if self._delegation_tokens.is_enabled:
+                    nursery.start_soon(self._remove_expired_tokens)
                 await nursery.start(self.groups.runtime.run)
                 await nursery.start(self.transactions.run)
                 self.server = Server(self.services, self.dispatcher, listeners)
@@ -183,6 +187,7 @@ class Node:
             self.authorizer = configured_authorizer(self.config.static)
             for acl_id, acl in self.metadata.image.acls.by_id.items():
                 self.authorizer.add(acl_id, acl)
+        self._delegation_tokens = DelegationTokens(self.config.static, self.metadata, self.clock)
         self.services = Services(
             handlers=self._release.handlers,
             config=self.config,
@@ -200,6 +205,7 @@ class Node:
             clock=self.clock,
             lines=self.lines,
             random=self.random,
+            delegation_tokens=self._delegation_tokens,
             users=self._users,
             note_bug=self.note_bug,
         )
@@ -230,6 +236,16 @@ class Node:
                 with self.logs.background.running("flush of the metadata"):
                     await self.metadata.flush_in_background()
                 flushed = offset
+
+    async def _remove_expired_tokens(self) -> None:
+        """Remove expired delegation tokens from time to time."""
+        interval_s = self._delegation_tokens.check_interval_ms / 1000
+        while True:
+            await self.clock.pause(interval_s)
+            with self.logs.background.running("search for expired delegation tokens"):
+                removed = self._delegation_tokens.remove_expired()
+            if removed:
+                log.info("expired delegation tokens removed", tokens=removed)
 
     def next_producer_id(self) -> int:
         """Return a new producer id. Ids come from durable blocks, so no later start returns it again.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
+    from oncelog.broker.security.delegation_tokens import DelegationTokens
     from oncelog.broker.security.sasl.users import Users
 
 
@@ -47,6 +48,7 @@ class Services(NamedTuple):
     lines: LineLimiter
     """For log lines that may repeat with every request."""
     random: random.Random
+    delegation_tokens: DelegationTokens
     users: Users
     """Who may log in beside those of the metadata and of the JAAS texts."""
     note_bug: Callable[[], None]

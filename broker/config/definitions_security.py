@@ -182,16 +182,15 @@ class DelegationTokenKeys(metaclass=KeyCollector):
         "Milliseconds between two searches for expired tokens.",
         at_least=1,
         importance=LOW,
-        in_effect=False,
     )
     delegation_token_expiry_time_ms: int = key(
-        LONG, 86_400_000, "Milliseconds after which a token must be renewed.", at_least=1, in_effect=False
+        LONG, 86_400_000, "Milliseconds after which a token must be renewed.", at_least=1
     )
     delegation_token_max_lifetime_ms: int = key(
-        LONG, 604_800_000, "Milliseconds for which a token can be renewed.", at_least=1, in_effect=False
+        LONG, 604_800_000, "Milliseconds for which a token can be renewed.", at_least=1
     )
     delegation_token_secret_key: str | None = key(
-        PASSWORD, None, "The secret with which the broker signs and checks tokens.", in_effect=False
+        PASSWORD, None, "The secret with which the broker signs and checks tokens."
     )
 
 

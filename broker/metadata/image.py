@@ -21,6 +21,7 @@ from oncelog.wire.stored.metadata import (
     ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -31,6 +32,7 @@ from oncelog.wire.stored.metadata import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -172,6 +174,8 @@ class MetadataImage:
         self.acls = AclsImage()
         self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
         """By user and number of the mechanism."""
+        self.delegation_tokens: dict[str, DelegationTokenRecord] = {}
+        """By id."""
         self.offset = -1
         self._similar_names: dict[str, list[str]] = {}
 
@@ -220,6 +224,7 @@ class MetadataImage:
             yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
         yield from self.acls.records()
         yield from self.scram_credentials.values()
+        yield from self.delegation_tokens.values()
 
     def version_of(self, record: Message) -> int:
         """Return the version that Kafka writes the record in, at this image's feature levels."""
@@ -334,6 +339,12 @@ class MetadataImage:
     def _replay_remove_scram_credential(self, record: RemoveUserScramCredentialRecord) -> None:
         self.scram_credentials.pop((record.name, record.mechanism), None)
 
+    def _replay_delegation_token(self, record: DelegationTokenRecord) -> None:
+        self.delegation_tokens[record.token_id] = record
+
+    def _replay_remove_delegation_token(self, record: RemoveDelegationTokenRecord) -> None:
+        self.delegation_tokens.pop(record.token_id, None)
+
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
@@ -370,6 +381,8 @@ _REPLAY: dict[type[Message], Callable[[MetadataImage, Any], Topic | None]] = {
     RemoveAccessControlEntryRecord: MetadataImage._replay_remove_acl,
     UserScramCredentialRecord: MetadataImage._replay_scram_credential,
     RemoveUserScramCredentialRecord: MetadataImage._replay_remove_scram_credential,
+    DelegationTokenRecord: MetadataImage._replay_delegation_token,
+    RemoveDelegationTokenRecord: MetadataImage._replay_remove_delegation_token,
     NoOpRecord: MetadataImage._replay_nothing,
     BeginTransactionRecord: MetadataImage._replay_nothing,
     EndTransactionRecord: MetadataImage._replay_nothing,

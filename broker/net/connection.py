@@ -76,6 +76,7 @@ class Connection:
         "gate",
         "heard_at",
         "is_cut_off",
+        "is_token_authenticated",
         "listener_name",
         "muted_until",
         "pending",
@@ -114,6 +115,8 @@ class Connection:
         """A smaller limit than the server's, before the log-in."""
         self.is_cut_off = False
         """Whether a fault keeps what the peer sends from the handlers, as if the peer had stopped."""
+        self.is_token_authenticated = False
+        """Whether the peer has logged in by a delegation token."""
         self._security = security
         self._server = server
         self._dispatcher = server.dispatcher
@@ -165,6 +168,11 @@ class Connection:
     def principal(self, principal: str) -> None:
         self._principal = principal
         self.produce_fronts = None
+
+    @property
+    def security_protocol(self) -> str:
+        """The listener's protocol (Kafka: ``SecurityProtocol``)."""
+        return "PLAINTEXT" if self._security is None else self._security.protocol
 
     @property
     def is_open(self) -> bool:

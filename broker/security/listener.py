@@ -42,6 +42,7 @@ class ListenerSecurity:
 
     def __init__(self, name: str, protocol: str, config: BrokerConfig) -> None:
         self._name = name
+        self.protocol = protocol
         settings = ListenerSettings(name, config)
         self._tls = self._load_tls(settings) if protocol.endswith("SSL") else None
         self._tls_source = self._read_source(settings)

@@ -120,7 +120,12 @@ class SaslListener:
             assert self._oauth is not None
             return OAuthBearerServer(self._oauth.validate)
         scram = SCRAM_MECHANISMS[mechanism]
-        return ScramServer(scram, lambda user: self._credential(scram, user), lambda _: None, _new_nonce)
+        return ScramServer(
+            scram,
+            lambda user: self._credential(scram, user),
+            lambda token_id: self.services.delegation_tokens.credential(scram, token_id),
+            _new_nonce,
+        )
 
     def _password(self, user: str) -> str | None:
         return self.services.users.get(user, self._passwords.get(user))

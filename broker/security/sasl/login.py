@@ -68,6 +68,7 @@ class SaslLogin:
         connection, lifetime_ms = self._connection, self._authenticator.lifetime_ms
         now = self._clock.monotonic()
         connection.principal = f"User:{self._authenticator.principal_name}"
+        connection.is_token_authenticated = self._authenticator.is_token_authenticated
         connection.frame_bytes_max = None
         connection.gate = self._watch
         self._logged_in_at = now

@@ -1,0 +1,81 @@
+"""DescribeDelegationToken (API key 41): lists tokens that the client may know of.
+
+Owners and renewers may, who has DESCRIBE on the token, and who has DESCRIBE_TOKENS on its owner. Source:
+``KafkaApis.handleDescribeTokensRequest``, ``DelegationTokenManager.filterToken``; KIP-48, KIP-373.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.authorization import (
+    DELEGATION_TOKEN_RESOURCE,
+    DESCRIBE,
+    DESCRIBE_TOKENS,
+    USER_RESOURCE,
+)
+from oncelog.broker.handlers.delegation_tokens import check_channel, told
+from oncelog.broker.security.delegation_tokens import Principal, is_owner_or_renewer
+from oncelog.wire.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+
+if TYPE_CHECKING:
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
+    from oncelog.wire.errors import KafkaError
+    from oncelog.wire.stored.metadata import DelegationTokenRecord
+
+
+def handle(
+    services: Services, request: DescribeDelegationTokenRequest, context: RequestContext
+) -> DescribeDelegationTokenResponse:
+    check_channel(context)
+    tokens = services.delegation_tokens
+    tokens.require_enabled()
+    owners = None
+    if request.owners is not None:
+        owners = [Principal(one.principal_type, one.principal_name) for one in request.owners]
+    return DescribeDelegationTokenResponse(
+        tokens=[
+            _described(token, tokens.hmac(token.token_id), context.api_version)
+            for token in tokens.all()
+            if _is_asked_for(token, owners) and _may_know(services, context, token)
+        ]
+    )
+
+
+def _is_asked_for(token: DelegationTokenRecord, owners: list[Principal] | None) -> bool:
+    return owners is None or any(is_owner_or_renewer(token, owner) for owner in owners)
+
+
+def _may_know(services: Services, context: RequestContext, token: DelegationTokenRecord) -> bool:
+    allows = services.authorization.allows
+    return (
+        is_owner_or_renewer(token, Principal.parse(context.principal))
+        or allows(context, DESCRIBE, DELEGATION_TOKEN_RESOURCE, token.token_id)
+        or allows(context, DESCRIBE_TOKENS, USER_RESOURCE, token.owner)
+    )
+
+
+def _described(token: DelegationTokenRecord, hmac: bytes, version: int) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        *Principal.parse(token.owner),
+        *told(Principal.parse(token.requester), version),
+        token.issue_timestamp,
+        token.expiration_timestamp,
+        token.max_timestamp,
+        token.token_id,
+        hmac,
+        [DescribedDelegationTokenRenewer(*Principal.parse(renewer)) for renewer in token.renewers],
+    )
+
+
+def error_response(
+    request: DescribeDelegationTokenRequest, version: int, error: KafkaError
+) -> DescribeDelegationTokenResponse:
+    """Return the error without tokens."""
+    return DescribeDelegationTokenResponse(error.code)

@@ -1,0 +1,204 @@
+"""`DelegationTokens`: tokens by which a client logs in as their owner, for a time (KIP-48).
+
+A token is its id and the HMAC of the id, which is its password for SCRAM. The metadata keeps tokens without the HMAC:
+only who knows ``delegation.token.secret.key`` can make it. Source: ``DelegationTokenControlManager``,
+``DelegationTokenManager``, ``DelegationTokenCache``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog.broker.seams.entropy import unguessable
+from oncelog.broker.security.sasl.scram import SCRAM_MECHANISMS, ScramCredential, TokenCredential, credential
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.primitives import uuid_to_text
+from oncelog.wire.stored.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.security.sasl.scram import ScramMechanism
+
+USER_TYPE = "User"
+SALT_BYTES = 16
+REMOVED_AT_ONCE = 1000
+"""Expired tokens that one batch of records removes (``MAX_RECORDS_PER_EXPIRATION``)."""
+_LONG_MAX = 2**63 - 1
+
+
+class Principal(NamedTuple):
+    """A principal in two parts."""
+
+    type: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Principal:
+        """Return the principal of a text such as ``User:alice``."""
+        kind, _, name = text.partition(":")
+        return cls(kind, name)
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+class DelegationTokens:
+    """The tokens in ``metadata``, by broker time. Without the secret in ``config`` there are none."""
+
+    def __init__(self, config: BrokerConfig, metadata: MetadataStore, clock: Clock) -> None:
+        secret = config.delegation_token_secret_key
+        self._secret = secret.encode() if secret else None
+        self._lifetime_ms = config.delegation_token_max_lifetime_ms
+        self._renewal_ms = config.delegation_token_expiry_time_ms
+        self.check_interval_ms = config.delegation_token_expiry_check_interval_ms
+        self._metadata = metadata
+        self._clock = clock
+        self._credentials: dict[tuple[str, str], ScramCredential] = {}
+        """By token id and mechanism: they take milliseconds to make."""
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there is a secret."""
+        return self._secret is not None
+
+    def require_enabled(self) -> None:
+        """Raises KafkaError without a secret."""
+        if self._secret is None:
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+
+    def hmac(self, token_id: str) -> bytes:
+        """Return the HMAC of a token."""
+        assert self._secret is not None
+        return hmac.digest(self._secret, token_id.encode(), "sha512")
+
+    def all(self) -> list[DelegationTokenRecord]:
+        """Return all tokens."""
+        return list(self._metadata.image.delegation_tokens.values())
+
+    def credential(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+        """Return what a client needs to log in with a token, None for an unknown one."""
+        token = self._metadata.image.delegation_tokens.get(token_id)
+        if token is None or self._secret is None:
+            return None
+        key = (token_id, mechanism.name)
+        known = self._credentials.get(key)
+        if known is None:
+            password = base64.b64encode(self.hmac(token_id)).decode()
+            known = credential(mechanism, password, unguessable(SALT_BYTES), mechanism.iterations_min)
+            self._credentials[key] = known
+        return TokenCredential(known, Principal.parse(token.owner).name, token.expiration_timestamp)
+
+    # -- changes
+
+    def create(
+        self, owner: Principal, requester: Principal, renewers: Sequence[Principal], lifetime_ms: int
+    ) -> DelegationTokenRecord:
+        """Make a token. ``lifetime_ms``: for how long it can be renewed at most; 0 or less for the configured time.
+
+        Raises KafkaError.
+        """
+        self.require_enabled()
+        if any(renewer.type != USER_TYPE for renewer in renewers):
+            raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+        now_ms = self._clock.now_ms()
+        limit_ms = min(self._lifetime_ms, lifetime_ms) if lifetime_ms > 0 else self._lifetime_ms
+        max_ms = _sum(now_ms, limit_ms)
+        token = DelegationTokenRecord(
+            str(owner),
+            str(requester),
+            [str(renewer) for renewer in renewers],
+            now_ms,
+            max_ms,
+            min(max_ms, _sum(now_ms, self._renewal_ms)),
+            uuid_to_text(self._metadata.new_uuid()),
+        )
+        self._metadata.commit([token])
+        return token
+
+    def renew(self, shown: bytes, requester: Principal, period_ms: int) -> int:
+        """Let a token expire later: ``period_ms`` from now; 0 or less for the configured time. Returns when (wall time,
+        ms). Raises KafkaError.
+        """
+        token = self._find(shown)
+        self._check_time(token)
+        _check_renewer(token, requester)
+        period_ms = min(self._renewal_ms, period_ms) if period_ms > 0 else self._renewal_ms
+        return self._expire_at(token, _sum(self._clock.now_ms(), period_ms))
+
+    def expire(self, shown: bytes, requester: Principal, period_ms: int) -> int:
+        """Let a token expire ``period_ms`` from now; a negative time removes it. Returns when (wall time, ms). Raises
+        KafkaError.
+        """
+        token = self._find(shown)
+        _check_renewer(token, requester)
+        now_ms = self._clock.now_ms()
+        if period_ms < 0:
+            self._metadata.commit([RemoveDelegationTokenRecord(token.token_id)])
+            self._forget([token.token_id])
+            return now_ms
+        self._check_time(token)
+        return self._expire_at(token, _sum(now_ms, period_ms))
+
+    def remove_expired(self) -> int:
+        """Remove expired tokens. Returns how many."""
+        expired = [token.token_id for token in self.all() if self._is_expired(token)]
+        for start in range(0, len(expired), REMOVED_AT_ONCE):
+            self._metadata.commit(
+                [RemoveDelegationTokenRecord(one) for one in expired[start : start + REMOVED_AT_ONCE]]
+            )
+        self._forget(expired)
+        return len(expired)
+
+    def _find(self, shown: bytes) -> DelegationTokenRecord:
+        """Return the token with an HMAC. Raises KafkaError."""
+        self.require_enabled()
+        for token in self._metadata.image.delegation_tokens.values():
+            if hmac.compare_digest(self.hmac(token.token_id), shown):
+                return token
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+
+    def _check_time(self, token: DelegationTokenRecord) -> None:
+        if self._is_expired(token):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+
+    def _is_expired(self, token: DelegationTokenRecord) -> bool:
+        return min(token.max_timestamp, token.expiration_timestamp) < self._clock.now_ms()
+
+    def _expire_at(self, token: DelegationTokenRecord, at_ms: int) -> int:
+        at_ms = min(token.max_timestamp, at_ms)
+        changed = DelegationTokenRecord(
+            token.owner,
+            token.requester,
+            token.renewers,
+            token.issue_timestamp,
+            token.max_timestamp,
+            at_ms,
+            token.token_id,
+        )
+        self._metadata.commit([changed])
+        return at_ms
+
+    def _forget(self, token_ids: Iterable[str]) -> None:
+        for token_id in token_ids:
+            for mechanism in SCRAM_MECHANISMS:
+                self._credentials.pop((token_id, mechanism), None)
+
+
+def is_owner_or_renewer(token: DelegationTokenRecord, principal: Principal) -> bool:
+    """Whether the principal owns the token or may renew it, or asked for it (``TokenInformation.ownerOrRenewer``)."""
+    return str(principal) in (token.owner, token.requester, *token.renewers)
+
+
+def _check_renewer(token: DelegationTokenRecord, requester: Principal) -> None:
+    if str(requester) not in (token.owner, *token.renewers):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+
+
+def _sum(now_ms: int, duration_ms: int) -> int:
+    return min(_LONG_MAX, now_ms + duration_ms)
