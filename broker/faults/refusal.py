@@ -36,6 +36,13 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "delete_records": {"low_watermark": -1},
     "init_producer_id": {"producer_epoch": -1},
     "describe_client_quotas": {"entries": None},
+    "create_delegation_token": {
+        "principal_type": "User",
+        "principal_name": "ANONYMOUS",
+        "issue_timestamp_ms": -1,
+        "expiry_timestamp_ms": -1,
+        "max_timestamp_ms": -1,
+    },
 }
 """What stands beside an error, where it is not the field's default."""
 METADATA_OF_NO_TOPICS_VERSION = 1
