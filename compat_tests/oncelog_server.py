@@ -16,7 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 class Oncelog(LocalBroker):
     """An oncelog broker on a free port of 127.0.0.1; a restart keeps data and port.
 
-    `properties` become `-c key=value`. A given `data_dir` is kept; without one the data is deleted with the context.
+    `properties` become `-c key=value`; its `listeners` are added to PLAINTEXT.
+    A given `data_dir` is kept; without one the data is deleted with the context.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Oncelog(LocalBroker):
 
     def start(self) -> Self:
         """Start, and return at the ready line. Raises AssertionError with the broker's output."""
-        command = [sys.executable, "-m", "oncelog.broker.cli", "serve", "--listen", f"127.0.0.1:{self._port}"]
+        command = [sys.executable, "-m", "oncelog.broker.cli", "serve", "--listen", self._listeners()]
         command += ["--data-dir", str(self.data_dir), *self._arguments]
         for key, value in self._properties.items():
             command += ["-c", f"{key}={value}"]
@@ -57,6 +58,11 @@ class Oncelog(LocalBroker):
             raise AssertionError(f"oncelog did not start (exit {code}):\n{output}")
         self._port = int(found[1])
         return self
+
+    def _listeners(self) -> str:
+        more = self._properties.get("listeners")
+        first = f"127.0.0.1:{self._port}"
+        return first if more is None else f"PLAINTEXT://{first},{more}"
 
     def _end(self, *, kill: bool) -> int | None:
         process = self.process

@@ -277,7 +277,9 @@ _bootstrap: list[bytes] = []
 class RealKafka(LocalBroker):
     """One Apache Kafka node (broker and controller) in its own JVM, on free ports of 127.0.0.1.
 
-    `properties` are added to `PROPERTIES`. With `standalone` the voters are in the metadata log instead of the
+    `properties` are added to `PROPERTIES`, and its `listeners` to PLAINTEXT and CONTROLLER.
+
+    With `standalone` the voters are in the metadata log instead of the
     configuration, as in Kafka's quick start. A given `data_dir` is kept, and formatted if necessary; without one the
     data is deleted with the context. The default `jvm_options` suit a broker under light load, with an archive of
     classes. `version` is another one than pom.xml's. `start` raises RealPartMissing, or AssertionError with the
@@ -323,7 +325,15 @@ class RealKafka(LocalBroker):
         broker, controller = self._ports
         properties = {
             **self._properties,
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
+            "listeners": ",".join(
+                filter(
+                    None,
+                    (
+                        f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
+                        self._properties.get("listeners"),
+                    ),
+                )
+            ),
         }
         if self._standalone:
             properties["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller}"
