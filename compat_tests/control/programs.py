@@ -16,21 +16,25 @@ HERE = pathlib.Path(__file__).parent
 JAVA_SOURCE = HERE / "LostCommit.java"
 GO_FOLDER = HERE / "go"
 JS_FOLDER = HERE / "js"
+JS_SOURCE = JS_FOLDER / "lost_commit.mjs"
 BUILD_TIMEOUT_S = 300
 
 
-def java_program(folder: pathlib.Path) -> list[str]:
-    """Compile LostCommit.java into `folder`; returns its command line."""
-    return tool_command("LostCommit", class_path=[compile_java([JAVA_SOURCE], folder)])
+def java_program(folder: pathlib.Path, source: pathlib.Path = JAVA_SOURCE) -> list[str]:
+    """Compile a Java program of one file into `folder`; returns its command line."""
+    return tool_command(source.stem, class_path=[compile_java([source], folder)])
 
 
-def go_program(folder: pathlib.Path) -> list[str]:
-    """Build the Go program into `folder`; returns its command line. The modules are in Go's own cache, or fetched."""
-    program, go = folder / "lost_commit", _found("go")
-    _fetch([go, "mod", "download"], GO_FOLDER)
+def go_program(folder: pathlib.Path, source: pathlib.Path = GO_FOLDER) -> list[str]:
+    """Build the Go program in the folder `source` into `folder`; returns its command line.
+
+    The modules are in Go's own cache, or fetched.
+    """
+    program, go = folder / "program", _found("go")
+    _fetch([go, "mod", "download"], source)
     build = subprocess.run(
         [go, "build", "-o", str(program), "."],
-        cwd=GO_FOLDER,
+        cwd=source,
         capture_output=True,
         text=True,
         timeout=BUILD_TIMEOUT_S,
@@ -40,8 +44,8 @@ def go_program(folder: pathlib.Path) -> list[str]:
     return [str(program)]
 
 
-def javascript_program(folder: pathlib.Path) -> list[str]:
-    """Copy the JavaScript program into `folder`, beside its packages; returns its command line.
+def javascript_program(folder: pathlib.Path, source: pathlib.Path = JS_SOURCE) -> list[str]:
+    """Copy a JavaScript program into `folder`, beside its packages; returns its command line.
 
     The packages are fetched once, and kept under the user's cache directory.
     """
@@ -59,7 +63,7 @@ def javascript_program(folder: pathlib.Path) -> list[str]:
                 _fetch([_found("npm"), "ci", "--no-audit", "--no-fund", "--ignore-scripts"], fetched)
                 os.rename(f"{fetched}/node_modules", kept)
     (folder / "node_modules").symlink_to(kept)
-    return [node, str(shutil.copy(JS_FOLDER / "lost_commit.mjs", folder))]
+    return [node, str(shutil.copy(source, folder))]
 
 
 def _found(name: str) -> str:

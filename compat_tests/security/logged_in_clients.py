@@ -1,0 +1,186 @@
+"""Stock clients that log in, commit a transaction and read its record in a group; what each said instead, if it could
+not.
+
+The settings of each are written as its users write them.
+"""
+
+import json
+import pathlib
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from compat_tests.clients import run_kcat
+
+KCAT_LIST_S = 4
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a client gets in: where, and what it shows. Files are paths; "" is none."""
+
+    servers: str
+    protocol: str
+    ca: str = ""
+    certificate: str = ""
+    mechanism: str = ""
+    user: str = ""
+    password: str = ""
+
+    @property
+    def is_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+
+class Case(NamedTuple):
+    """One run of a client. `topic` is the group and the transactional id, too."""
+
+    way: Way
+    topic: str
+    value: str
+    timeout_s: float
+
+
+class Said(NamedTuple):
+    """The record's value that the client read, or its error: its name, and a text."""
+
+    value: str = ""
+    error: str = ""
+    text: str = ""
+
+
+def java_settings(way: Way) -> dict[str, str]:
+    settings = {"bootstrap.servers": way.servers, "security.protocol": way.protocol}
+    if way.is_tls:
+        settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": way.ca}
+    if way.certificate:
+        settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": way.certificate}
+    if way.mechanism:
+        kind = "plain.Plain" if way.mechanism == "PLAIN" else "scram.Scram"
+        settings["sasl.mechanism"] = way.mechanism
+        settings["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{kind}LoginModule required "
+            f'username="{way.user}" password="{way.password}";'
+        )
+    return settings
+
+
+def librdkafka_settings(way: Way) -> dict[str, Any]:
+    settings = {"bootstrap.servers": way.servers, "security.protocol": way.protocol}
+    if way.is_tls:
+        settings["ssl.ca.location"] = way.ca
+    if way.certificate:
+        settings |= {"ssl.certificate.location": way.certificate, "ssl.key.location": way.certificate}
+    if way.mechanism:
+        settings |= {
+            "sasl.mechanism": way.mechanism,
+            "sasl.username": way.user,
+            "sasl.password": way.password,
+        }
+    return settings
+
+
+def run_kcat_case(case: Case) -> Said:
+    settings = {
+        name: text for name, text in librdkafka_settings(case.way).items() if name != "bootstrap.servers"
+    }
+    options = [word for name, text in settings.items() for word in ("-X", f"{name}={text}")]
+    servers = case.way.servers
+    listed = run_kcat(servers, "-L", "-m", str(KCAT_LIST_S), *options, check=False)
+    if listed.returncode:
+        return _kcat_error(listed)
+    transactional = ("-X", f"transactional.id={case.topic}")
+    sent = run_kcat(
+        servers, "-P", "-t", case.topic, *transactional, *options, input=case.value.encode(), check=False
+    )
+    if sent.returncode:
+        return _kcat_error(sent)
+    earliest = ("-X", "auto.offset.reset=earliest")
+    read = run_kcat(servers, *options, *earliest, "-q", "-c", "1", "-G", case.topic, case.topic, check=False)
+    return _kcat_error(read) if read.returncode else Said(read.stdout.decode().strip())
+
+
+def _kcat_error(run: "subprocess.CompletedProcess[bytes]") -> Said:
+    lines = run.stderr.decode(errors="replace").splitlines()
+    [last] = [line for line in lines if line.startswith("% ERROR")][-1:] or [""]
+    return Said("", last, "\n".join(lines))
+
+
+class Program:
+    """A program of another language, in a process that runs many cases side by side; `close` ends it."""
+
+    def __init__(self, command: Sequence[str], settings: Callable[[Way], dict[str, str]]) -> None:
+        self._settings = settings
+        self._waiting: dict[str, Future[Said]] = {}
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._errors = threading.Thread(target=self._drain, daemon=True)
+        self._reader.start()
+        self._errors.start()
+
+    def __call__(self, case: Case) -> Said:
+        """Run a case. Raises TimeoutError if the program says nothing."""
+        asked = {
+            "settings": self._settings(case.way),
+            "topic": case.topic,
+            "value": case.value,
+            "timeout_ms": int(case.timeout_s * 1000),
+        }
+        future: Future[Said] = Future()
+        with self._lock:
+            number = str(len(self._waiting))
+            self._waiting[number] = future
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps({**asked, "id": number}) + "\n")
+            self._process.stdin.flush()
+        return future.result(case.timeout_s + 60)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            said = json.loads(line)
+            self._waiting[said["id"]].set_result(
+                Said(said.get("value", ""), said.get("error", ""), said.get("said", ""))
+            )
+
+    def _drain(self) -> None:
+        assert self._process.stderr is not None
+        for _ in self._process.stderr:
+            pass
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        self._errors.join()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def plain_settings(way: Way) -> dict[str, str]:
+    """What the programs in Go, JavaScript and Python take."""
+    return {
+        "Servers": way.servers,
+        "Protocol": way.protocol,
+        "Ca": way.ca,
+        "Certificate": way.certificate,
+        "Mechanism": way.mechanism,
+        "User": way.user,
+        "Password": way.password,
+    }
+
+
+CLIENTS = ("java", "confluent-kafka", "kafka-python", "aiokafka", "kcat", "franz-go", "sarama", "kafkajs")

@@ -1,0 +1,68 @@
+// Takes cases from standard input, a JSON object a line, and prints for each what kafkajs said.
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { Kafka, Partitioners } from "kafkajs";
+
+function config(given) {
+  const made = { brokers: [given.Servers] };
+  if (given.Protocol.endsWith("SSL")) {
+    made.ssl = { ca: [readFileSync(given.Ca)] };
+    if (given.Certificate) {
+      made.ssl.key = made.ssl.cert = readFileSync(given.Certificate);
+    }
+  }
+  if (given.Mechanism) {
+    made.sasl = { mechanism: given.Mechanism.toLowerCase(), username: given.User, password: given.Password };
+  }
+  return made;
+}
+
+async function run(asked) {
+  const kafka = new Kafka({
+    ...config(asked.settings),
+    logLevel: 0,
+    retry: { retries: 1, maxRetryTime: asked.timeout_ms },
+    connectionTimeout: asked.timeout_ms,
+    authenticationTimeout: asked.timeout_ms,
+  });
+  const producer = kafka.producer({
+    transactionalId: asked.topic,
+    idempotent: true,
+    maxInFlightRequests: 1,
+    createPartitioner: Partitioners.DefaultPartitioner,
+  });
+  await producer.connect();
+  try {
+    const transaction = await producer.transaction();
+    await transaction.send({ topic: asked.topic, messages: [{ value: asked.value }] });
+    await transaction.commit();
+  } finally {
+    await producer.disconnect();
+  }
+  const consumer = kafka.consumer({ groupId: asked.topic });
+  await consumer.connect();
+  try {
+    await consumer.subscribe({ topics: [asked.topic], fromBeginning: true });
+    return await new Promise((resolve, reject) => {
+      setTimeout(() => reject(new Error("no record")), asked.timeout_ms).unref();
+      consumer.run({ eachMessage: async ({ message }) => resolve(message.value.toString()) });
+    });
+  } finally {
+    await consumer.disconnect();
+  }
+}
+
+async function answer(asked) {
+  const said = { id: asked.id };
+  try {
+    said.value = await run(asked);
+  } catch (error) {
+    said.error = error.name;
+    said.said = error.message;
+  }
+  console.log(JSON.stringify(said));
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  answer(JSON.parse(line));
+}
